@@ -1,0 +1,36 @@
+# `make demo` and `make test` are all a newcomer needs; each makes its own .venv and reuses it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint clean
+.DEFAULT_GOAL := help
+
+help:  ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(READY)  ## run the whole circle on a simulated upload service
+	$(BIN)/potstill demo
+
+test: $(READY) lint  ## lint, types, room contract, tests
+	$(BIN)/pytest
+
+lint: $(READY)  ## everything in `make test` but pytest
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# A Python without ensurepip (Debian's without python3-venv) still has pip: virtualenv then makes the environment.
+$(READY): pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Potstill needs Python 3.11 or newer, and $(PYTHON) is older: make PYTHON=/path/to/python3.11 …"; exit 1; }
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || \
+	  { $(PYTHON) -m pip install --quiet --target $(VENV)/bootstrap virtualenv && \
+	    PYTHONPATH=$(VENV)/bootstrap $(PYTHON) -m virtualenv $(VENV); }
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:  ## remove the environment and what was built
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache

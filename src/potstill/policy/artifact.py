@@ -1,0 +1,182 @@
+"""The policy file: one safetensors file whose metadata says everything else. `docs/policy-format.md` specifies it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors
+
+from potstill.policy.draw import SALT_BYTES
+from potstill.policy.network import ACTIVATIONS, Activation, Layer
+from potstill.problem import Problem
+
+FORMAT = 1
+_KEY = "potstill"
+_NO_CHECKSUM = "0" * 64
+
+
+class InvalidPolicy(ValueError):
+    """A policy file cannot be trusted; the message says why."""
+
+
+class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a policy comes from: enough to make it again from the same data."""
+
+    library: str
+    seed: int | None = None
+    teacher: dict[str, Any] | None = None
+    student: dict[str, Any] | None = None
+    observations: int = 0
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a policy file says of itself, beside its weights.
+
+    Attributes:
+        format: version of the file format.
+        sha256: checksum of the whole file, with this field as 64 zeros.
+        problem: the whole problem, so that the file encodes contexts on its own.
+        problem_hash: `Problem.hash`, for readers that do not compute it.
+        version: 0 is the uniform policy before the first batch.
+        parent: the version that it was distilled after, if any.
+        salt: key of the draw, 32 hex digits.
+        floor: the smallest propensity of an eligible action.
+        activation: of the hidden layers.
+        lineage: where the policy comes from.
+        fidelity: how well it imitates its teacher, as measured when it was made.
+    """
+
+    format: int
+    sha256: str
+    problem: Problem
+    problem_hash: str
+    version: int
+    parent: int | None = None
+    salt: str
+    floor: float = 0.0
+    activation: Activation = "tanh"
+    lineage: Lineage
+    fidelity: dict[str, Any] | None = None
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a policy file; a reader sees the old file or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def to_bytes(metadata: Metadata, layers: list[Layer], mean: NDArray[np.float32]) -> bytes:
+    """A policy as the bytes of its file; equal policies give equal bytes."""
+    tensors = {"context.mean": mean}
+    for i, layer in enumerate(layers):
+        tensors[f"layers.{i}.weight"] = np.ascontiguousarray(layer.weight)
+        tensors[f"layers.{i}.bias"] = np.ascontiguousarray(layer.bias)
+    blank = msgspec.structs.replace(metadata, sha256=_NO_CHECKSUM)
+    data: bytes = safetensors.save(tensors, {_KEY: msgspec.json.encode(blank).decode()})
+    return data.replace(_NO_CHECKSUM.encode(), hashlib.sha256(data).hexdigest().encode(), 1)
+
+
+def read(data: bytes) -> tuple[Metadata, list[Layer], NDArray[np.float32]]:
+    """A policy from the bytes of its file; whatever is wrong with them is an `InvalidPolicy`."""
+    text = _metadata_text(data)
+    metadata = _metadata(text)
+    _verify_checksum(data, metadata.sha256)
+    try:
+        tensors = safetensors.load(data)
+    except SafetensorError as error:
+        raise InvalidPolicy(f"not a readable safetensors file: {error}") from error
+    if metadata.problem_hash != metadata.problem.hash:
+        raise InvalidPolicy(f"its problem has the hash {metadata.problem.hash}, but it says {metadata.problem_hash}")
+    return metadata, _layers(tensors, metadata.problem), _tensor(tensors, "context.mean", (metadata.problem.width,))
+
+
+class _Header(msgspec.Struct, rename={"metadata": "__metadata__"}):
+    metadata: dict[str, str] = {}
+
+
+def _metadata_text(data: bytes) -> str:
+    """The one entry of the safetensors metadata that is ours; the library gives it only for files on disk."""
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or size > len(data) - 8:
+        raise InvalidPolicy(f"truncated, or no policy file: a header of {size} bytes in a file of {len(data)}")
+    try:
+        header = msgspec.json.decode(data[8 : 8 + size], type=_Header)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidPolicy(f"its header cannot be read: {error}") from error
+    if _KEY not in header.metadata:
+        raise InvalidPolicy("a safetensors file, but not a policy: it has no potstill metadata")
+    return header.metadata[_KEY]
+
+
+def _metadata(text: str) -> Metadata:
+    try:
+        stated = msgspec.json.decode(text, type=_Format).format
+        if stated != FORMAT:
+            raise InvalidPolicy(f"format version {stated}; this version of Potstill reads {FORMAT}")
+        metadata = msgspec.json.decode(text, type=Metadata)
+    except msgspec.DecodeError as error:
+        raise InvalidPolicy(f"its metadata does not fit: {error}") from error
+    _check_values(metadata)
+    return metadata
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def _check_values(metadata: Metadata) -> None:
+    try:
+        salt = bytes.fromhex(metadata.salt)
+    except ValueError:
+        salt = b""
+    if len(salt) != SALT_BYTES:
+        raise InvalidPolicy(f"its salt must be {2 * SALT_BYTES} hex digits, got {metadata.salt!r}")
+    if metadata.activation not in ACTIVATIONS:
+        raise InvalidPolicy(f"unknown activation {metadata.activation!r}")
+
+
+def _verify_checksum(data: bytes, stated: str) -> None:
+    if len(stated) != len(_NO_CHECKSUM):
+        raise InvalidPolicy(f"its checksum must be 64 hex digits, got {stated!r}")
+    blank = data.replace(stated.encode(), _NO_CHECKSUM.encode(), 1)
+    actual = hashlib.sha256(blank).hexdigest()
+    if actual != stated:
+        raise InvalidPolicy(f"truncated or altered: its SHA-256 is {actual}, but it says {stated}")
+
+
+def _layers(tensors: dict[str, NDArray[Any]], problem: Problem) -> list[Layer]:
+    count = sum(name.endswith(".weight") for name in tensors)
+    if not count or len(tensors) != 2 * count + 1:
+        raise InvalidPolicy(f"unexpected tensors: {', '.join(sorted(tensors))}")
+    layers, inputs = [], problem.width
+    for i in range(count):
+        outputs = len(problem.actions) if i == count - 1 else tensors.get(f"layers.{i}.bias", np.zeros(0)).size
+        weight = _tensor(tensors, f"layers.{i}.weight", (inputs, outputs))
+        layers.append(Layer(weight, _tensor(tensors, f"layers.{i}.bias", (outputs,))))
+        inputs = outputs
+    return layers
+
+
+def _tensor(tensors: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    tensor = tensors.get(name)
+    if tensor is None:
+        raise InvalidPolicy(f"tensor {name} is missing")
+    if tensor.dtype != np.float32 or tensor.shape != shape:
+        raise InvalidPolicy(f"tensor {name} must be float32{list(shape)}, got {tensor.dtype}{list(tensor.shape)}")
+    if not np.isfinite(tensor).all():
+        raise InvalidPolicy(f"tensor {name} holds a number that is not finite")
+    return tensor

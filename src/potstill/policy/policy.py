@@ -1,0 +1,235 @@
+"""The explicit policy: what runs where decisions are made."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill._version import __version__
+from potstill.policy import artifact, network
+from potstill.policy.artifact import FORMAT, InvalidPolicy, Lineage, Metadata
+from potstill.policy.decision import Decision
+from potstill.policy.draw import SALT_BYTES, uniform, uniforms
+from potstill.policy.network import Activation, Float32, Layer
+from potstill.problem import Context, Contexts, Problem
+
+_Mask = NDArray[np.bool_]
+
+
+class Policy:
+    """A small softmax network over encoded contexts. Immutable, and safe to share between threads.
+
+    Read one with `Policy.load`; `Policy.uniform` is where every problem starts; `Still.update` makes the rest.
+    """
+
+    def __init__(self, metadata: Metadata, layers: Sequence[Layer], mean: Float32 | None = None) -> None:
+        self._metadata = metadata
+        self._layers = [Layer(*layer) for layer in layers]
+        self._mean = np.zeros(metadata.problem.width, np.float32) if mean is None else mean
+        self._salt = bytes.fromhex(metadata.salt)
+        _check_floor(metadata.floor, len(metadata.problem.actions))
+
+    @classmethod
+    def uniform(cls, problem: Problem, *, seed: int = 0, floor: float = 0.0) -> Policy:
+        """Every action with equal probability: version 0."""
+        zeros = Layer(
+            np.zeros((problem.width, len(problem.actions)), np.float32), np.zeros(len(problem.actions), np.float32)
+        )
+        return cls.build(problem, [zeros], version=0, seed=seed, floor=floor)
+
+    @classmethod
+    def build(
+        cls,
+        problem: Problem,
+        layers: Sequence[Layer],
+        *,
+        version: int,
+        seed: int = 0,
+        parent: int | None = None,
+        floor: float = 0.0,
+        activation: Activation = "tanh",
+        mean: Float32 | None = None,
+        lineage: Lineage | None = None,
+        fidelity: dict[str, Any] | None = None,
+    ) -> Policy:
+        """A policy from its layers. Problem, seed and version give the salt, so the same run gives the same file."""
+        salt = hashlib.sha256(f"{problem.hash}/{seed}/{version}".encode()).hexdigest()[: 2 * SALT_BYTES]
+        metadata = Metadata(
+            format=FORMAT,
+            sha256="",
+            problem=problem,
+            problem_hash=problem.hash,
+            version=version,
+            parent=parent,
+            salt=salt,
+            floor=floor,
+            activation=activation,
+            lineage=lineage or Lineage(library=__version__, seed=seed),
+            fidelity=fidelity,
+        )
+        return cls(metadata, layers, mean)
+
+    @classmethod
+    def load(cls, path: str | Path, problem: Problem | None = None) -> Policy:
+        """Read a policy file, from anywhere: nothing in it is run, and a file that is not sound is refused.
+
+        Args:
+            path: the file.
+            problem: if given, the file must be a policy for just this problem.
+        """
+        try:
+            policy = cls.from_bytes(Path(path).read_bytes())
+            if problem is not None and problem.hash != policy.problem.hash:
+                raise InvalidPolicy(
+                    f"a policy for problem {policy.problem.name!r} ({policy.problem.hash}), "
+                    f"not for {problem.name!r} ({problem.hash})"
+                )
+        except InvalidPolicy as error:
+            raise InvalidPolicy(f"{path}: {error}") from error
+        return policy
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Policy:
+        """Read a policy from the bytes of its file."""
+        try:
+            return cls(*artifact.read(data))
+        except InvalidPolicy:
+            raise
+        except ValueError as error:
+            raise InvalidPolicy(str(error)) from error
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the policy's file."""
+        return artifact.to_bytes(self._metadata, self._layers, self._mean)
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy as one file, atomically."""
+        artifact.write(Path(path), self.to_bytes())
+
+    def __repr__(self) -> str:
+        sizes = " × ".join(str(n) for n in (self.problem.width, *(len(layer.bias) for layer in self._layers)))
+        return f"<Policy {self.problem.name!r} version {self.version}: {sizes}>"
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that the policy decides."""
+        return self._metadata.problem
+
+    @property
+    def version(self) -> int:
+        """0 before the first batch, then counting."""
+        return self._metadata.version
+
+    @property
+    def floor(self) -> float:
+        """The smallest propensity of an eligible action."""
+        return self._metadata.floor
+
+    @property
+    def metadata(self) -> Metadata:
+        """What the policy file says of itself."""
+        return self._metadata
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The weights; not to be written to."""
+        return self._layers
+
+    @property
+    def mean(self) -> Float32:
+        """The mean encoded context that the policy was distilled on, float32[d]."""
+        return self._mean
+
+    def with_floor(self, floor: float) -> Policy:
+        """The same policy under another floor."""
+        return Policy(msgspec.structs.replace(self._metadata, floor=floor), self._layers, self._mean)
+
+    def probabilities(
+        self, context: Context, *, eligible: Sequence[str] | None = None, floor: float | None = None
+    ) -> Float32:
+        """The probability of each action in a context, float32[K].
+
+        Args:
+            context: feature names and values, or an encoded float32[d].
+            eligible: the actions that are allowed now; the others get 0, and the rest is renormalised.
+            floor: the smallest propensity of an eligible action; the policy's own if left out.
+        """
+        mask = None if eligible is None else self.problem.actions.mask(eligible)
+        p: Float32 = self._probabilities(self.problem.encode(context)[None], mask, floor)[0]
+        return p
+
+    def probabilities_many(
+        self, contexts: Contexts, *, eligible: _Mask | None = None, floor: float | None = None
+    ) -> Float32:
+        """The probability of each action in each context, float32[N, K]; `eligible` is bool[K] or bool[N, K]."""
+        encoded = self.problem.encode_many(contexts)
+        return self._probabilities(encoded, self._check_mask(eligible, len(encoded)), floor)
+
+    def decide(
+        self,
+        context: Context,
+        *,
+        id: str | None = None,  # noqa: A002 - the word that callers know
+        eligible: Sequence[str] | None = None,
+        floor: float | None = None,
+    ) -> Decision:
+        """Choose an action.
+
+        Args:
+            context: feature names and values, or an encoded float32[d].
+            id: names the decision; the same id under the same policy gives the same draw. A new one if left out.
+            eligible: the actions that are allowed now.
+            floor: the smallest propensity of an eligible action; the policy's own if left out.
+        """
+        if id is None:
+            id = uuid.uuid4().hex  # noqa: A001
+        p = self.probabilities(context, eligible=eligible, floor=floor)
+        chosen = int(network.choose(p[None], np.array([uniform(id, self._salt)]))[0])
+        allowed = None if eligible is None else tuple(eligible)
+        return Decision(id, self.problem.actions.names[chosen], float(p[chosen]), self.version, allowed, floor)
+
+    def decide_many(
+        self,
+        contexts: Contexts,
+        ids: Sequence[str],
+        *,
+        eligible: _Mask | None = None,
+        floor: float | None = None,
+    ) -> tuple[NDArray[np.int64], Float32]:
+        """Choose an action for each context: positions int64[N] and propensities float32[N], as `decide` would."""
+        p = self.probabilities_many(contexts, eligible=eligible, floor=floor)
+        if len(ids) != len(p):
+            raise ValueError(f"as many ids as contexts are needed, got {len(ids)} for {len(p)}")
+        chosen = network.choose(p, uniforms(ids, self._salt))
+        return chosen, p[np.arange(len(p)), chosen]
+
+    def _probabilities(self, encoded: Float32, eligible: _Mask | None, floor: float | None) -> Float32:
+        if floor is None:
+            floor = self._metadata.floor
+        else:
+            _check_floor(floor, len(self.problem.actions))
+        scores = network.logits(self._layers, self._metadata.activation, encoded)
+        return network.probabilities(scores, eligible, floor)
+
+    def _check_mask(self, eligible: _Mask | None, count: int) -> _Mask | None:
+        if eligible is None:
+            return None
+        mask = np.asarray(eligible, bool)
+        actions = len(self.problem.actions)
+        if mask.shape not in ((actions,), (count, actions)):
+            raise ValueError(f"eligible must be bool[{actions}] or bool[{count}, {actions}], got shape {mask.shape}")
+        if not mask.any(axis=-1).all():
+            raise ValueError("eligible has a row without any action; allow at least one")
+        return mask
+
+
+def _check_floor(floor: object, actions: int) -> None:
+    if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not 0 <= floor <= 1 / actions:
+        raise ValueError(f"floor must be a number from 0 to 1/{actions}, one over the number of actions, got {floor!r}")

@@ -1,0 +1,25 @@
+"""What is decided: context features, actions, reward; the same encoding online and offline."""
+
+from potstill.problem.actions import ActionSpace, Discrete
+from potstill.problem.errors import InvalidContext, InvalidObservation, InvalidProblem
+from potstill.problem.features import Boolean, Categorical, Feature, Numeric
+from potstill.problem.observations import Observations
+from potstill.problem.problem import Context, Contexts, Problem
+from potstill.problem.reward import Reward
+
+__all__ = [
+    "ActionSpace",
+    "Boolean",
+    "Categorical",
+    "Context",
+    "Contexts",
+    "Discrete",
+    "Feature",
+    "InvalidContext",
+    "InvalidObservation",
+    "InvalidProblem",
+    "Numeric",
+    "Observations",
+    "Problem",
+    "Reward",
+]

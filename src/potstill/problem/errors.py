@@ -1,0 +1,44 @@
+"""What can be wrong with what a user hands in; every message names the value, the place and the way out."""
+
+from __future__ import annotations
+
+MAX_SHOWN = 60
+
+
+class InvalidProblem(ValueError):
+    """The definition of a problem does not make sense."""
+
+
+class InvalidContext(ValueError):
+    """A context does not fit the problem."""
+
+
+class InvalidObservation(ValueError):
+    """An observation does not fit the problem."""
+
+
+def shown(value: object) -> str:
+    """A value as an error message shows it: its repr, cut short, and its type."""
+    text = repr(value)
+    if len(text) > MAX_SHOWN:
+        text = text[:MAX_SHOWN] + "…"
+    return f"{text} ({type(value).__name__})"
+
+
+def check_name(name: object, what: str) -> None:
+    """Refuse a name that is not a non-empty string that UTF-8 can hold."""
+    if not isinstance(name, str) or not name:
+        raise InvalidProblem(f"{what} must be a non-empty string, got {shown(name)}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidProblem(f"{what} must be valid Unicode, got {shown(name)}") from None
+
+
+def check_distinct(names: tuple[str, ...], what: str) -> None:
+    """Refuse a list in which a name stands twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidProblem(f"{what} {name!r} is named twice; names must be distinct")
+        seen.add(name)

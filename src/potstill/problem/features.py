@@ -1,0 +1,253 @@
+"""Context features, and how each becomes float32 columns: one value at a time, or a whole NumPy column at once.
+
+A feature type is a frozen Struct with ``name``, ``labels`` (one per encoded column), ``writer`` and ``encode_column``.
+Both ways give the same float32, and so do the other runtimes, which follow ``docs/policy-format.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.problem.errors import InvalidContext, InvalidProblem, check_distinct, check_name, shown
+
+#: Writes one value into the encoded row, at the feature's place; ``None`` is a missing value.
+Writer = Callable[[object, list[float]], None]
+Float32 = NDArray[np.float32]
+
+_REAL = (int, float, np.integer, np.floating)
+
+
+def _missing_error(name: str, way_out: str) -> InvalidContext:
+    return InvalidContext(f"feature {name!r} is missing; send a value, or define the feature with {way_out}")
+
+
+class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="numeric"):
+    """A number, scaled so that ``low`` is 0 and ``high`` is 1, and clipped to [0, 1].
+
+    Args:
+        name: the key in the context.
+        low: the value that becomes 0.
+        high: the value that becomes 1.
+        scale: ``"log"`` puts equal ratios at equal distances, as bandwidths, prices and sizes want.
+        missing: what an absent or ``None`` value means: ``"error"``; a number that stands in for it; or ``"flag"``, 0
+            in the column and 1 in a column of its own. NaN and infinity are errors, never missing.
+    """
+
+    name: str
+    low: float
+    high: float
+    scale: Literal["linear", "log"] = "linear"
+    missing: float | Literal["error", "flag"] = "error"
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a feature's name")
+        for side in ("low", "high"):
+            msgspec.structs.force_setattr(self, side, self._bound(side, getattr(self, side)))
+        if not self.low < self.high or not math.isfinite(self.high - self.low):
+            raise InvalidProblem(f"feature {self.name!r}: low must be below high, got low={self.low}, high={self.high}")
+        if self.scale not in ("linear", "log"):
+            raise InvalidProblem(f"feature {self.name!r}: scale must be 'linear' or 'log', got {shown(self.scale)}")
+        if self.scale == "log" and self.low <= 0:
+            raise InvalidProblem(f"feature {self.name!r}: a log scale needs low > 0, got low={self.low}")
+        if self.missing not in ("error", "flag"):
+            msgspec.structs.force_setattr(self, "missing", self._bound("missing", self.missing))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        return (self.name, f"{self.name}=<missing>") if self.missing == "flag" else (self.name,)
+
+    def writer(self, at: int) -> Writer:
+        """Encode one value at column ``at`` of a row of zeros."""
+        low, high, span, linear, missing = (
+            self.low,
+            self.high,
+            self.high - self.low,
+            self.scale == "linear",
+            self.missing,
+        )
+
+        def write(value: object, row: list[float]) -> None:
+            if linear and type(value) is float and low <= value <= high:  # what nearly every decision meets
+                row[at] = (value - low) / span
+                return
+            if value is None:
+                if missing == "error":
+                    raise _missing_error(self.name, "missing=<number> or missing='flag'")
+                if missing == "flag":
+                    row[at + 1] = 1.0
+                    return
+                value = missing
+            row[at] = self._unit(self._number(value))
+
+        return write
+
+    def encode_column(self, column: NDArray[Any]) -> Float32 | None:
+        """Encode a numeric array to float32[N, width]; None if it has to go value by value."""
+        if column.dtype.kind not in "iuf":
+            return None
+        values = column.astype(np.float64)
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            raise InvalidContext(f"row {bad[0]}: {self._not_finite(column[bad[0]])}")
+        block = np.zeros((len(values), len(self.labels)), np.float32)
+        block[:, 0] = self._unit_column(values)
+        return block
+
+    def _unit(self, value: float) -> float:
+        value = min(max(value, self.low), self.high)
+        if self.scale == "log":
+            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+        return (value - self.low) / (self.high - self.low)
+
+    def _unit_column(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        values = np.clip(values, self.low, self.high)
+        if self.scale == "log":
+            span = math.log(self.high) - math.log(self.low)
+            return (np.log(values) - math.log(self.low)) / span
+        return (values - self.low) / (self.high - self.low)
+
+    def _number(self, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, _REAL):
+            raise InvalidContext(f"feature {self.name!r}: expected a number, got {shown(value)}")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise InvalidContext(self._not_finite(value))
+        return number
+
+    def _not_finite(self, value: object) -> str:
+        return f"feature {self.name!r}: expected a finite number, got {shown(value)}; send None for a missing value"
+
+    def _bound(self, field: str, value: object) -> float:
+        try:
+            return self._number(value)
+        except InvalidContext:
+            raise InvalidProblem(
+                f"feature {self.name!r}: {field} must be a finite number, got {shown(value)}"
+            ) from None
+
+
+class Categorical(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="categorical"):
+    """One of several strings, one-hot, with a last column for values that are not in the list.
+
+    Args:
+        name: the key in the context.
+        values: the known values, in the order of their columns.
+        missing: what an absent or ``None`` value means: ``"unseen"``, the last column, or ``"error"``.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    missing: Literal["unseen", "error"] = "unseen"
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a feature's name")
+        if isinstance(self.values, str) or not isinstance(self.values, (list, tuple)) or not self.values:
+            raise InvalidProblem(
+                f"feature {self.name!r}: values must be a non-empty list of strings, got {shown(self.values)}"
+            )
+        msgspec.structs.force_setattr(self, "values", tuple(self.values))
+        for value in self.values:
+            check_name(value, f"feature {self.name!r}: a value")
+        check_distinct(self.values, f"feature {self.name!r}: value")
+        if self.missing not in ("unseen", "error"):
+            raise InvalidProblem(
+                f"feature {self.name!r}: missing must be 'unseen' or 'error', got {shown(self.missing)}"
+            )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        return tuple(f"{self.name}={value}" for value in (*self.values, "<unseen>"))
+
+    def writer(self, at: int) -> Writer:
+        """Encode one value at columns ``at`` to ``at + width`` of a row of zeros."""
+        places = {value: at + i for i, value in enumerate(self.values)}
+        unseen = at + len(self.values)
+
+        def write(value: object, row: list[float]) -> None:
+            if isinstance(value, str):
+                row[places.get(value, unseen)] = 1.0
+            elif value is not None:
+                raise InvalidContext(f"feature {self.name!r}: expected a string, got {shown(value)}")
+            elif self.missing == "error":
+                raise _missing_error(self.name, "missing='unseen'")
+            else:
+                row[unseen] = 1.0
+
+        return write
+
+    def encode_column(self, column: NDArray[Any]) -> Float32 | None:
+        """Encode a string array to float32[N, width]; None if it has to go value by value."""
+        if column.dtype.kind != "U":
+            return None
+        order = np.argsort(self.values)
+        known = np.asarray(self.values)[order]
+        place = np.minimum(np.searchsorted(known, column), len(known) - 1)
+        index = np.where(known[place] == column, order[place], len(known))
+        block = np.zeros((len(column), len(self.labels)), np.float32)
+        block[np.arange(len(column)), index] = 1.0
+        return block
+
+
+class Boolean(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="boolean"):
+    """True or false, as 1 or 0.
+
+    Args:
+        name: the key in the context.
+        missing: what an absent or ``None`` value means: ``"error"``; ``True`` or ``False`` in its place; or
+            ``"flag"``, 0 in the column and 1 in a column of its own.
+    """
+
+    name: str
+    missing: bool | Literal["error", "flag"] = "error"
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a feature's name")
+        if not isinstance(self.missing, bool) and self.missing not in ("error", "flag"):
+            raise InvalidProblem(
+                f"feature {self.name!r}: missing must be 'error', 'flag', True or False, got {shown(self.missing)}"
+            )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        return (self.name, f"{self.name}=<missing>") if self.missing == "flag" else (self.name,)
+
+    def writer(self, at: int) -> Writer:
+        """Encode one value at column ``at`` of a row of zeros."""
+        missing = self.missing
+
+        def write(value: object, row: list[float]) -> None:
+            if value is None:
+                if missing == "error":
+                    raise _missing_error(self.name, "missing=False, missing=True or missing='flag'")
+                if missing == "flag":
+                    row[at + 1] = 1.0
+                    return
+                value = missing
+            if not isinstance(value, (bool, np.bool_)):
+                raise InvalidContext(f"feature {self.name!r}: expected true or false, got {shown(value)}")
+            row[at] = 1.0 if value else 0.0
+
+        return write
+
+    def encode_column(self, column: NDArray[Any]) -> Float32 | None:
+        """Encode a boolean array to float32[N, width]; None if it has to go value by value."""
+        if column.dtype.kind != "b":
+            return None
+        block = np.zeros((len(column), len(self.labels)), np.float32)
+        block[:, 0] = column
+        return block
+
+
+Feature = Numeric | Categorical | Boolean

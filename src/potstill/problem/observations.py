@@ -1,0 +1,130 @@
+"""What was learnt from decisions: context, action, reward, and how probable the action was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from potstill.problem.errors import InvalidContext, InvalidObservation, shown
+from potstill.problem.problem import Contexts, Problem
+
+_FIELDS = ("context", "action", "reward", "propensity")
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """N complete observations of one problem; rows are checked when the object is made.
+
+    Attributes:
+        problem: the problem they belong to.
+        contexts: encoded contexts, float32[N, d].
+        actions: positions in the action list, int32[N].
+        rewards: float64[N].
+        propensities: probability with which each action was taken, float32[N], in (0, 1].
+    """
+
+    problem: Problem
+    contexts: NDArray[np.float32]
+    actions: NDArray[np.int32]
+    rewards: NDArray[np.float64]
+    propensities: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        count = len(self.contexts)
+        for name in ("actions", "rewards", "propensities"):
+            array = getattr(self, name)
+            if array.shape != (count,):
+                raise InvalidObservation(f"{name} must have shape ({count},), as contexts has, got {array.shape}")
+        self._refuse(~np.isfinite(self.rewards), self.rewards, "reward", "a finite number")
+        known = (self.actions >= 0) & (self.actions < len(self.problem.actions))
+        self._refuse(~known, self.actions, "action", f"a position from 0 to {len(self.problem.actions) - 1}")
+        probable = (self.propensities > 0) & (self.propensities <= 1)
+        self._refuse(~probable, self.propensities, "propensity", "a probability above 0 and at most 1")
+
+    def _refuse(self, bad: NDArray[np.bool_], values: NDArray[Any], what: str, expected: str) -> None:
+        rows = np.flatnonzero(bad)
+        if rows.size:
+            others = f" (and {rows.size - 1} more rows: {rows[1:6].tolist()})" if rows.size > 1 else ""
+            raise InvalidObservation(f"row {rows[0]}: {what} must be {expected}, got {values[rows[0]]}{others}")
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+    def __add__(self, other: Observations) -> Observations:
+        """These observations, then the others."""
+        if self.problem.hash != other.problem.hash:
+            raise InvalidObservation(
+                f"observations of {self.problem.name!r} and {other.problem.name!r} are of different problems"
+            )
+        return Observations(
+            self.problem,
+            np.concatenate([self.contexts, other.contexts]),
+            np.concatenate([self.actions, other.actions]),
+            np.concatenate([self.rewards, other.rewards]),
+            np.concatenate([self.propensities, other.propensities]),
+        )
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Observations:
+        """Some of the rows, by slice, mask or positions."""
+        return Observations(
+            self.problem, self.contexts[rows], self.actions[rows], self.rewards[rows], self.propensities[rows]
+        )
+
+    @classmethod
+    def from_columns(
+        cls,
+        problem: Problem,
+        *,
+        contexts: Contexts,
+        actions: Sequence[str] | NDArray[Any],
+        rewards: ArrayLike,
+        propensities: ArrayLike,
+    ) -> Observations:
+        """Observations from columns; actions by name, or by position in an integer array."""
+        return cls(
+            problem,
+            problem.encode_many(contexts),
+            _positions(problem, actions),
+            np.asarray(rewards, np.float64),
+            np.asarray(propensities, np.float32),
+        )
+
+    @classmethod
+    def from_records(cls, problem: Problem, records: Iterable[Mapping[str, Any]]) -> Observations:
+        """Observations from mappings with the keys ``context``, ``action``, ``reward`` and ``propensity``."""
+        rows = list(records)
+        for i, row in enumerate(rows):
+            for field in _FIELDS:
+                if row.get(field) is None:
+                    raise InvalidObservation(f"row {i}: {field!r} is missing; a record has {', '.join(_FIELDS)}")
+            for field in ("reward", "propensity"):
+                if isinstance(row[field], bool) or not isinstance(row[field], (int, float, np.number)):
+                    raise InvalidObservation(f"row {i}: {field} must be a number, got {shown(row[field])}")
+        return cls.from_columns(
+            problem,
+            contexts=[row["context"] for row in rows],
+            actions=[row["action"] for row in rows],
+            rewards=[row["reward"] for row in rows],
+            propensities=[row["propensity"] for row in rows],
+        )
+
+    @classmethod
+    def none(cls, problem: Problem) -> Observations:
+        """No observations yet."""
+        return cls.from_records(problem, [])
+
+
+def _positions(problem: Problem, actions: Sequence[str] | NDArray[Any]) -> NDArray[np.int32]:
+    if isinstance(actions, np.ndarray) and actions.dtype.kind in "iu":
+        return actions.astype(np.int32)
+    positions = np.empty(len(actions), np.int32)
+    for i, name in enumerate(actions):
+        try:
+            positions[i] = problem.actions.index(name)
+        except InvalidContext as error:
+            raise InvalidObservation(f"row {i}: {error}") from None
+    return positions

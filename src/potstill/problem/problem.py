@@ -1,0 +1,102 @@
+"""A decision problem: what is known, what can be done, what is wanted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.problem.actions import ActionSpace
+from potstill.problem.encoding import Encoder, Float32
+from potstill.problem.errors import InvalidProblem, check_distinct, check_name, shown
+from potstill.problem.features import Feature
+from potstill.problem.reward import Reward
+
+#: One context: a mapping of feature names to values, or an already encoded float32[d].
+Context = Mapping[str, object] | NDArray[np.float32]
+#: Many contexts: rows, columns by name, or an already encoded float32[N, d].
+Contexts = Sequence[Mapping[str, object]] | Mapping[str, Any] | NDArray[np.float32]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True):
+    """What is decided: the features of a context, the actions, and the reward.
+
+    >>> problem = Problem(name="greeting", context=[Boolean("returning")], actions=Discrete(["hi", "welcome back"]))
+    >>> problem.encode({"returning": True})
+    array([1.], dtype=float32)
+    """
+
+    name: str
+    context: tuple[Feature, ...]
+    actions: ActionSpace
+    reward: Reward = Reward()
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a problem's name")
+        if not isinstance(self.context, (list, tuple)):
+            raise InvalidProblem(f"context must be a list of features, got {shown(self.context)}")
+        msgspec.structs.force_setattr(self, "context", tuple(self.context))
+        for feature in self.context:
+            if not isinstance(feature, Feature):
+                raise InvalidProblem(f"context must hold Numeric, Categorical or Boolean, got {shown(feature)}")
+        check_distinct(tuple(feature.name for feature in self.context), "feature")
+        if not isinstance(self.actions, ActionSpace):
+            raise InvalidProblem(f"actions must be an action space such as Discrete([...]), got {shown(self.actions)}")
+        if not isinstance(self.reward, Reward):
+            raise InvalidProblem(f"reward must be a Reward, got {shown(self.reward)}")
+
+    @property
+    def width(self) -> int:
+        """How many columns an encoded context has."""
+        return self._encoder.width
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of each encoded column, such as ``connection=4g``."""
+        return self._encoder.labels
+
+    @cached_property
+    def hash(self) -> str:
+        """32 hex digits over the name, features and actions: whatever a policy or a logged row depends on.
+
+        The reward is left out, since a longer window does not make an old policy unusable; so are fields at
+        their defaults, so that a new option in a later version changes no hash.
+        """
+        described = {"name": self.name, "context": self.context, "actions": self.actions}
+        return hashlib.sha256(msgspec.json.encode(described, order="sorted")).hexdigest()[:32]
+
+    def encode(self, context: Context) -> Float32:
+        """One context as float32[d]."""
+        return self._encoder.one(context)
+
+    def encode_many(self, contexts: Contexts) -> Float32:
+        """Contexts as float32[N, d].
+
+        Rows are encoded value by value; columns that are NumPy arrays are encoded as a whole.
+        """
+        return self._encoder.many(contexts)
+
+    def save(self, path: str | Path) -> None:
+        """Write the problem as TOML."""
+        # Imported here: a server that only decides never writes a problem.
+        import tomli_w
+
+        Path(path).write_text(tomli_w.dumps(msgspec.to_builtins(self)), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Problem:
+        """Read a problem from TOML (``problem.toml``)."""
+        try:
+            return msgspec.toml.decode(Path(path).read_bytes(), type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidProblem(f"{path}: {error}") from error
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self.context)

@@ -1,0 +1,51 @@
+"""What is maximised, and how long to wait for it."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import msgspec
+
+from potstill.problem.errors import InvalidProblem, shown
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Reward(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The reward of a decision.
+
+    Args:
+        default: the reward of a decision for which none arrived in time.
+        window: how long after the decision a reward still counts: a whole number and ``s``, ``m``, ``h`` or ``d``.
+        low: the smallest possible reward, if there is one.
+        high: the largest possible reward, if there is one.
+    """
+
+    default: float = 0.0
+    window: str = "1h"
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("default", "low", "high"):
+            value = getattr(self, field)
+            if value is not None:
+                msgspec.structs.force_setattr(self, field, _finite(field, value))
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise InvalidProblem(f"reward: low must be below high, got low={self.low}, high={self.high}")
+        _ = self.window_seconds
+
+    @property
+    def window_seconds(self) -> int:
+        """The window in seconds."""
+        match = re.fullmatch(r"([1-9]\d*)([smhd])", self.window) if isinstance(self.window, str) else None
+        if not match:
+            raise InvalidProblem(f"reward: window must look like '30s', '15m', '1h' or '7d', got {shown(self.window)}")
+        return int(match[1]) * _SECONDS[match[2]]
+
+
+def _finite(field: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InvalidProblem(f"reward: {field} must be a finite number, got {shown(value)}")
+    return float(value)

@@ -1,0 +1,77 @@
+"""The contract that every teacher obeys: a posterior over rewards, as data and pure functions.
+
+A teacher is a frozen configuration; what it has learnt is an explicit state (a pytree of arrays); randomness is an
+explicit key. `check_teacher` tests a teacher, your own included, against this page.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+
+Float32 = NDArray[np.float32]
+StateT = TypeVar("StateT")
+StatsT = TypeVar("StatsT", bound="Stats")
+
+
+class Exactness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether propensities are computed exactly or estimated from draws, and then how well.
+
+    Attributes:
+        kind: ``exact`` means to float32.
+        draws: posterior draws per context.
+        standard_error: the largest standard error that a propensity can have at that number of draws.
+    """
+
+    kind: Literal["exact", "sampled"]
+    draws: int | None = None
+    standard_error: float | None = None
+
+
+EXACT = Exactness("exact")
+
+
+class Teacher(Protocol[StateT]):
+    """A posterior over reward functions."""
+
+    @property
+    def exactness(self) -> Exactness:
+        """How good the propensities are."""
+
+    def init(self, problem: Problem) -> StateT:
+        """The prior."""
+
+    def update(self, state: StateT, observations: Observations, key: Key) -> StateT:
+        """The posterior after more observations. Pure: `state` is left as it was, also when this fails."""
+
+    def propensities(self, state: StateT, contexts: Float32, key: Key) -> Float32:
+        """The probability that each action is the best one under the posterior, float32[N, K], for float32[N, d]."""
+
+    def sample_actions(self, state: StateT, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """Actions as Thompson sampling would take them, int64[N, n]: each draws a posterior sample of its own."""
+
+
+class Stats(Protocol):
+    """What a teacher needs to know of a set of observations; adding two is the same as summarising both sets."""
+
+    def __add__(self: StatsT, other: StatsT) -> StatsT: ...
+
+
+@runtime_checkable
+class Summarising(Protocol[StateT, StatsT]):
+    """A teacher whose posterior is a sum over observations, so that shards can be summarised apart."""
+
+    def summarise(self, observations: Observations) -> StatsT:
+        """The statistics of some observations."""
+
+    def absorb(self, state: StateT, stats: StatsT) -> StateT:
+        """The posterior after the observations behind `stats`."""
+
+
+AnyTeacher = Teacher[Any]

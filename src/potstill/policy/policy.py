@@ -57,7 +57,6 @@ class Policy:
         activation: Activation = "tanh",
         mean: Float32 | None = None,
         lineage: Lineage | None = None,
-        fidelity: dict[str, Any] | None = None,
     ) -> Policy:
         """A policy from its layers. Problem, seed and version give the salt, so the same run gives the same file."""
         salt = hashlib.sha256(f"{problem.hash}/{seed}/{version}".encode()).hexdigest()[: 2 * SALT_BYTES]
@@ -72,7 +71,6 @@ class Policy:
             floor=floor,
             activation=activation,
             lineage=lineage or Lineage(library=__version__, seed=seed),
-            fidelity=fidelity,
         )
         return cls(metadata, layers, mean)
 
@@ -149,7 +147,14 @@ class Policy:
 
     def with_floor(self, floor: float) -> Policy:
         """The same policy under another floor."""
-        return Policy(msgspec.structs.replace(self._metadata, floor=floor), self._layers, self._mean)
+        return self._with(floor=floor)
+
+    def with_fidelity(self, fidelity: dict[str, Any]) -> Policy:
+        """The same policy with a report of how well it imitates its teacher."""
+        return self._with(fidelity=fidelity)
+
+    def _with(self, **changes: Any) -> Policy:
+        return Policy(msgspec.structs.replace(self._metadata, **changes), self._layers, self._mean)
 
     def probabilities(
         self, context: Context, *, eligible: Sequence[str] | None = None, floor: float | None = None

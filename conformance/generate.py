@@ -1,0 +1,190 @@
+"""Write the conformance vectors: policies × contexts × ids × eligibility × floors, as the NumPy oracle decides them.
+
+Usage: python conformance/generate.py [DIRECTORY]
+`tests/conformance/` checks that every runtime reproduces them; conformance/README.md says how to check a new one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import potstill as ps
+from potstill.policy import Layer, artifact
+from potstill.policy.draw import uniform
+
+HERE = Path(__file__).parent
+CASES = 40
+
+EVERY_FEATURE = [
+    ps.Numeric("speed", low=-10, high=10),
+    ps.Numeric("price", low=0.01, high=1e6, scale="log", missing=1.0),
+    ps.Numeric("age", low=0, high=120, missing="flag"),
+    ps.Categorical("place", ["home", "work", "straße", "東京"]),
+    ps.Categorical("plan", ["free", "paid"], missing="error"),
+    ps.Boolean("new"),
+    ps.Boolean("plugged in", missing="flag"),
+    ps.Boolean("constructor", missing=True),
+]
+ACTIONS = ["stay", "left", "right", "↑", "down"]
+
+
+def problems() -> dict[str, ps.Problem]:
+    """One problem for each thing that a runtime can get wrong."""
+    return {
+        "every-feature": problem("every-feature", EVERY_FEATURE, ACTIONS),
+        "numbers": problem("numbers", [ps.Numeric(f"x{i}", low=-1, high=2) for i in range(38)], list("abcdefg")),
+        "no-features": problem("no-features", [], ACTIONS[:2]),
+        "many-actions": problem("many-actions", EVERY_FEATURE[:4], [f"item {i}" for i in range(200)]),
+    }
+
+
+def problem(name: str, context: list[Any], actions: list[str]) -> ps.Problem:
+    return ps.Problem(name=name, context=context, actions=ps.Discrete(actions))
+
+
+#: file: problem, hidden layers, activation, scale of the weights, floor
+POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
+    "every-feature.policy": ("every-feature", (16, 16), "tanh", 1.0, 0.0),
+    "relu.policy": ("every-feature", (17, 5, 3), "relu", 1.0, 0.01),
+    "linear.policy": ("every-feature", (), "tanh", 3.0, 0.0),
+    "sharp.policy": ("every-feature", (16,), "tanh", 40.0, 0.0),
+    "numbers.policy": ("numbers", (33, 20), "tanh", 0.5, 0.0),
+    "no-features.policy": ("no-features", (4,), "tanh", 1.0, 0.1),
+    "many-actions.policy": ("many-actions", (12,), "tanh", 1.0, 0.001),
+}
+
+
+def make_policy(file: str) -> ps.Policy:
+    name, hidden, activation, scale, floor = POLICIES[file]
+    chosen = problems()[name]
+    rng = np.random.default_rng(list(file.encode()))
+    sizes = [chosen.width, *hidden, len(chosen.actions)]
+    layers = [
+        Layer((scale * rng.standard_normal((i, o)) / np.sqrt(max(i, 1))).astype(np.float32), normal(rng, o))
+        for i, o in itertools.pairwise(sizes)
+    ]
+    return ps.Policy.build(chosen, layers, version=7, activation=activation, floor=floor)
+
+
+def normal(rng: np.random.Generator, n: int) -> Any:
+    return rng.standard_normal(n).astype(np.float32)
+
+
+def make_context(rng: np.random.Generator, features: tuple[Any, ...]) -> dict[str, Any]:
+    context = {}
+    for feature in features:
+        value = make_value(rng, feature)
+        optional = feature.missing != "error"
+        if optional and rng.random() < 0.2:
+            value = None
+        if not (optional and rng.random() < 0.1):
+            context[feature.name] = value
+    return context
+
+
+def make_value(rng: np.random.Generator, feature: Any) -> Any:
+    if isinstance(feature, ps.Numeric):
+        span = feature.high - feature.low
+        edges = [feature.low, feature.high, feature.low - span, feature.high + span, 0, 1]
+        inside = feature.low + span * rng.random() if feature.scale == "linear" else float(np.exp(3 * rng.normal()))
+        return edges[rng.integers(len(edges))] if rng.random() < 0.3 else inside
+    if isinstance(feature, ps.Boolean):
+        return bool(rng.random() < 0.5)
+    return str(rng.choice(np.array([*feature.values, "elsewhere", "ß"])))
+
+
+def make_id(rng: np.random.Generator, i: int) -> str:
+    """Ids of every length modulo eight, with ASCII and without."""
+    return f"{'é☃𝔘'[i % 3] if i % 4 == 0 else ''}{'upload-0123456789'[: 1 + i % 17]}{rng.integers(1 << 30)}"
+
+
+def make_case(rng: np.random.Generator, policy: ps.Policy, i: int) -> dict[str, Any]:
+    names = policy.problem.actions.names
+    context = make_context(rng, policy.problem.context)
+    eligible = None if i % 3 else [str(n) for n in rng.permutation(names)[: rng.integers(1, len(names) + 1)]]
+    floor = None if i % 4 else float(rng.choice([0.0, 0.001, 1 / len(names)]))
+    decision_id = make_id(rng, i)
+    p = policy.probabilities(context, eligible=eligible, floor=floor)
+    decision = policy.decide(context, id=decision_id, eligible=eligible, floor=floor)
+    return {
+        "context": context,
+        "id": decision_id,
+        "eligible": eligible,
+        "floor": floor,
+        "encoded": policy.problem.encode(context).tolist(),
+        "probabilities": p.tolist(),
+        "u": uniform(decision_id, bytes.fromhex(policy.metadata.salt)),
+        "action": decision.action,
+        "propensity": decision.propensity,
+    }
+
+
+def invalid_contexts(policy: ps.Policy) -> list[dict[str, Any]]:
+    """Contexts that every runtime refuses, with what its message names."""
+    if policy.problem.name != "every-feature":
+        return [{"context": {"nothing like this": 1}, "error": "nothing like this"}]
+    good = {"speed": 1.5, "plan": "free", "new": True}
+    changes: list[tuple[str, Any]] = [
+        ("speed", "fast"), ("speed", True), ("speed", None), ("speed", [1]), ("speed", {}), ("price", "1"),
+        ("place", 3), ("place", False), ("plan", None), ("new", 1), ("new", "true"), ("new", None),
+        ("colour", "red"), ("toString", 1), ("__proto__", 1),
+    ]  # fmt: skip
+    missing = [{"context": {k: v for k, v in good.items() if k != name}, "error": name} for name in good]
+    return missing + [{"context": good | {name: value}, "error": name} for name, value in changes]
+
+
+def refused_files(policy: ps.Policy) -> dict[str, tuple[bytes, str]]:
+    """Files that every runtime refuses, and a word of the reason."""
+    data = policy.to_bytes()
+    broken = policy.layers[0].weight.copy()
+    broken[0, 0] = np.nan
+    not_finite = [Layer(broken, policy.layers[0].bias), *policy.layers[1:]]
+    later = msgspec.structs.replace(policy.metadata, format=2)
+    return {
+        "empty.refused": (b"", "truncated"),
+        "truncated.refused": (data[: len(data) // 2], "truncated"),
+        "altered.refused": (data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "altered"),
+        "later-format.refused": (artifact.to_bytes(later, policy.layers, policy.mean), "format version 2"),
+        "not-finite.refused": (artifact.to_bytes(policy.metadata, not_finite, policy.mean), "not finite"),
+        "shapes.refused": (artifact.to_bytes(policy.metadata, policy.layers[1:], policy.mean), "layers.0.weight"),
+    }
+
+
+def generate() -> dict[str, bytes]:
+    """Every file of the suite, by name."""
+    files: dict[str, bytes] = {}
+    entries = []
+    for file in POLICIES:
+        policy = make_policy(file)
+        rng = np.random.default_rng(list(file.encode()))
+        files[file] = policy.to_bytes()
+        cases = [make_case(rng, policy, i) for i in range(CASES)]
+        entries.append({"file": file, "cases": cases, "invalid": invalid_contexts(policy)})
+    refused = refused_files(make_policy("every-feature.policy"))
+    files |= {file: data for file, (data, _) in refused.items()}
+    listed = [{"file": file, "reason": reason} for file, (_, reason) in refused.items()]
+    vectors = {"policies": entries, "refused": listed}
+    files["vectors.json"] = (
+        json.dumps(vectors, ensure_ascii=False, indent=None, separators=(",", ":")) + "\n"
+    ).encode()
+    return files
+
+
+def main() -> None:
+    directory = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "vectors"
+    directory.mkdir(parents=True, exist_ok=True)
+    files = generate()
+    for name, data in files.items():
+        (directory / name).write_bytes(data)
+    print(f"{len(files)} files, {sum(map(len, files.values())) / 1e6:.2f} MB, in {directory}")
+
+
+if __name__ == "__main__":
+    main()

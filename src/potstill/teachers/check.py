@@ -1,0 +1,180 @@
+"""Conformance: what every teacher must do, as checks that can be run on any teacher, your own included.
+
+>>> from potstill.teachers import LinearTS, check_teacher
+>>> check_teacher(LinearTS())
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from potstill.keys import Key
+from potstill.problem import Boolean, Categorical, Discrete, Numeric, Observations, Problem
+from potstill.teachers.contract import AnyTeacher, Summarising
+
+PROBLEM = Problem(
+    name="conformance",
+    context=[Numeric("speed", low=0, high=10), Categorical("place", ["home", "work"]), Boolean("new")],
+    actions=Discrete(["low", "middle", "high"]),
+)
+_KEY = Key(20240511)
+_DRAWS = 4000
+#: A sampled share differs from its propensity by more than this with probability below 1e-6 per comparison
+#: (Hoeffding: 2·exp(-2·draws·margin²)).
+_MARGIN = float(np.sqrt(np.log(2e6) / (2 * _DRAWS)))
+
+
+def check_teacher(teacher: AnyTeacher) -> None:
+    """Run every check; an AssertionError says which part of the contract is broken."""
+    for check in CHECKS:
+        check(teacher)
+
+
+def example_observations(n: int = 60, key: Key = _KEY) -> Observations:
+    """Observations of the conformance problem: rewards rise with speed for the last action."""
+    rng = key.child("observations").generator()
+    contexts = example_contexts(n, key)
+    actions = rng.integers(3, size=n)
+    rewards = actions * contexts[:, 0] + 0.1 * rng.standard_normal(n)
+    return Observations.from_columns(
+        PROBLEM, contexts=contexts, actions=actions, rewards=rewards, propensities=np.full(n, 1 / 3)
+    )
+
+
+def example_contexts(n: int, key: Key = _KEY) -> Any:
+    """Encoded contexts of the conformance problem, float32[n, d]."""
+    rng = key.child("contexts").generator()
+    return PROBLEM.encode_many(
+        {
+            "speed": rng.uniform(0, 10, n),
+            "place": rng.choice(np.array(["home", "work", "elsewhere"]), n),
+            "new": rng.random(n) < 0.5,
+        }
+    )
+
+
+def _states(teacher: AnyTeacher) -> list[Any]:
+    prior = teacher.init(PROBLEM)
+    return [prior, teacher.update(prior, example_observations(), _KEY)]
+
+
+def propensities_are_probabilities(teacher: AnyTeacher) -> None:
+    """Propensities are float32[N, K], at least 0, and sum to 1, for many contexts, one and none."""
+    for state in _states(teacher):
+        for n in (50, 1, 0):
+            p = teacher.propensities(state, example_contexts(n), _KEY)
+            assert p.shape == (n, 3), f"propensities must have shape {(n, 3)}, got {p.shape}"
+            assert p.dtype == np.float32, f"propensities must be float32, got {p.dtype}"
+            assert (p >= 0).all(), f"propensities must not be negative, got {p.min()}"
+            np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5, err_msg="propensities must sum to 1")
+
+
+def update_leaves_its_input_alone(teacher: AnyTeacher) -> None:
+    """Neither an update that works nor one that fails changes the state it was given."""
+    state = teacher.init(PROBLEM)
+    before = copy.deepcopy(state)
+    teacher.update(state, example_observations(), _KEY)
+    _assert_same(before, state, "update must not change the state it is given")
+
+
+def same_key_same_result(teacher: AnyTeacher) -> None:
+    """Equal inputs and keys give equal outputs, to the bit."""
+    first, second = _states(teacher)[1], _states(teacher)[1]
+    _assert_same(first, second, "two updates with one key must give one state")
+    contexts = example_contexts(20)
+    p = [teacher.propensities(state, contexts, _KEY) for state in (first, second)]
+    np.testing.assert_array_equal(*p, err_msg="propensities with one key must be equal")
+
+
+def contexts_are_independent(teacher: AnyTeacher) -> None:
+    """A context's propensities do not depend on the contexts beside it."""
+    if teacher.exactness.kind != "exact":
+        return
+    state, contexts = _states(teacher)[1], example_contexts(20)
+    whole = teacher.propensities(state, contexts, _KEY)
+    parts = np.concatenate([teacher.propensities(state, contexts[i : i + 7], _KEY) for i in range(0, 20, 7)])
+    np.testing.assert_allclose(whole, parts, atol=1e-6, err_msg="a context's propensities must not depend on others")
+
+
+def samples_follow_propensities(teacher: AnyTeacher) -> None:
+    """Actions are sampled as often as the propensities say; false alarm below 1e-4 in all."""
+    contexts = example_contexts(5)
+    for state in _states(teacher):
+        actions = teacher.sample_actions(state, contexts, _DRAWS, _KEY)
+        assert actions.shape == (5, _DRAWS), f"sample_actions must give shape {(5, _DRAWS)}, got {actions.shape}"
+        share = np.stack([(actions == a).mean(axis=1) for a in range(3)], axis=1)
+        gap = np.abs(share - teacher.propensities(state, contexts, _KEY.child("other"))).max()
+        allowed = _MARGIN + 5 * (teacher.exactness.standard_error or 0.0)
+        assert gap < allowed, f"sampled shares differ from propensities by {gap:.3f}"
+
+
+def shards_add_up(teacher: AnyTeacher) -> None:
+    """Where observations can be summarised, shards, the whole and one at a time give one posterior."""
+    if not isinstance(teacher, Summarising):
+        return
+    prior, observations, contexts = teacher.init(PROBLEM), example_observations(), example_contexts(20)
+    shards = [teacher.summarise(observations[i : i + 13]) for i in range(0, len(observations), 13)]
+    total = shards[0]
+    for shard in shards[1:]:
+        total = total + shard
+    whole = teacher.propensities(teacher.update(prior, observations, _KEY), contexts, _KEY)
+    sharded = teacher.propensities(teacher.absorb(prior, total), contexts, _KEY)
+    np.testing.assert_allclose(whole, sharded, atol=1e-5, err_msg="shards must add up to the whole")
+
+
+def no_observations_change_nothing(teacher: AnyTeacher) -> None:
+    """An empty batch leaves an untouched prior what it was."""
+    prior, contexts = teacher.init(PROBLEM), example_contexts(5)
+    after = teacher.update(prior, Observations.none(PROBLEM), _KEY)
+    p = [teacher.propensities(state, contexts, _KEY) for state in (prior, after)]
+    np.testing.assert_allclose(*p, atol=1e-6, err_msg="an empty batch must change nothing")
+
+
+def hard_data_stay_finite(teacher: AnyTeacher) -> None:
+    """One observation, an action never tried, constant and collinear columns, huge and equal rewards."""
+    contexts = example_contexts(8)
+    one = example_observations(1)
+    same = Observations.from_columns(
+        PROBLEM,
+        contexts=np.repeat(contexts[:1], 8, axis=0),
+        actions=np.zeros(8, int),
+        rewards=np.full(8, 1e9),
+        propensities=np.full(8, 1.0),
+    )
+    for observations in (one, same):
+        state = teacher.update(teacher.init(PROBLEM), observations, _KEY)
+        p = teacher.propensities(state, contexts, _KEY)
+        assert np.isfinite(p).all(), "propensities must stay finite"
+        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
+
+
+def _assert_same(a: Any, b: Any, message: str) -> None:
+    left, right = _leaves(a), _leaves(b)
+    assert len(left) == len(right), message
+    for x, y in zip(left, right, strict=True):
+        np.testing.assert_array_equal(x, y, err_msg=message)
+
+
+def _leaves(state: Any) -> list[Any]:
+    """The arrays of a state, which is nested tuples, lists and mappings of arrays."""
+    if isinstance(state, (tuple, list)):
+        return [leaf for part in state for leaf in _leaves(part)]
+    if isinstance(state, dict):
+        return [leaf for name in sorted(state) for leaf in _leaves(state[name])]
+    return [np.asarray(state)]
+
+
+CHECKS: tuple[Callable[[AnyTeacher], None], ...] = (
+    propensities_are_probabilities,
+    update_leaves_its_input_alone,
+    same_key_same_result,
+    contexts_are_independent,
+    samples_follow_propensities,
+    shards_add_up,
+    no_observations_change_nothing,
+    hard_data_stay_finite,
+)

@@ -1,0 +1,38 @@
+"""The teachers by name: one line each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from potstill.teachers.contract import AnyTeacher
+from potstill.teachers.linear import LinearTS
+from potstill.teachers.uniform import Uniform
+
+TEACHERS: dict[str, type[AnyTeacher]] = {
+    "linear-ts": LinearTS,
+    "uniform": Uniform,
+}
+
+
+def available() -> list[str]:
+    """The names of the teachers that `from_config` knows."""
+    return sorted(TEACHERS)
+
+
+def from_config(config: dict[str, Any]) -> AnyTeacher:
+    """A teacher from its configuration, such as ``{"type": "linear-ts", "discount": 0.99}``."""
+    name = config.get("type")
+    if name not in TEACHERS:
+        raise ValueError(f"unknown teacher {name!r}; there are {', '.join(available())}")
+    try:
+        return msgspec.convert(config, TEACHERS[name])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"teacher {name!r}: {error}") from error
+
+
+def to_config(teacher: AnyTeacher) -> dict[str, Any]:
+    """The configuration of a teacher, from which `from_config` makes an equal one."""
+    config: dict[str, Any] = msgspec.to_builtins(teacher)
+    return config

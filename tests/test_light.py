@@ -1,0 +1,39 @@
+"""The online half stays light: what decides brings nothing that learns."""
+
+import subprocess
+import sys
+
+LEARNS = ("jax", "optax", "scipy", "altair", "polars", "pandas", "torch")
+
+DECIDE = """
+import sys
+import potstill as ps
+problem = ps.Problem(name="p", context=[ps.Boolean("b")], actions=ps.Discrete(["x", "y"]))
+ps.Policy.from_bytes(ps.Policy.uniform(problem).to_bytes()).decide({"b": True})
+import potstill.cli
+print(*sorted(m for m in sys.modules if m.split(".")[0] in %r))
+"""
+
+BLOCKED = """
+import sys
+sys.modules.update({name: None for name in %r})
+import potstill as ps
+assert "Still" in dir(ps)
+try:
+    ps.Still
+except ImportError as error:
+    print(error)
+"""
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code % (LEARNS,)], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_and_deciding_pulls_in_no_jax():
+    assert run(DECIDE) == ""
+
+
+def test_without_the_learn_extra_the_way_out_is_named():
+    assert "pip install 'potstill[learn]'" in run(BLOCKED)

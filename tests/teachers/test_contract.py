@@ -37,7 +37,7 @@ class Unnormalised(Uniform, frozen=True):
 
 class Careless(LinearTS, frozen=True):
     def update(self, state, observations, key):
-        state.stats.gram[:] += 1
+        state.sums.gram[:] += 1
         return super().update(state, observations, key)
 
 
@@ -59,7 +59,7 @@ def test_a_broken_teacher_is_caught(broken):
 
 class HalfSharded(LinearTS, frozen=True):
     def update(self, state, observations, key):
-        return self._posterior(state.stats + self.summarise(observations).scaled(0.5))
+        return self._state(state.sums + self.summarise(observations).scaled(0.5))
 
 
 def test_shards_that_do_not_add_up_are_caught():

@@ -32,7 +32,7 @@ def test_posterior_after_three_observations_by_hand():
     yᵀy = 21. μ = Λ⁻¹Xᵀy = (3.25·6 - 2·7, -2·6 + 2.25·7) / det = (5.5, 3.75) / 3.3125.
     α = 6 + 3/2, β = 6 + (21 - μ·Xᵀy)/2 with μ·Xᵀy = (33 + 26.25) / 3.3125.
     """
-    state = LinearTS().update(LinearTS().init(ONE_FEATURE), observed([(0, 0, 1), (1, 0, 2), (1, 0, 4)]), KEY)
+    state = LinearTS().update(LinearTS().init(ONE_FEATURE), observed([(0, 0, 1), (1, 0, 2), (1, 0, 4)]), KEY).posterior
     det = 3.3125
     np.testing.assert_allclose(state.mean[0], [5.5 / det, 3.75 / det], rtol=1e-12)
     np.testing.assert_allclose(state.root[0] @ state.root[0].T, [[2.25, 2], [2, 3.25]], rtol=1e-12)
@@ -45,7 +45,7 @@ def test_posterior_after_three_observations_by_hand():
 
 def test_marginals_by_hand():
     """Prior at x = 0.5: s = (0.5, 1), sᵀΛ⁻¹s = 4·1.25 = 5, so Student-t(12), location 0, scale √(6/6·5)."""
-    location, scale, dof = LinearTS()._marginals(LinearTS().init(ONE_FEATURE), np.float32([[0.5]]))
+    location, scale, dof = LinearTS().marginals(LinearTS().init(ONE_FEATURE), np.float32([[0.5]]))
     np.testing.assert_allclose(location, 0)
     np.testing.assert_allclose(scale, np.sqrt(5))
     np.testing.assert_allclose(dof, 12)
@@ -60,7 +60,7 @@ def test_batch_equals_one_at_a_time_equals_shards():
         one_at_a_time = teacher.update(one_at_a_time, observations[i : i + 1], KEY)
     shards = teacher.summarise(observations[:70]) + teacher.summarise(observations[70:])
     for other in (one_at_a_time, teacher.absorb(prior, shards)):
-        for a, b in zip(batch[1:], other[1:], strict=True):
+        for a, b in zip(batch.posterior, other.posterior, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
@@ -71,7 +71,7 @@ def test_propensities_are_what_posterior_draws_do():
     x = np.append(example_contexts(1)[0].astype(float), 1.0)
     rng, n = np.random.default_rng(3), 200_000
     rewards = []
-    for mean, root, alpha, beta in zip(state.mean, state.root, state.alpha, state.beta, strict=True):
+    for mean, root, alpha, beta in zip(*state.posterior, strict=True):
         sigma = np.sqrt(beta / rng.gamma(alpha, size=n))
         theta = mean + sigma[:, None] * np.linalg.solve(root.T, rng.standard_normal((len(x), n))).T
         rewards.append(theta @ x)
@@ -86,8 +86,8 @@ def test_a_discount_forgets():
     state = teacher.init(ONE_FEATURE)
     for _ in range(10):
         state = teacher.update(state, batch, KEY)
-    np.testing.assert_allclose(state.stats.n, 2 - 2.0**-9)
-    np.testing.assert_allclose(state.alpha, 6 + (2 - 2.0**-9) / 2)
+    np.testing.assert_allclose(state.sums.n, 2 - 2.0**-9)
+    np.testing.assert_allclose(state.posterior.alpha, 6 + (2 - 2.0**-9) / 2)
 
 
 def test_it_learns_which_action_is_best():
@@ -100,7 +100,7 @@ def test_it_learns_which_action_is_best():
 
 def test_huge_equal_rewards_give_a_finite_posterior():
     rows = [(0.5, 0, 1e9)] * 1000
-    state = LinearTS().update(LinearTS().init(ONE_FEATURE), observed(rows), KEY)
+    state = LinearTS().update(LinearTS().init(ONE_FEATURE), observed(rows), KEY).posterior
     assert np.isfinite(state.mean).all()
     assert (state.beta >= 6).all()
 

@@ -63,19 +63,21 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
         """Names of the encoded columns."""
         return (self.name, f"{self.name}=<missing>") if self.missing == "flag" else (self.name,)
 
+    @property
+    def unit(self) -> tuple[float, float]:
+        """Origin and span: a clipped value v becomes (v - origin) / span, with ln v for v on a log scale."""
+        if self.scale == "log":
+            return math.log(self.low), math.log(self.high) - math.log(self.low)
+        return self.low, self.high - self.low
+
     def writer(self, at: int) -> Writer:
         """Encode one value at column ``at`` of a row of zeros."""
-        low, high, span, linear, missing = (
-            self.low,
-            self.high,
-            self.high - self.low,
-            self.scale == "linear",
-            self.missing,
-        )
+        low, high, missing, linear = self.low, self.high, self.missing, self.scale == "linear"
+        origin, span = self.unit
 
         def write(value: object, row: list[float]) -> None:
             if linear and type(value) is float and low <= value <= high:  # what nearly every decision meets
-                row[at] = (value - low) / span
+                row[at] = (value - origin) / span
                 return
             if value is None:
                 if missing == "error":
@@ -84,7 +86,8 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
                     row[at + 1] = 1.0
                     return
                 value = missing
-            row[at] = self._unit(self._number(value))
+            clipped = min(max(self._number(value), low), high)
+            row[at] = ((clipped if linear else math.log(clipped)) - origin) / span
 
         return write
 
@@ -96,22 +99,11 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             raise InvalidContext(f"row {bad[0]}: {self._not_finite(column[bad[0]])}")
+        origin, span = self.unit
+        clipped = np.clip(values, self.low, self.high)
         block = np.zeros((len(values), len(self.labels)), np.float32)
-        block[:, 0] = self._unit_column(values)
+        block[:, 0] = ((clipped if self.scale == "linear" else np.log(clipped)) - origin) / span
         return block
-
-    def _unit(self, value: float) -> float:
-        value = min(max(value, self.low), self.high)
-        if self.scale == "log":
-            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return (value - self.low) / (self.high - self.low)
-
-    def _unit_column(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        values = np.clip(values, self.low, self.high)
-        if self.scale == "log":
-            span = math.log(self.high) - math.log(self.low)
-            return (np.log(values) - math.log(self.low)) / span
-        return (values - self.low) / (self.high - self.low)
 
     def _number(self, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, _REAL):

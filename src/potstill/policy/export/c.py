@@ -1,0 +1,253 @@
+"""Policy to C99: the weights as constants, beside the same kernel that the Python extension is built on.
+
+`name.h` and `name.c` are the policy, `potstill.h` and `potstill.c` the kernel, which several policies share, and
+`example.c` shows their use. Nothing is allocated and nothing but libm is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from potstill._version import __version__
+from potstill.policy.network import Float32, Layer
+from potstill.policy.policy import Policy
+from potstill.problem import Boolean, Categorical, Feature, Numeric
+
+#: Columns are padded to whole vectors of the widest instruction set.
+_LANES = 16
+
+
+def write(policy: Policy, directory: Path, name: str) -> list[Path]:
+    """Write the kernel, the policy's header and source, and an example."""
+    name = _identifier(name).lower()
+    if name == "potstill":
+        raise ValueError("the name 'potstill' is the kernel's; give the exported policy another one")
+    kernel = files("potstill.policy") / "native"
+    contents = {
+        "potstill.h": (kernel / "kernel.h").read_text(encoding="utf-8"),
+        "potstill.c": (kernel / "kernel.c").read_text(encoding="utf-8").replace('"kernel.h"', '"potstill.h"'),
+        f"{name}.h": _header(policy, name),
+        f"{name}.c": _source(policy, name),
+        "example.c": _example(policy, name),
+    }
+    for file, text in contents.items():
+        (directory / file).write_text(text, encoding="utf-8")
+    return [directory / file for file in contents]
+
+
+def _header(policy: Policy, name: str) -> str:
+    upper, problem = name.upper(), policy.problem
+    features = _constants(upper, "", [feature.name for feature in problem.context])
+    actions = _constants(upper, "ACTION_", problem.actions.names)
+    return f"""\
+/* Policy {_comment(problem.name)} version {policy.version}, exported by Potstill {__version__}. Generated: do not edit.
+ *
+ * Compile with: cc -std=c99 -O3 example.c {name}.c potstill.c -lm
+ */
+#ifndef {upper}_H
+#define {upper}_H
+
+#include "potstill.h"
+
+#define {upper}_VERSION {policy.version}
+#define {upper}_PROBLEM_HASH "{problem.hash}"
+
+/* The features of a context: potstill_value values[{upper}_FEATURES]. */
+enum {{
+{_enumeration(features, problem.context)}
+    {upper}_FEATURES = {len(problem.context)}
+}};
+
+/* The actions. */
+enum {{
+{_enumeration(actions, problem.actions.names)}
+    {upper}_ACTIONS = {len(problem.actions)}
+}};
+
+enum {{ {upper}_WIDTH = {problem.width}, {upper}_SCRATCH = {2 * max(map(_stride, policy.layers))} }};
+
+extern const potstill_policy {name}_policy;
+extern const char *const {name}_actions[{upper}_ACTIONS];
+
+/* Encodes a context and chooses an action for it. The same id always gives the same action.
+ * For eligible actions, another floor, or probabilities, call the functions of potstill.h with &{name}_policy. */
+potstill_status {name}_decide(const potstill_value *values, const char *id, potstill_decision *decision);
+
+#endif
+"""
+
+
+def _source(policy: Policy, name: str) -> str:
+    upper, problem, metadata = name.upper(), policy.problem, policy.metadata
+    salt = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(metadata.salt))
+    parts = [
+        f'#include "{name}.h"\n\n#include <string.h>\n',
+        f"const char *const {name}_actions[{upper}_ACTIONS] = {{",
+        *(f"    {_text(action)}," for action in problem.actions.names),
+        "};\n",
+        *_feature_tables(problem.context),
+        *_layer_tables(policy.layers),
+        f"""\
+const potstill_policy {name}_policy = {{
+    .features = {"features" if problem.context else "NULL"},
+    .feature_count = {upper}_FEATURES,
+    .width = {upper}_WIDTH,
+    .layers = layers,
+    .layer_count = {len(policy.layers)},
+    .activation = POTSTILL_{metadata.activation.upper()},
+    .actions = {upper}_ACTIONS,
+    .floor = {metadata.floor!r},
+    .salt = {{{salt}}},
+}};
+
+potstill_status {name}_decide(const potstill_value *values, const char *id, potstill_decision *decision)
+{{
+    float encoded[{upper}_WIDTH + 1], scratch[{upper}_SCRATCH];
+    const potstill_text text = {{id, strlen(id)}};
+    const potstill_status status = potstill_encode(&{name}_policy, values, encoded, NULL);
+    if (status != POTSTILL_OK) return status;
+    return potstill_decide(&{name}_policy, encoded, text, NULL, {name}_policy.floor, scratch, decision);
+}}
+""",
+    ]
+    return "\n".join(parts)
+
+
+def _example(policy: Policy, name: str) -> str:
+    upper, features = name.upper(), policy.problem.context
+    constants = _constants(upper, "", [feature.name for feature in features])
+    values = "".join(f"    values[{c}] = {_sample(f)};\n" for c, f in zip(constants, features, strict=True))
+    return f"""\
+#include "{name}.h"
+
+#include <stdio.h>
+
+int main(void)
+{{
+    potstill_value values[{upper}_FEATURES + 1] = {{{{0}}}}; /* all missing */
+    potstill_decision decision;
+{values}    const potstill_status status = {name}_decide(values, "example", &decision);
+    if (status != POTSTILL_OK) return fprintf(stderr, "%s\\n", potstill_message(status)), 1;
+    printf("%s %.9g\\n", {name}_actions[decision.action], decision.propensity);
+    return 0;
+}}
+"""
+
+
+def _sample(feature: Feature) -> str:
+    """A value for the example: the middle of a range, the first category, true."""
+    if isinstance(feature, Numeric):
+        return f"(potstill_value){{POTSTILL_NUMBER, {{.number = {(feature.low + feature.high) / 2!r}}}}}"
+    if isinstance(feature, Boolean):
+        return "(potstill_value){POTSTILL_TRUTH, {.truth = true}}"
+    return f"(potstill_value){{POTSTILL_TEXT, {{.text = {_sized(feature.values[0])}}}}}"
+
+
+def _feature_tables(features: tuple[Feature, ...]) -> Iterator[str]:
+    rows, column = [], 0
+    for i, feature in enumerate(features):
+        if isinstance(feature, Categorical):
+            yield f"static const potstill_category categories_{i}[] = {{"
+            # Sorted as the kernel's binary search expects: by length, then by bytes.
+            for place, value in sorted(enumerate(feature.values), key=lambda v: (len(v[1].encode()), v[1].encode())):
+                yield f"    {{{_sized(value)}, {place}}},"
+            yield "};\n"
+        rows.append(f"    {{{_fields(feature, i, column)}}},")
+        column += len(feature.labels)
+    if rows:
+        yield "static const potstill_feature features[] = {"
+        yield from rows
+        yield "};\n"
+
+
+def _fields(feature: Feature, i: int, column: int) -> str:
+    kind = {Numeric: "NUMERIC", Boolean: "BOOLEAN", Categorical: "CATEGORICAL"}[type(feature)]
+    missing = {"error": "REFUSE", "flag": "FLAG"}.get(str(feature.missing), "STAND_IN")
+    fields = {
+        "name": _text(feature.name),
+        "kind": f"POTSTILL_{kind}",
+        "missing": f"POTSTILL_{missing}",
+        "column": str(column),
+    }
+    if isinstance(feature, Categorical):
+        fields |= {"categories": f"categories_{i}", "category_count": str(len(feature.values))}
+    elif missing == "STAND_IN":
+        fields["stand_in"] = repr(float(feature.missing))
+    if isinstance(feature, Numeric):
+        origin, span = feature.unit
+        fields |= {"low": repr(feature.low), "high": repr(feature.high), "origin": repr(origin), "span": repr(span)}
+        fields["log"] = "true" if feature.scale == "log" else "false"
+    return ", ".join(f".{name} = {value}" for name, value in fields.items())
+
+
+def _layer_tables(layers: Iterable[Layer]) -> Iterator[str]:
+    rows = []
+    for i, layer in enumerate(layers):
+        stride = _stride(layer)
+        padding = stride - len(layer.bias)
+        yield from _array(f"weight_{i}", np.pad(layer.weight, ((0, 0), (0, padding))))
+        yield from _array(f"bias_{i}", np.pad(layer.bias, (0, padding)))
+        rows.append(f"    {{{len(layer.weight)}, {len(layer.bias)}, {stride}, weight_{i}, bias_{i}}},")
+    yield "static const potstill_layer layers[] = {"
+    yield from rows
+    yield "};\n"
+
+
+def _array(name: str, values: Float32) -> Iterator[str]:
+    flat = values.ravel() if values.size else np.zeros(1, np.float32)
+    yield f"static const float {name}[] = {{"
+    for at in range(0, len(flat), _LANES):
+        yield "    " + " ".join(f"{_float(x)}," for x in flat[at : at + _LANES])
+    yield "};\n"
+
+
+def _float(value: np.float32) -> str:
+    """Nine digits give every float32 back."""
+    text = f"{value:.9g}"
+    return f"{text}f" if any(c in text for c in ".e") else f"{text}.0f"
+
+
+def _stride(layer: Layer) -> int:
+    return -(-len(layer.bias) // _LANES) * _LANES
+
+
+def _constants(upper: str, prefix: str, names: Iterable[str]) -> list[str]:
+    """One distinct C constant for each name."""
+    constants: list[str] = []
+    for i, name in enumerate(names):
+        constant = f"{upper}_{prefix}{_identifier(name).upper()}"
+        reserved = constant.removeprefix(f"{upper}_") in ("FEATURES", "ACTIONS", "WIDTH", "SCRATCH", "VERSION", "H")
+        constants.append(f"{constant}_{i}" if constant in constants or reserved else constant)
+    return constants
+
+
+def _enumeration(constants: Iterable[str], described: Iterable[object]) -> str:
+    names = (getattr(item, "name", item) for item in described)
+    return "\n".join(
+        f"    {constant} = {i}, /* {_comment(str(name))} */"
+        for i, (constant, name) in enumerate(zip(constants, names, strict=True))
+    )
+
+
+def _identifier(name: str) -> str:
+    cleaned = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "x"
+    return f"_{cleaned}" if cleaned[0].isdigit() else cleaned
+
+
+def _comment(text: str) -> str:
+    return text.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/").replace("\n", " ")
+
+
+def _text(text: str) -> str:
+    """A C string literal; whatever is not plain ASCII as octal bytes, which cannot run into what follows."""
+    plain = (chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode())
+    return f'"{"".join(plain)}"'
+
+
+def _sized(text: str) -> str:
+    return f"{{{_text(text)}, {len(text.encode())}}}"

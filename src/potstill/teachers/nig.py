@@ -1,0 +1,110 @@
+"""Bayesian linear regression for each action, with the conjugate normal-inverse-gamma prior.
+
+For action a: reward = xᵀθ + ε, ε ~ N(0, σ²), θ | σ² ~ N(0, σ²Λ⁻¹), σ² ~ IG(α, β). The posterior has the same form (the
+paper, appendix on posterior inference), and given x the mean reward xᵀθ is a Student-t variable: 2α degrees of freedom,
+location xᵀμ, scale √(β/α · xᵀΛ⁻¹x). All in float64: sums of squares want it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, solve_triangular
+
+from potstill.keys import Key
+
+Float64 = NDArray[np.float64]
+
+
+class Sums(NamedTuple):
+    """What a posterior needs to know of observations, per action, with p regressors; adding two adds up both sets.
+
+    Attributes:
+        gram: XᵀX, float64[K, p, p].
+        moment: Xᵀy, float64[K, p].
+        square: yᵀy, float64[K].
+        n: number of observations, float64[K].
+    """
+
+    gram: Float64
+    moment: Float64
+    square: Float64
+    n: Float64
+
+    def __add__(self, other: Sums) -> Sums:  # type: ignore[override]
+        return Sums(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def scaled(self, factor: float) -> Sums:
+        """All sums times a factor: the same observations with less weight."""
+        return Sums(*(factor * a for a in self))
+
+
+class Posterior(NamedTuple):
+    """NIG(mean, Λ, alpha, beta) for each action.
+
+    Attributes:
+        mean: float64[K, p].
+        root: lower Cholesky factor of the precision Λ, float64[K, p, p].
+        alpha: float64[K].
+        beta: float64[K].
+    """
+
+    mean: Float64
+    root: Float64
+    alpha: Float64
+    beta: Float64
+
+
+class Marginals(NamedTuple):
+    """Each action's mean reward in each context, a Student-t variable independent of the others.
+
+    Attributes:
+        location: float64[N, K].
+        scale: float64[N, K].
+        dof: degrees of freedom, float64[K].
+    """
+
+    location: Float64
+    scale: Float64
+    dof: Float64
+
+
+def sums(regressors: Float64, actions: NDArray[np.int32], rewards: Float64, k: int) -> Sums:
+    """Sums over observations: regressors float64[N, p], positions of actions int32[N], rewards float64[N]."""
+    p = regressors.shape[1]
+    gram, moment, square = np.zeros((k, p, p)), np.zeros((k, p)), np.zeros(k)
+    n = np.bincount(actions, minlength=k).astype(np.float64)
+    for a in np.flatnonzero(n):
+        x, y = regressors[actions == a], rewards[actions == a]
+        gram[a], moment[a], square[a] = x.T @ x, x.T @ y, y @ y
+    return Sums(gram, moment, square, n)
+
+
+def posterior(total: Sums, precision: float, alpha: float, beta: float) -> Posterior:
+    """The posterior after the observations behind `total`, from the prior NIG(0, precision·I, alpha, beta)."""
+    root = np.linalg.cholesky(total.gram + precision * np.eye(total.gram.shape[-1])).astype(np.float64)
+    mean = np.stack([cho_solve((L, True), m) for L, m in zip(root, total.moment, strict=True)])
+    # The residual sum of squares is never negative; rounding would make it so when rewards are huge and alike.
+    residual = np.maximum(total.square - np.einsum("kp,kp->k", mean, total.moment), 0.0)
+    return Posterior(mean, root, alpha + total.n / 2, beta + residual / 2)
+
+
+def marginals(fitted: Posterior, regressors: Float64) -> Marginals:
+    """The mean reward of each action, for regressors float64[N, p]."""
+    spread = np.stack([(solve_triangular(L, regressors.T, lower=True) ** 2).sum(axis=0) for L in fitted.root], axis=1)
+    scale = np.sqrt(spread * fitted.beta / fitted.alpha)
+    return Marginals(regressors @ fitted.mean.T, scale, 2 * fitted.alpha)
+
+
+def sample_best(drawn_from: Marginals, n: int, key: Key) -> NDArray[np.int64]:
+    """The best action of each of n independent draws per context, int64[N, n]."""
+    draws = key.generator().standard_t(drawn_from.dof, size=(n, *drawn_from.location.shape))
+    best: NDArray[np.int64] = (drawn_from.location + drawn_from.scale * draws).argmax(axis=-1).T
+    return best
+
+
+def with_intercept(features: NDArray[np.float32]) -> Float64:
+    """Regressors float64[N, d + 1]: the features, and a constant 1."""
+    return np.concatenate([features.astype(np.float64), np.ones((len(features), 1))], axis=1)

@@ -51,7 +51,7 @@ def problem(name: str, context: list[Any], actions: list[str]) -> ps.Problem:
 
 #: file: problem, hidden layers, activation, scale of the weights, floor
 POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
-    "every-feature.policy": ("every-feature", (16, 16), "tanh", 1.0, 0.0),
+    "every-feature.policy": ("every-feature", (20, 12), "tanh", 1.0, 0.0),
     "relu.policy": ("every-feature", (17, 5, 3), "relu", 1.0, 0.01),
     "linear.policy": ("every-feature", (), "tanh", 3.0, 0.0),
     "sharp.policy": ("every-feature", (16,), "tanh", 40.0, 0.0),
@@ -129,7 +129,8 @@ def make_case(rng: np.random.Generator, policy: ps.Policy, i: int) -> dict[str, 
 def invalid_contexts(policy: ps.Policy) -> list[dict[str, Any]]:
     """Contexts that every runtime refuses, with what its message names."""
     if policy.problem.name != "every-feature":
-        return [{"context": {"nothing like this": 1}, "error": "nothing like this"}]
+        required = {f.name: 0.5 for f in policy.problem.context if f.missing == "error"}
+        return [{"context": required | {"nothing like this": 1}, "error": "nothing like this"}]
     good = {"speed": 1.5, "plan": "free", "new": True}
     changes: list[tuple[str, Any]] = [
         ("speed", "fast"), ("speed", True), ("speed", None), ("speed", [1]), ("speed", {}), ("price", "1"),

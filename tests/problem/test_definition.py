@@ -23,6 +23,7 @@ ACTIONS = ps.Discrete(["a", "b"])
         (lambda: ps.Numeric("x", low=-1e308, high=1e308), "low must be below high"),
         (lambda: ps.Numeric("x", low="0", high=1), "low must be a finite number, got '0' (str)"),
         (lambda: ps.Numeric("x", low=0, high=1, scale="log"), "a log scale needs low > 0"),
+        (lambda: ps.Numeric("x", low=3.0, high=3.0000000000000004, scale="log"), "too close for a log scale"),
         (lambda: ps.Numeric("x", low=0, high=1, scale="cubic"), "scale must be 'linear' or 'log', got 'cubic'"),
         (lambda: ps.Numeric("x", low=0, high=1, missing="mean"), "missing must be a finite number, got 'mean'"),
         (lambda: ps.Numeric("", low=0, high=1), "a feature's name must be a non-empty string, got ''"),

@@ -1,6 +1,7 @@
 """Context features, and how each becomes float32 columns: one value at a time, or a whole NumPy column at once.
 
-A feature type is a frozen Struct with ``name``, ``labels`` (one per encoded column), ``writer`` and ``encode_column``.
+A feature type is a frozen Struct with ``name``, ``labels`` (one per encoded column), ``example``, ``writer`` and
+``encode_column``.
 Both ways give the same float32, and so do the other runtimes, which follow ``docs/policy-format.md``.
 """
 
@@ -55,6 +56,10 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
             raise InvalidProblem(f"feature {self.name!r}: scale must be 'linear' or 'log', got {shown(self.scale)}")
         if self.scale == "log" and self.low <= 0:
             raise InvalidProblem(f"feature {self.name!r}: a log scale needs low > 0, got low={self.low}")
+        if self.unit[1] <= 0:
+            raise InvalidProblem(
+                f"feature {self.name!r}: low and high are too close for a log scale, got {self.low} and {self.high}"
+            )
         if self.missing not in ("error", "flag"):
             msgspec.structs.force_setattr(self, "missing", self._bound("missing", self.missing))
 
@@ -62,6 +67,11 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     def labels(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
         return (self.name, f"{self.name}=<missing>") if self.missing == "flag" else (self.name,)
+
+    @property
+    def example(self) -> float:
+        """A value for examples: the middle of the range."""
+        return (self.low + self.high) / 2
 
     @property
     def unit(self) -> tuple[float, float]:
@@ -161,6 +171,11 @@ class Categorical(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
         """Names of the encoded columns."""
         return tuple(f"{self.name}={value}" for value in (*self.values, "<unseen>"))
 
+    @property
+    def example(self) -> str:
+        """A value for examples: the first one."""
+        return self.values[0]
+
     def writer(self, at: int) -> Writer:
         """Encode one value at columns ``at`` to ``at + width`` of a row of zeros."""
         places = {value: at + i for i, value in enumerate(self.values)}
@@ -214,6 +229,11 @@ class Boolean(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     def labels(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
         return (self.name, f"{self.name}=<missing>") if self.missing == "flag" else (self.name,)
+
+    @property
+    def example(self) -> bool:
+        """A value for examples."""
+        return True
 
     def writer(self, at: int) -> Writer:
         """Encode one value at column ``at`` of a row of zeros."""

@@ -121,7 +121,7 @@ potstill_status {name}_decide(const potstill_value *values, const char *id, pots
 def _example(policy: Policy, name: str) -> str:
     upper, features = name.upper(), policy.problem.context
     constants = _constants(upper, "", [feature.name for feature in features])
-    values = "".join(f"    values[{c}] = {_sample(f)};\n" for c, f in zip(constants, features, strict=True))
+    values = "".join(f"    values[{c}] = {_value(f)};\n" for c, f in zip(constants, features, strict=True))
     return f"""\
 #include "{name}.h"
 
@@ -139,13 +139,13 @@ int main(void)
 """
 
 
-def _sample(feature: Feature) -> str:
-    """A value for the example: the middle of a range, the first category, true."""
-    if isinstance(feature, Numeric):
-        return f"(potstill_value){{POTSTILL_NUMBER, {{.number = {(feature.low + feature.high) / 2!r}}}}}"
-    if isinstance(feature, Boolean):
+def _value(feature: Feature) -> str:
+    example = feature.example
+    if isinstance(example, bool):
         return "(potstill_value){POTSTILL_TRUTH, {.truth = true}}"
-    return f"(potstill_value){{POTSTILL_TEXT, {{.text = {_sized(feature.values[0])}}}}}"
+    if isinstance(example, float):
+        return f"(potstill_value){{POTSTILL_NUMBER, {{.number = {example!r}}}}}"
+    return f"(potstill_value){{POTSTILL_TEXT, {{.text = {_sized(example)}}}}}"
 
 
 def _feature_tables(features: tuple[Feature, ...]) -> Iterator[str]:

@@ -1,0 +1,109 @@
+/** The policy file: reads it, and refuses what cannot be trusted. `docs/policy-format.md` specifies it. */
+
+import { InvalidPolicy, quoted } from "./errors.js";
+import { choice, field, misfit, typed } from "./fields.js";
+import { ACTIVATION_NAMES, checkFloor } from "./network.js";
+import { Problem } from "./problem.js";
+import { metadataEntry, readHeader, readTensors } from "./safetensors.js";
+import { sha256 } from "./sha256.js";
+
+const FORMAT = 1;
+const ZERO_DIGIT = 0x30;
+
+/** A policy's parts from the bytes of its file; whatever is wrong with them is an `InvalidPolicy`. */
+export function readArtifact(data) {
+  const { header, start } = readHeader(data);
+  const metadata = readMetadata(header);
+  const problem = new Problem(field(metadata, "problem", ["object"], "$"), "$.problem");
+  verifyChecksum(data, metadata.sha256);
+  const tensors = readTensors(data, header, start);
+  const layers = readLayers(tensors, problem);
+  const mean = tensorOf(tensors, "context.mean", [problem.width]);
+  checkFloor(metadata.floor, problem.actions.length, InvalidPolicy);
+  return { metadata, problem, layers, mean };
+}
+
+function readMetadata(header) {
+  const text = metadataEntry(header, "potstill");
+  if (text === undefined) throw new InvalidPolicy("a safetensors file, but not a policy: it has no potstill metadata");
+  const metadata = parseObject(text);
+  const format = field(metadata, "format", ["int"], "$");
+  if (format !== FORMAT) throw new InvalidPolicy(`format version ${format}; this version of Potstill reads ${FORMAT}`);
+  return checkMetadata(metadata);
+}
+
+function parseObject(text) {
+  try {
+    return typed(JSON.parse(text), ["object"], "$");
+  } catch (error) {
+    throw error instanceof SyntaxError ? misfit(error.message, "$") : error;
+  }
+}
+
+/** The metadata with the values that its absent fields stand for. */
+function checkMetadata(metadata) {
+  const salt = field(metadata, "salt", ["str"], "$");
+  if (!/^[0-9a-f]{32}$/i.test(salt)) throw new InvalidPolicy(`its salt must be 32 hex digits, got ${quoted(salt)}`);
+  const sha = field(metadata, "sha256", ["str"], "$");
+  if (!/^[0-9a-f]{64}$/.test(sha)) throw new InvalidPolicy(`its checksum must be 64 hex digits, got ${quoted(sha)}`);
+  field(metadata, "problem_hash", ["str"], "$");
+  field(metadata, "version", ["int"], "$");
+  return {
+    parent: null,
+    fidelity: null,
+    ...metadata,
+    floor: field(metadata, "floor", ["float"], "$", 0),
+    activation: choice(metadata, "activation", ACTIVATION_NAMES, "$", "tanh"),
+  };
+}
+
+/** The checksum is that of the file with its own digits, at their first occurrence, replaced by zeros. */
+function verifyChecksum(data, stated) {
+  const blank = data.slice();
+  const at = indexOf(data, new TextEncoder().encode(stated));
+  if (at >= 0) blank.fill(ZERO_DIGIT, at, at + stated.length);
+  const actual = sha256(blank);
+  if (actual !== stated) {
+    throw new InvalidPolicy(`truncated or altered: its SHA-256 is ${actual}, but it says ${stated}`);
+  }
+}
+
+function indexOf(bytes, wanted) {
+  for (let at = bytes.indexOf(wanted[0]); at >= 0; at = bytes.indexOf(wanted[0], at + 1)) {
+    if (wanted.every((byte, i) => bytes[at + i] === byte)) return at;
+  }
+  return -1;
+}
+
+function readLayers(tensors, problem) {
+  const names = [...tensors.keys()];
+  const count = names.filter((name) => name.endsWith(".weight")).length;
+  if (count === 0 || tensors.size !== 2 * count + 1) {
+    throw new InvalidPolicy(`unexpected tensors: ${names.sort().join(", ")}`);
+  }
+  let inputs = problem.width;
+  return Array.from({ length: count }, (_, i) => {
+    const outputs = i === count - 1 ? problem.actions.length : sizeOf(tensors.get(`layers.${i}.bias`));
+    const weight = tensorOf(tensors, `layers.${i}.weight`, [inputs, outputs]);
+    inputs = outputs;
+    return { weight, bias: tensorOf(tensors, `layers.${i}.bias`, [outputs]) };
+  });
+}
+
+function sizeOf(tensor) {
+  return tensor === undefined ? 0 : tensor.shape.reduce((product, n) => product * n, 1);
+}
+
+function tensorOf(tensors, name, shape) {
+  const tensor = tensors.get(name);
+  if (tensor === undefined) throw new InvalidPolicy(`tensor ${name} is missing`);
+  const wanted = `[${shape.join(", ")}]`;
+  const got = `[${tensor.shape.join(", ")}]`;
+  if (tensor.values === null || got !== wanted) {
+    throw new InvalidPolicy(`tensor ${name} must be float32${wanted}, got ${tensor.dtype}${got}`);
+  }
+  if (!tensor.values.every(Number.isFinite)) {
+    throw new InvalidPolicy(`tensor ${name} holds a number that is not finite`);
+  }
+  return tensor.values;
+}

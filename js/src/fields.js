@@ -1,0 +1,58 @@
+/** Typed fields of the JSON in a policy file. Messages have the form of the Python reader's: what, got what, where. */
+
+import { InvalidPolicy, quoted, shown, typeName } from "./errors.js";
+
+const TYPES = {
+  array: Array.isArray,
+  bool: (value) => typeof value === "boolean",
+  float: Number.isFinite,
+  int: Number.isSafeInteger,
+  object: (value) => typeName(value) === "object",
+  str: (value) => typeof value === "string",
+};
+
+const LONE_SURROGATE = /\p{Cs}/u;
+
+/** The error for metadata that is not as it should be at a place such as `$.problem.name`. */
+export function misfit(message, path) {
+  return new InvalidPolicy(`its metadata does not fit: ${message} - at \`${path}\``);
+}
+
+/** A value of one of several types, by their names in `TYPES`. */
+export function typed(value, types, path) {
+  if (types.some((type) => TYPES[type](value))) return value;
+  throw misfit(`Expected \`${types.join(" | ")}\`, got ${shown(value)}`, path);
+}
+
+/** A field of an object; without a fallback it has to be there. */
+export function field(object, name, types, path, fallback) {
+  if (Object.hasOwn(object, name)) return typed(object[name], types, `${path}.${name}`);
+  if (fallback !== undefined) return fallback;
+  throw misfit(`Object missing required field \`${name}\``, path);
+}
+
+/** A field with one of a few values. */
+export function choice(object, name, values, path, fallback) {
+  const value = Object.hasOwn(object, name) ? object[name] : fallback;
+  if (values.includes(value)) return value;
+  throw misfit(`expected ${values.map((v) => JSON.stringify(v)).join(" or ")}, got ${shown(value)}`, `${path}.${name}`);
+}
+
+/** A name: a non-empty string that UTF-8 can hold. */
+export function checkName(name, path) {
+  typed(name, ["str"], path);
+  if (!name) throw misfit("a name must not be empty", path);
+  if (LONE_SURROGATE.test(name)) throw misfit(`a name must be valid Unicode, got ${shown(name)}`, path);
+  return name;
+}
+
+/** A list of names in which none stands twice. */
+export function checkNames(names, what, path) {
+  const seen = new Set();
+  names.forEach((name, i) => {
+    checkName(name, `${path}[${i}]`);
+    if (seen.has(name)) throw misfit(`${what} ${quoted(name)} is named twice; names must be distinct`, path);
+    seen.add(name);
+  });
+  return names;
+}

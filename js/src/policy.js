@@ -1,0 +1,128 @@
+/** The explicit policy: what runs where decisions are made. */
+
+import { readArtifact } from "./artifact.js";
+import { keyOf, uniform } from "./draw.js";
+import { shown } from "./errors.js";
+import { freshId } from "./ids.js";
+import { checkFloor, choose, Network, softmax } from "./network.js";
+
+const PROBABILITY_OPTIONS = new Set(["eligible", "floor"]);
+const DECIDE_OPTIONS = new Set(["id", "eligible", "floor"]);
+const UNSAID = Object.freeze({});
+
+/** A small softmax network over encoded contexts, read by `Policy.load` and immutable from then on. */
+export class Policy {
+  #problem;
+  #network;
+  #key;
+  // Scratch. What a caller wrote (getters of a context) has run before it is used, so that calls may nest.
+  #row;
+  #p;
+
+  constructor({ metadata, problem, layers, mean }) {
+    this.metadata = deepFreeze(metadata);
+    this.mean = mean;
+    this.#problem = problem;
+    this.#network = new Network(layers, metadata.activation, problem.width);
+    this.#key = keyOf(metadata.salt);
+    this.#row = new Float32Array(problem.width);
+    this.#p = new Float32Array(problem.actions.length);
+    Object.freeze(this);
+  }
+
+  /** Read a policy from the bytes of its file, from anywhere: a file that is not sound is refused. */
+  static load(file) {
+    return new Policy(readArtifact(bytesOf(file)));
+  }
+
+  /** The problem that the policy decides, as the file describes it. */
+  get problem() {
+    return this.metadata.problem;
+  }
+
+  /** 0 before the first batch, then counting. */
+  get version() {
+    return this.metadata.version;
+  }
+
+  /** The smallest propensity of an eligible action. */
+  get floor() {
+    return this.metadata.floor;
+  }
+
+  /** The names of the actions, in the order of `probabilities`. */
+  get actions() {
+    return this.problem.actions.names;
+  }
+
+  /** The name of each encoded column, such as `connection=4g`. */
+  get labels() {
+    return [...this.#problem.labels];
+  }
+
+  /** A context as Float32Array[d]. */
+  encode(context) {
+    const row = new Float32Array(this.#problem.width);
+    this.#problem.encode(context, row);
+    return row;
+  }
+
+  /** The probability of each action in a context, Float32Array[K]. */
+  probabilities(context, options = UNSAID) {
+    checkOptions(options, PROBABILITY_OPTIONS);
+    const p = new Float32Array(this.#p.length);
+    this.#probabilities(context, options.eligible, options.floor, p);
+    return p;
+  }
+
+  /** Choose an action. The same id under the same policy gives the same draw. */
+  decide(context, options = UNSAID) {
+    checkOptions(options, DECIDE_OPTIONS);
+    const { eligible, floor } = options;
+    const id = options.id ?? freshId();
+    const p = this.#p;
+    this.#probabilities(context, eligible, floor, p);
+    const chosen = choose(p, uniform(id, this.#key));
+    const decision = { id, action: this.actions[chosen], propensity: p[chosen], policy: this.version };
+    if (eligible !== null && eligible !== undefined) decision.eligible = [...eligible];
+    if (floor !== null && floor !== undefined) decision.floor = floor;
+    return decision;
+  }
+
+  #probabilities(context, eligible, floor, p) {
+    const mask = this.#problem.mask(eligible);
+    this.#problem.encode(context, this.#row);
+    if (floor !== null && floor !== undefined) checkFloor(floor, p.length, RangeError);
+    softmax(this.#network.logits(this.#row), mask, floor ?? this.floor, p);
+  }
+}
+
+/** The bytes of a file, copied, so that nobody can change them while they are read. */
+function bytesOf(file) {
+  if (ArrayBuffer.isView(file)) return new Uint8Array(file.buffer, file.byteOffset, file.byteLength).slice();
+  if (/ (Shared)?ArrayBuffer]$/.test(Object.prototype.toString.call(file))) return new Uint8Array(file).slice();
+  throw new TypeError(`Policy.load takes the bytes of a policy file, an ArrayBuffer or Uint8Array, got ${shown(file)}`);
+}
+
+/** A misspelt option would otherwise be ignored, and an action chosen that is not eligible. */
+function checkOptions(options, known) {
+  if (typeof options !== "object" || options === null) {
+    throw new TypeError(`options must be an object such as {id: "…"}, got ${shown(options)}`);
+  }
+  for (const name in options) {
+    if (known.has(name)) continue;
+    throw new TypeError(`unknown option ${shown(name)}; the options are ${[...known].join(", ")}`);
+  }
+}
+
+/** With a stack of its own: a file may nest deeper than calls can. */
+function deepFreeze(root) {
+  const stack = [root];
+  while (stack.length) {
+    const value = stack.pop();
+    if (typeof value !== "object" || value === null) continue;
+    Object.freeze(value);
+    for (const key of Object.keys(value)) stack.push(value[key]);
+  }
+  return root;
+}

@@ -1,0 +1,105 @@
+/** What is decided: encodes contexts to float32, and knows the actions. */
+
+import { InvalidContext, shown } from "./errors.js";
+import { readFeatures } from "./features.js";
+import { checkName, checkNames, choice, field, misfit } from "./fields.js";
+
+export class Problem {
+  /** From the `problem` of a policy file's metadata. */
+  constructor(described, path) {
+    this.name = checkName(field(described, "name", ["str"], path), `${path}.name`);
+    this.features = readFeatures(field(described, "context", ["array"], path), `${path}.context`);
+    this.actions = readActions(field(described, "actions", ["object"], path), `${path}.actions`);
+    this.labels = this.features.flatMap((feature) => feature.labels);
+    this.width = this.labels.length;
+    this.#places = new Map(this.features.map((feature, i) => [feature.name, i]));
+    this.#positions = new Map(this.actions.map((action, i) => [action, i]));
+  }
+
+  #places;
+  #positions;
+
+  /** Encode a context into `row`, Float32Array[d]. */
+  encode(context, row) {
+    if (isFloat32Array(context)) this.#copy(context, row);
+    else if (isMapping(context)) this.#encodeMapping(context, row);
+    else throw new InvalidContext(`a context must be a mapping of feature names to values, got ${shown(context)}`);
+  }
+
+  /** The eligible actions as Uint8Array[K] of 0 and 1; null if all are. */
+  mask(eligible) {
+    if (eligible === null || eligible === undefined) return null;
+    if (!Array.isArray(eligible)) {
+      throw new InvalidContext(`eligible must be a list of action names, got ${shown(eligible)}`);
+    }
+    if (!eligible.length) {
+      throw new InvalidContext("eligible is empty; name at least one action, or leave it out to allow all");
+    }
+    const mask = new Uint8Array(this.actions.length);
+    for (const action of eligible) mask[this.#position(action)] = 1;
+    return mask;
+  }
+
+  #encodeMapping(context, row) {
+    // Getters and proxies run here, before the shared row is written, so that one of them may decide as well.
+    const names = Object.keys(context);
+    const given = Object.values(context);
+    const values = new Array(this.features.length).fill(undefined);
+    let unknown;
+    for (let i = 0; i < names.length; i++) {
+      const place = this.#places.get(names[i]);
+      if (place === undefined) unknown ??= names[i];
+      else values[place] = given[i];
+    }
+    row.fill(0);
+    for (let i = 0; i < values.length; i++) this.features[i].write(values[i], row);
+    if (unknown !== undefined) throw this.#unknownFeature(unknown);
+  }
+
+  #copy(encoded, row) {
+    if (encoded.length !== this.width) {
+      throw new InvalidContext(
+        `an array is taken as already encoded and must have ${this.width} columns, got ${encoded.length}`,
+      );
+    }
+    for (let i = 0; i < encoded.length; i++) {
+      if (!Number.isFinite(encoded[i])) {
+        throw new InvalidContext(`encoded context has a non-finite number at ${i}: ${encoded[i]}`);
+      }
+      row[i] = encoded[i];
+    }
+  }
+
+  #position(action) {
+    const position = this.#positions.get(action);
+    if (position !== undefined) return position;
+    throw new InvalidContext(`unknown action ${shown(action)}; the actions are ${this.actions.join(", ")}`);
+  }
+
+  #unknownFeature(name) {
+    const known = this.features.map((feature) => feature.name).sort();
+    return new InvalidContext(`unknown feature ${shown(name)}; the problem's features are ${known.join(", ")}`);
+  }
+}
+
+function readActions(described, path) {
+  choice(described, "type", ["discrete"], path);
+  const names = field(described, "names", ["array"], path);
+  if (names.length < 2) throw misfit("actions must be a list of at least two names", `${path}.names`);
+  return checkNames(names, "action", `${path}.names`);
+}
+
+/** Also one of another realm (a frame, a test runner's sandbox), where `instanceof` says no. */
+function isFloat32Array(value) {
+  return value instanceof Float32Array || (ArrayBuffer.isView(value) && value[Symbol.toStringTag] === "Float32Array");
+}
+
+/** A plain object or an instance of a class, but no array, Map, Promise or Date: they would pass for empty contexts. */
+function isMapping(value) {
+  if (typeof value !== "object" || value === null) return false;
+  return Object.getPrototypeOf(value) === Object.prototype || tag(value) === "[object Object]";
+}
+
+function tag(value) {
+  return Object.prototype.toString.call(value);
+}

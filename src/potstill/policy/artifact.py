@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -64,19 +62,6 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     activation: Activation = "tanh"
     lineage: Lineage
     fidelity: dict[str, Any] | None = None
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write a policy file; a reader sees the old file or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def to_bytes(metadata: Metadata, layers: list[Layer], mean: NDArray[np.float32]) -> bytes:

@@ -1,0 +1,26 @@
+"""How much each observation counts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.problem import Observations
+
+#: ``inverse-propensity`` makes rare actions count as if they had been taken as often as the others. The paper does
+#: without, and suspects that it may help.
+Weighting = Literal["equal", "inverse-propensity"]
+
+#: A propensity of 1 % and one of 0.001 % count the same: one lucky draw must not outweigh a batch.
+SMALLEST_PROPENSITY = 0.01
+
+
+def weights(observations: Observations, weighting: Weighting) -> NDArray[np.float64]:
+    """The weight of each observation, float64[N], with mean 1 over the batch."""
+    if weighting == "equal" or not len(observations):
+        return np.ones(len(observations))
+    inverse = 1 / np.maximum(observations.propensities.astype(np.float64), SMALLEST_PROPENSITY)
+    scaled: NDArray[np.float64] = inverse / inverse.mean()
+    return scaled

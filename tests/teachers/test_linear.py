@@ -7,7 +7,7 @@ import pytest
 
 import potstill as ps
 from potstill.keys import Key
-from potstill.teachers import LinearTS
+from potstill.teachers import DiagonalLinearTS, LinearTS
 from potstill.teachers.check import PROBLEM, example_contexts, example_observations
 
 KEY = Key(1)
@@ -118,3 +118,29 @@ def test_huge_equal_rewards_give_a_finite_posterior():
 def test_bad_options_are_named(options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         LinearTS(**options)
+
+
+def test_a_diagonal_posterior_by_hand():
+    """The three observations of above: the same mean, and x²-weighted variances 1/Λ_jj without the cross term."""
+    teacher = DiagonalLinearTS()
+    state = teacher.update(teacher.init(ONE_FEATURE), observed([(0, 0, 1), (1, 0, 2), (1, 0, 4)]), KEY)
+    exact = LinearTS().update(LinearTS().init(ONE_FEATURE), observed([(0, 0, 1), (1, 0, 2), (1, 0, 4)]), KEY)
+    np.testing.assert_allclose(state.posterior.mean, exact.posterior.mean)
+    _, scale, _ = teacher.marginals(state, np.float32([[0.5]]))
+    spread = 0.25 / 2.25 + 1 / 3.25
+    np.testing.assert_allclose(scale[0, 0] ** 2, spread * state.posterior.beta[0] / 7.5)
+
+
+def test_inverse_propensity_weights_count_rare_actions_more():
+    """Two observations with propensities ½ and ¼ weigh 2 and 4 over their mean of 3."""
+    observations = ps.Observations.from_columns(
+        ONE_FEATURE,
+        contexts=np.array([[0.0], [0.0]]),
+        actions=np.array([0, 1]),
+        rewards=[1.0, 1.0],
+        propensities=[0.5, 0.25],
+    )
+    sums = LinearTS(weighting="inverse-propensity").summarise(observations)
+    np.testing.assert_allclose(sums.n, [2 / 3, 4 / 3])
+    np.testing.assert_allclose(sums.moment[:, 1], [2 / 3, 4 / 3])
+    np.testing.assert_allclose(sums.gram[:, 1, 1], [2 / 3, 4 / 3])

@@ -13,6 +13,7 @@ from potstill.problem import Observations, Problem
 from potstill.teachers import nig
 from potstill.teachers.best import probability_best
 from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.weighting import Weighting, weights
 
 
 class LinearState(NamedTuple):
@@ -33,20 +34,22 @@ class LinearTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         alpha: shape of the prior on the noise variance.
         beta: scale of the prior on the noise variance.
         discount: weight of everything learnt before, at each update; below 1 forgets, for worlds that drift.
+        weighting: of observations.
     """
 
     precision: float = 0.25
     alpha: float = 6.0
     beta: float = 6.0
     discount: float = 1.0
+    weighting: Weighting = "equal"
 
     def __post_init__(self) -> None:
         for field in ("precision", "alpha", "beta"):
             value = getattr(self, field)
             if not 0 < value < np.inf:
-                raise ValueError(f"LinearTS: {field} must be a positive number, got {value!r}")
+                raise ValueError(f"{type(self).__name__}: {field} must be a positive number, got {value!r}")
         if not 0 < self.discount <= 1:
-            raise ValueError(f"LinearTS: discount must be above 0 and at most 1, got {self.discount!r}")
+            raise ValueError(f"{type(self).__name__}: discount must be above 0 and at most 1, got {self.discount!r}")
 
     @property
     def exactness(self) -> Exactness:
@@ -63,8 +66,13 @@ class LinearTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 
     def summarise(self, observations: Observations) -> nig.Sums:
         """Sums over some observations."""
-        regressors = nig.with_intercept(observations.contexts)
-        return nig.sums(regressors, observations.actions, observations.rewards, len(observations.problem.actions))
+        return nig.sums(
+            nig.with_intercept(observations.contexts),
+            observations.actions,
+            observations.rewards,
+            weights(observations, self.weighting),
+            len(observations.problem.actions),
+        )
 
     def absorb(self, state: LinearState, stats: nig.Sums) -> LinearState:
         """The posterior after the observations behind `stats`."""
@@ -84,3 +92,13 @@ class LinearTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 
     def _state(self, total: nig.Sums) -> LinearState:
         return LinearState(total, nig.posterior(total, self.precision, self.alpha, self.beta))
+
+
+class DiagonalLinearTS(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="diagonal-linear-ts"):
+    """Linear-TS with a mean-field posterior: parameters are taken as independent, which makes it cheap and less certain
+    of the right things. To compare against: the paper's appendix on complexity, and Riquelme et al. (2018).
+    """
+
+    def _state(self, total: nig.Sums) -> LinearState:
+        exact = super()._state(total)
+        return LinearState(total, nig.diagonal(exact.posterior))

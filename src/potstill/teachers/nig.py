@@ -46,7 +46,7 @@ class Posterior(NamedTuple):
 
     Attributes:
         mean: float64[K, p].
-        root: lower Cholesky factor of the precision Λ, float64[K, p, p].
+        root: lower Cholesky factor of the precision Λ, float64[K, p, p]; of a diagonal Λ its diagonal, float64[K, p].
         alpha: float64[K].
         beta: float64[K].
     """
@@ -71,13 +71,15 @@ class Marginals(NamedTuple):
     dof: Float64
 
 
-def sums(regressors: Float64, actions: NDArray[np.int32], rewards: Float64, k: int) -> Sums:
-    """Sums over observations: regressors float64[N, p], positions of actions int32[N], rewards float64[N]."""
+def sums(regressors: Float64, actions: NDArray[np.int32], rewards: Float64, weights: Float64, k: int) -> Sums:
+    """Sums over observations: regressors float64[N, p], positions of actions int32[N], rewards, weights float64[N]."""
     p = regressors.shape[1]
     gram, moment, square = np.zeros((k, p, p)), np.zeros((k, p)), np.zeros(k)
-    n = np.bincount(actions, minlength=k).astype(np.float64)
-    for a in np.flatnonzero(n):
-        x, y = regressors[actions == a], rewards[actions == a]
+    n = np.bincount(actions, weights, minlength=k)
+    root = np.sqrt(weights)
+    for a in np.unique(actions):
+        rows = actions == a
+        x, y = regressors[rows] * root[rows, None], rewards[rows] * root[rows]
         gram[a], moment[a], square[a] = x.T @ x, x.T @ y, y @ y
     return Sums(gram, moment, square, n)
 
@@ -91,11 +93,25 @@ def posterior(total: Sums, precision: float, alpha: float, beta: float) -> Poste
     return Posterior(mean, root, alpha + total.n / 2, beta + residual / 2)
 
 
+def diagonal(fitted: Posterior) -> Posterior:
+    """The mean-field posterior: the Gaussian with independent parameters that is closest (KL(q‖p)) to the exact one.
+
+    It has the same mean and the diagonal of the precision.
+    """
+    return fitted._replace(root=np.sqrt(np.einsum("kij,kij->ki", fitted.root, fitted.root)))
+
+
 def marginals(fitted: Posterior, regressors: Float64) -> Marginals:
     """The mean reward of each action, for regressors float64[N, p]."""
-    spread = np.stack([(solve_triangular(L, regressors.T, lower=True) ** 2).sum(axis=0) for L in fitted.root], axis=1)
-    scale = np.sqrt(spread * fitted.beta / fitted.alpha)
+    scale = np.sqrt(_spread(fitted.root, regressors) * fitted.beta / fitted.alpha)
     return Marginals(regressors @ fitted.mean.T, scale, 2 * fitted.alpha)
+
+
+def _spread(root: Float64, x: Float64) -> Float64:
+    """xᵀΛ⁻¹x, float64[N, K]."""
+    if root.ndim == 2:
+        return x**2 @ (root**-2).T
+    return np.stack([(solve_triangular(L, x.T, lower=True) ** 2).sum(axis=0) for L in root], axis=1)
 
 
 def sample_best(drawn_from: Marginals, n: int, key: Key) -> NDArray[np.int64]:

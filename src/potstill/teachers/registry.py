@@ -7,10 +7,13 @@ from typing import Any
 import msgspec
 
 from potstill.teachers.contract import AnyTeacher
-from potstill.teachers.linear import LinearTS
+from potstill.teachers.linear import DiagonalLinearTS, LinearTS
+from potstill.teachers.ucb import LinUCB
 from potstill.teachers.uniform import Uniform
 
 TEACHERS: dict[str, type[AnyTeacher]] = {
+    "diagonal-linear-ts": DiagonalLinearTS,
+    "lin-ucb": LinUCB,
     "linear-ts": LinearTS,
     "uniform": Uniform,
 }
@@ -33,6 +36,8 @@ def from_config(config: dict[str, Any]) -> AnyTeacher:
 
 
 def to_config(teacher: AnyTeacher) -> dict[str, Any]:
-    """The configuration of a teacher, from which `from_config` makes an equal one."""
-    config: dict[str, Any] = msgspec.to_builtins(teacher)
-    return config
+    """The configuration of a teacher; of a registered one, `from_config` makes an equal one from it."""
+    if isinstance(teacher, msgspec.Struct):
+        config: dict[str, Any] = msgspec.to_builtins(teacher)
+        return config
+    return {"type": type(teacher).__name__, "description": repr(teacher)}

@@ -27,7 +27,7 @@ class InvalidState(ValueError):
 
 def save_state(path: str | Path, teacher: AnyTeacher, state: Any, problem: Problem) -> None:
     """Write a teacher's state, atomically, with what it needs to be read back only by an equal teacher."""
-    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in _leaves(state)}
+    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _leaves(state)}
     write_atomically(path, save(arrays, _metadata(teacher, problem)))
 
 

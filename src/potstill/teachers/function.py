@@ -1,0 +1,62 @@
+"""Anything that can say propensities can be distilled: a plain Python function as a teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers.choice import sample_rows
+from potstill.teachers.contract import EXACT, Exactness, Float32
+
+
+@dataclass(frozen=True, repr=False)
+class FunctionTeacher:
+    """A rule written in Python, which learns nothing from observations.
+
+    Args:
+        function: from encoded contexts float32[N, d] to probabilities [N, K], each row at least 0 with a sum of 1.
+    """
+
+    function: Callable[[Float32], NDArray[Any]]
+
+    @property
+    def exactness(self) -> Exactness:
+        """Exact: the function says what it means."""
+        return EXACT
+
+    def init(self, problem: Problem) -> tuple[NDArray[np.int64]]:
+        """How many actions there are."""
+        return (np.array(len(problem.actions)),)
+
+    def update(self, state: Any, observations: Observations, key: Key) -> Any:  # noqa: ARG002
+        """The same state."""
+        return state
+
+    def propensities(self, state: Any, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+        """What the function says, checked, float32[N, K]."""
+        p = np.asarray(self.function(contexts), np.float32)
+        expected = (len(contexts), int(state[0]))
+        if p.shape != expected:
+            raise ValueError(f"{self._name} must give probabilities of shape {expected}, got {p.shape}")
+        bad = np.flatnonzero((p < 0).any(axis=1) | ~(np.abs(p.sum(axis=1) - 1) < 1e-4))
+        if bad.size:
+            raise ValueError(f"{self._name} must give probabilities; row {bad[0]} is {p[bad[0]].tolist()}")
+        return p
+
+    def sample_actions(self, state: Any, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """Actions drawn from those probabilities, int64[N, n]."""
+        return sample_rows(self.propensities(state, contexts, key), n, key)
+
+    def __repr__(self) -> str:
+        # Without the address in memory: it goes into policy files, which are equal for equal runs.
+        return f"FunctionTeacher({self._name})"
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.function, "__qualname__", type(self.function).__qualname__)

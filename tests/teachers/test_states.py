@@ -1,0 +1,44 @@
+"""States as files: every teacher of the registry continues from one to the bit."""
+
+import re
+
+import numpy as np
+import pytest
+
+from potstill.keys import Key
+from potstill.teachers import TEACHERS, InvalidState, LinearTS, load_state, save_state
+from potstill.teachers.check import PROBLEM, _leaves, example_contexts, example_observations
+
+KEY = Key(8)
+
+
+@pytest.mark.parametrize("name", TEACHERS)
+def test_what_is_read_back_continues_to_the_bit(name, tmp_path):
+    teacher = TEACHERS[name]()
+    state = teacher.update(teacher.init(PROBLEM), example_observations(40), KEY)
+    save_state(tmp_path / "state", teacher, state, PROBLEM)
+    restored = load_state(tmp_path / "state", teacher, PROBLEM)
+    more, contexts = example_observations(20, Key(3)), example_contexts(10)
+    for a, b in zip(_leaves(state), _leaves(restored), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+    p = [teacher.propensities(teacher.update(s, more, KEY), contexts, KEY) for s in (state, restored)]
+    np.testing.assert_array_equal(*p)
+
+
+def test_a_prior_can_be_saved_too(tmp_path):
+    teacher = LinearTS()
+    save_state(tmp_path / "state", teacher, teacher.init(PROBLEM), PROBLEM)
+    assert load_state(tmp_path / "state", teacher, PROBLEM).sums.n.sum() == 0
+
+
+def test_a_state_of_something_else_is_refused(problem, tmp_path):
+    path = tmp_path / "state"
+    save_state(path, LinearTS(), LinearTS().init(PROBLEM), PROBLEM)
+    with pytest.raises(InvalidState, match=re.escape('its teacher is {"alpha":6.0')):
+        load_state(path, LinearTS(alpha=3.0), PROBLEM)
+    with pytest.raises(InvalidState, match="its problem is"):
+        load_state(path, LinearTS(), problem)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InvalidState, match="state: not a readable state"):
+        load_state(path, LinearTS(), PROBLEM)

@@ -1,7 +1,7 @@
 """Policy to C99: the weights as constants, beside the same kernel that the Python extension is built on.
 
-`name.h` and `name.c` are the policy, `potstill.h` and `potstill.c` the kernel, which several policies share, and
-`example.c` shows their use. Nothing is allocated and nothing but libm is needed.
+`name.h` and `name.c` are the policy, `potstill.*` the kernel, which several policies share, and `example.c` shows their
+use. Nothing is allocated and nothing but libm is needed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from potstill.policy.network import Float32, Layer
 from potstill.policy.policy import Policy
 from potstill.problem import Boolean, Categorical, Feature, Numeric
 
+_KERNEL = {"kernel.h": "potstill.h", "kernel.c": "potstill.c", "network.inc": "potstill_network.inc"}
 #: Columns are padded to whole vectors of the widest instruction set.
 _LANES = 16
 
@@ -25,12 +26,10 @@ _LANES = 16
 def write(policy: Policy, directory: Path, name: str) -> list[Path]:
     """Write the kernel, the policy's header and source, and an example."""
     name = _identifier(name).lower()
-    if name == "potstill":
-        raise ValueError("the name 'potstill' is the kernel's; give the exported policy another one")
-    kernel = files("potstill.policy") / "native"
+    if name in ("potstill", "example"):
+        raise ValueError(f"the name {name!r} is taken by another file of the export; give the policy another one")
     contents = {
-        "potstill.h": (kernel / "kernel.h").read_text(encoding="utf-8"),
-        "potstill.c": (kernel / "kernel.c").read_text(encoding="utf-8").replace('"kernel.h"', '"potstill.h"'),
+        **_kernel(),
         f"{name}.h": _header(policy, name),
         f"{name}.c": _source(policy, name),
         "example.c": _example(policy, name),
@@ -38,6 +37,17 @@ def write(policy: Policy, directory: Path, name: str) -> list[Path]:
     for file, text in contents.items():
         (directory / file).write_text(text, encoding="utf-8")
     return [directory / file for file in contents]
+
+
+def _kernel() -> dict[str, str]:
+    """The kernel's files, renamed so that they say what they are in somebody else's project."""
+    folder, names = files("potstill.policy") / "native", {}
+    for old, new in _KERNEL.items():
+        text = (folder / old).read_text(encoding="utf-8")
+        for included, renamed in _KERNEL.items():
+            text = text.replace(f'#include "{included}"', f'#include "{renamed}"')
+        names[new] = text
+    return names
 
 
 def _header(policy: Policy, name: str) -> str:

@@ -1,0 +1,90 @@
+"""Exports: they compile, they run, and they say the same as Python. The conformance suite goes deeper."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import msgspec
+import pytest
+from conformance.runtimes import WARNINGS
+from examples import random_layers
+
+import potstill as ps
+from potstill.policy.export import TARGETS, export
+
+onnx = pytest.importorskip("onnx")
+
+
+@pytest.fixture
+def odd():
+    """A problem whose names are no identifiers anywhere."""
+    problem = ps.Problem(
+        name='*/ "quoted" \\ ?? ünï',
+        context=[
+            ps.Numeric("a b", low=0, high=1),
+            ps.Numeric("a-b", low=0, high=1, missing=0.5),
+            ps.Categorical("日本", ['"', "\\", "??/", "é"]),
+            ps.Boolean("int", missing="flag"),
+            ps.Numeric("features", low=1, high=9, scale="log"),
+        ],
+        actions=ps.Discrete(["1", "2", 'say "hi"\n', "*/"]),
+    )
+    return ps.Policy.build(problem, random_layers(problem), version=2, floor=0.01)
+
+
+def example(policy):
+    return policy.decide({feature.name: feature.example for feature in policy.problem.context}, id="example")
+
+
+@pytest.mark.parametrize("which", ["policy", "odd"])
+@pytest.mark.parametrize("compiler", ["cc", "clang"])
+def test_exported_c_compiles_without_a_warning_and_decides_as_python(which, compiler, request, tmp_path):
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler} here")
+    policy = request.getfixturevalue(which)
+    written = export(policy, "c", tmp_path, "Video 1")
+    assert {path.name for path in written} >= {"video_1.h", "video_1.c", "example.c", "potstill.h", "potstill.c"}
+    sources = [str(path) for path in written if path.suffix == ".c"]
+    subprocess.run([compiler, *WARNINGS, "-O2", *sources, "-lm", "-o", str(tmp_path / "example")], check=True)
+    printed = subprocess.run([tmp_path / "example"], capture_output=True, text=True, check=True).stdout
+    action, propensity = printed.rstrip("\n").rsplit(" ", 1)
+    assert action == example(policy).action
+    assert float(propensity) == pytest.approx(example(policy).propensity, abs=1e-6)
+
+
+@pytest.mark.parametrize("which", ["policy", "odd"])
+def test_exported_javascript_decides_as_python(which, request, tmp_path):
+    if not shutil.which("node"):
+        pytest.skip("no node here")
+    policy = request.getfixturevalue(which)
+    written = export(policy, "js", tmp_path, "video")
+    assert (tmp_path / "video.js") in written
+    script = tmp_path / "as_json.mjs"
+    script.write_text(
+        (tmp_path / "example.mjs").read_text().replace("console.log(", "const d = (")
+        + "\nconsole.log(JSON.stringify(d))"
+    )
+    printed = subprocess.run(["node", script], capture_output=True, text=True, check=True).stdout
+    decision = json.loads(printed)
+    assert (decision["action"], decision["policy"]) == (example(policy).action, policy.version)
+    assert decision["propensity"] == pytest.approx(example(policy).propensity, abs=1e-6)
+
+
+def test_exported_onnx_carries_the_metadata(odd, tmp_path):
+    [path] = export(odd, "onnx", tmp_path, "video")
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    properties = {p.key: p.value for p in model.metadata_props}
+    described = json.loads(properties["potstill"])
+    assert msgspec.convert(described["problem"], ps.Problem) == odd.problem
+    assert described["floor"] == 0.01
+
+
+def test_what_cannot_be_exported_is_said(policy, tmp_path):
+    with pytest.raises(ValueError, match=re.escape(f"cannot export to 'cobol'; the targets are {', '.join(TARGETS)}")):
+        export(policy, "cobol", tmp_path)
+    with pytest.raises(ValueError, match="the name 'potstill' is taken"):
+        export(policy, "c", tmp_path, "Potstill")
+    with pytest.raises(ValueError, match="the name 'example' is taken"):
+        export(policy, "js", tmp_path, "example")

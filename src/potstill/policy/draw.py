@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 SALT_BYTES = 16
 _MASK = (1 << 64) - 1
+#: Fewer messages of one length than this are hashed faster one by one.
+_FEW = 16
 _START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 
 _Words = NDArray[np.uint64]
@@ -32,7 +34,11 @@ def uniforms(decision_ids: Sequence[str], salt: bytes) -> NDArray[np.float64]:
     hashes = np.empty(len(encoded), np.uint64)
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
-        hashes[rows] = _siphash_rows(salt, [encoded[i] for i in rows], int(length))
+        messages = [encoded[i] for i in rows]
+        if len(messages) < _FEW:
+            hashes[rows] = [siphash(salt, message) for message in messages]
+        else:
+            hashes[rows] = _siphash_rows(salt, messages, int(length))
     return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

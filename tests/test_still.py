@@ -6,7 +6,7 @@ import pytest
 import potstill as ps
 from potstill.keys import Key
 from potstill.lab.wheel import Wheel
-from potstill.teachers import LinearTS, Uniform
+from potstill.teachers import LinearTS, Uniform, from_config
 from potstill.teachers.check import PROBLEM, example_contexts, example_observations
 
 SMALL = ps.Student(hidden=(32, 32))
@@ -70,13 +70,7 @@ def test_the_policy_file_says_where_it_comes_from():
     assert (metadata.version, metadata.parent, metadata.floor) == (2, 1, 0.01)
     assert metadata.lineage.observations == 150
     assert metadata.lineage.seed == 11
-    assert metadata.lineage.teacher == {
-        "type": "linear-ts",
-        "precision": 0.25,
-        "alpha": 6.0,
-        "beta": 6.0,
-        "discount": 0.9,
-    }
+    assert from_config(metadata.lineage.teacher) == LinearTS(discount=0.9)
     assert metadata.fidelity["kl_mean"] == report.fidelity.kl_mean
     assert report.fidelity.smallest_propensity >= np.float32(0.01)
 

@@ -61,4 +61,5 @@ def choose(probabilities: Float32, u: NDArray[np.float64]) -> NDArray[np.int64]:
     passed: NDArray[np.int64] = (cumulative <= u[:, None] * cumulative[:, -1:]).sum(axis=1)
     # u < 1, yet u·total may round up to the total: then it is the last possible action.
     last = probabilities.shape[1] - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
-    return np.minimum(passed, last)
+    chosen: NDArray[np.int64] = np.minimum(passed, last)
+    return chosen

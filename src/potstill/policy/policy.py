@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from numpy.typing import NDArray
 
 from potstill._version import __version__
 from potstill.files import write_atomically
-from potstill.policy import artifact, network
+from potstill.policy import artifact
 from potstill.policy.artifact import FORMAT, InvalidPolicy, Lineage, Metadata
+from potstill.policy.contract import Mask, RuntimeName
 from potstill.policy.decision import Decision
-from potstill.policy.draw import SALT_BYTES, uniform, uniforms
+from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import Activation, Float32, Layer
+from potstill.policy.runtime import start
 from potstill.problem import Context, Contexts, Problem
-
-_Mask = NDArray[np.bool_]
 
 
 class Policy:
@@ -30,12 +31,25 @@ class Policy:
     Read one with `Policy.load`; `Policy.uniform` is where every problem starts; `Still.update` makes the rest.
     """
 
-    def __init__(self, metadata: Metadata, layers: Sequence[Layer], mean: Float32 | None = None) -> None:
+    def __init__(
+        self,
+        metadata: Metadata,
+        layers: Sequence[Layer],
+        mean: Float32 | None = None,
+        *,
+        runtime: RuntimeName | None = None,
+    ) -> None:
         self._metadata = metadata
         self._layers = [Layer(*layer) for layer in layers]
         self._mean = np.zeros(metadata.problem.width, np.float32) if mean is None else mean
-        self._salt = bytes.fromhex(metadata.salt)
         _check_floor(metadata.floor, len(metadata.problem.actions))
+        self._runtime = start(metadata, self._layers, runtime)
+        self._named_runtime = runtime
+        self._decide_at_once = self._runtime.decide
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The kernel is built again where a copy is unpickled.
+        return partial(Policy, runtime=self._named_runtime), (self._metadata, self._layers, self._mean)
 
     @classmethod
     def uniform(cls, problem: Problem, *, seed: int = 0, floor: float = 0.0) -> Policy:
@@ -146,6 +160,15 @@ class Policy:
         """The mean encoded context that the policy was distilled on, float32[d]."""
         return self._mean
 
+    @property
+    def runtime(self) -> RuntimeName:
+        """What computes the decisions: ``"native"``, or ``"numpy"`` if the kernel was not built or not wanted."""
+        return self._runtime.name
+
+    def with_runtime(self, runtime: RuntimeName) -> Policy:
+        """The same policy on another runtime."""
+        return Policy(self._metadata, self._layers, self._mean, runtime=runtime)
+
     def with_floor(self, floor: float) -> Policy:
         """The same policy under another floor."""
         return self._with(floor=floor)
@@ -155,7 +178,8 @@ class Policy:
         return self._with(fidelity=fidelity)
 
     def _with(self, **changes: Any) -> Policy:
-        return Policy(msgspec.structs.replace(self._metadata, **changes), self._layers, self._mean)
+        metadata = msgspec.structs.replace(self._metadata, **changes)
+        return Policy(metadata, self._layers, self._mean, runtime=self._named_runtime)
 
     def probabilities(
         self, context: Context, *, eligible: Sequence[str] | None = None, floor: float | None = None
@@ -167,16 +191,18 @@ class Policy:
             eligible: the actions that are allowed now; the others get 0, and the rest is renormalised.
             floor: the smallest propensity of an eligible action; the policy's own if left out.
         """
-        mask = None if eligible is None else self.problem.actions.mask(eligible)
-        p: Float32 = self._probabilities(self.problem.encode(context)[None], mask, floor)[0]
+        mask = self._mask(eligible)
+        encoded = self._runtime.encode(context)[None]
+        p: Float32 = self._finite(self._runtime.probabilities(encoded, mask, self._floor(floor)))[0]
         return p
 
     def probabilities_many(
-        self, contexts: Contexts, *, eligible: _Mask | None = None, floor: float | None = None
+        self, contexts: Contexts, *, eligible: Mask | None = None, floor: float | None = None
     ) -> Float32:
         """The probability of each action in each context, float32[N, K]; `eligible` is bool[K] or bool[N, K]."""
-        encoded = self.problem.encode_many(contexts)
-        return self._probabilities(encoded, self._check_mask(eligible, len(encoded)), floor)
+        encoded = self._runtime.encode_many(contexts)
+        mask = self._mask_many(eligible, len(encoded))
+        return self._finite(self._runtime.probabilities(encoded, mask, self._floor(floor)))
 
     def decide(
         self,
@@ -194,37 +220,50 @@ class Policy:
             eligible: the actions that are allowed now.
             floor: the smallest propensity of an eligible action; the policy's own if left out.
         """
-        if id is None:
-            id = uuid.uuid4().hex  # noqa: A001
-        p = self.probabilities(context, eligible=eligible, floor=floor)
-        chosen = int(network.choose(p[None], np.array([uniform(id, self._salt)]))[0])
-        allowed = None if eligible is None else tuple(eligible)
-        return Decision(id, self.problem.actions.names[chosen], float(p[chosen]), self.version, allowed, floor)
+        decision = self._decide_at_once(context, id, eligible, floor)
+        return self._decide_by_steps(context, id, eligible, floor) if decision is NotImplemented else decision
 
     def decide_many(
         self,
         contexts: Contexts,
         ids: Sequence[str],
         *,
-        eligible: _Mask | None = None,
+        eligible: Mask | None = None,
         floor: float | None = None,
     ) -> tuple[NDArray[np.int64], Float32]:
         """Choose an action for each context: positions int64[N] and propensities float32[N], as `decide` would."""
-        p = self.probabilities_many(contexts, eligible=eligible, floor=floor)
-        if len(ids) != len(p):
-            raise ValueError(f"as many ids as contexts are needed, got {len(ids)} for {len(p)}")
-        chosen = network.choose(p, uniforms(ids, self._salt))
-        return chosen, p[np.arange(len(p)), chosen]
+        encoded = self._runtime.encode_many(contexts)
+        mask = self._mask_many(eligible, len(encoded))
+        smallest = self._floor(floor)
+        if len(ids) != len(encoded):
+            raise ValueError(f"as many ids as contexts are needed, got {len(ids)} for {len(encoded)}")
+        chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms(ids), mask, smallest)
+        return chosen, self._finite(propensities)
 
-    def _probabilities(self, encoded: Float32, eligible: _Mask | None, floor: float | None) -> Float32:
+    def _decide_by_steps(
+        self, context: Context, decision_id: str | None, eligible: Sequence[str] | None, floor: float | None
+    ) -> Decision:
+        mask = self._mask(eligible)
+        encoded = self._runtime.encode(context)[None]
+        smallest = self._floor(floor)
+        if decision_id is None:
+            decision_id = uuid.uuid4().hex
+        chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms([decision_id]), mask, smallest)
+        action, propensity = self.problem.actions.names[chosen[0]], float(self._finite(propensities)[0])
+        return Decision(
+            decision_id, action, propensity, self.version, None if eligible is None else tuple(eligible), floor
+        )
+
+    def _floor(self, floor: float | None) -> float:
         if floor is None:
-            floor = self._metadata.floor
-        else:
-            _check_floor(floor, len(self.problem.actions))
-        scores = network.logits(self._layers, self._metadata.activation, encoded)
-        return network.probabilities(scores, eligible, floor)
+            return self._metadata.floor
+        _check_floor(floor, len(self.problem.actions))
+        return floor
 
-    def _check_mask(self, eligible: _Mask | None, count: int) -> _Mask | None:
+    def _mask(self, eligible: Sequence[str] | None) -> Mask | None:
+        return None if eligible is None else self.problem.actions.mask(eligible)[None]
+
+    def _mask_many(self, eligible: Mask | None, count: int) -> Mask | None:
         if eligible is None:
             return None
         mask = np.asarray(eligible, bool)
@@ -233,7 +272,13 @@ class Policy:
             raise ValueError(f"eligible must be bool[{actions}] or bool[{count}, {actions}], got shape {mask.shape}")
         if not mask.any(axis=-1).all():
             raise ValueError("eligible has a row without any action; allow at least one")
-        return mask
+        return np.broadcast_to(mask, (count, actions))
+
+    def _finite(self, p: Float32) -> Float32:
+        """Refuse a policy whose weights, each of them finite, add up to scores that are not."""
+        if not np.isfinite(p).all():
+            raise InvalidPolicy(f"{self!r}: its weights are so large that its scores are not finite in this context")
+        return p
 
 
 def _check_floor(floor: object, actions: int) -> None:

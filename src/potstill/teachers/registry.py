@@ -6,15 +6,26 @@ from typing import Any
 
 import msgspec
 
+from potstill.teachers.bootstrap import BootstrapTS
 from potstill.teachers.contract import AnyTeacher
+from potstill.teachers.gaussian_process import GaussianProcessTS
+from potstill.teachers.greedy import EpsilonGreedy, NeuralGreedy
 from potstill.teachers.linear import DiagonalLinearTS, LinearTS
+from potstill.teachers.low_rank import LowRankTS
+from potstill.teachers.neural_linear import NeuralLinearTS
 from potstill.teachers.ucb import LinUCB
 from potstill.teachers.uniform import Uniform
 
 TEACHERS: dict[str, type[AnyTeacher]] = {
+    "bootstrap-ts": BootstrapTS,
     "diagonal-linear-ts": DiagonalLinearTS,
+    "epsilon-greedy": EpsilonGreedy,
+    "gaussian-process-ts": GaussianProcessTS,
     "lin-ucb": LinUCB,
     "linear-ts": LinearTS,
+    "low-rank-ts": LowRankTS,
+    "neural-greedy": NeuralGreedy,
+    "neural-linear-ts": NeuralLinearTS,
     "uniform": Uniform,
 }
 

@@ -1,0 +1,7 @@
+"""From a teacher's labels to a student network, and how faithful it is."""
+
+from potstill.distill.fidelity import Fidelity, fidelity
+from potstill.distill.imitate import Imitation, imitate
+from potstill.distill.student import Student
+
+__all__ = ["Fidelity", "Imitation", "Student", "fidelity", "imitate"]

@@ -1,0 +1,265 @@
+"""Imitation: a network learns to choose as the teacher does, by gradient steps in one compiled loop.
+
+The loss is KL(teacher ‖ student). What was chosen, and what it was measured against, is in `benchmarks/imitation.py`:
+Muon, which orthogonalises the step of each weight matrix, leaves half the divergence of Adam after half the steps;
+a learning rate that falls to zero in a straight line needs no warm-up; minibatches drawn afresh generalise better than
+repeated passes once posteriors are sharp; and the running mean of the parameters improves smoothly enough to stop by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+from jax import Array, lax
+from numpy.typing import NDArray
+from scipy.special import entr
+
+from potstill.distill.student import Student
+from potstill.keys import Key
+from potstill.policy import Layer
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+#: Steps between two looks at the held-out rows; a look costs about as much as three steps.
+ROUND = 50
+#: Held-out rows beyond these would cost time and tell little.
+HELD_OUT_AT_MOST = 4096
+#: A feature whose usual range is narrower than this is taken for a constant.
+NARROWEST = 1e-3
+#: How far a row of labels may be from summing to 1: more than float32 rounding, less than any honest mistake.
+SUM_TOLERANCE = 1e-3
+#: The least that a fresh student gives to an action that no label favours.
+RAREST = 1e-4
+
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}
+_OPTIMISERS: dict[str, Callable[[optax.Schedule], optax.GradientTransformation]] = {
+    "muon": optax.contrib.muon,
+    "adam": optax.adam,
+    "rmsprop": optax.rmsprop,
+}
+
+
+class Imitation(NamedTuple):
+    """A trained student.
+
+    Attributes:
+        layers: of the network, for contexts as they were given.
+        held_out: int64[H], rows that were never trained on; every row, if there were too few to spare any.
+        steps: that were taken.
+        kl: KL(teacher ‖ student) in nats, the mean over the held-out rows.
+        warm: whether it went on from an earlier policy.
+    """
+
+    layers: list[Layer]
+    held_out: Rows
+    steps: int
+    kl: float
+    warm: bool
+
+
+def imitate(
+    contexts: Float32, labels: Float32, student: Student, key: Key, start: Sequence[Layer] | None = None
+) -> Imitation:
+    """Train a student on the propensities of its teacher. On one machine, equal arguments give equal bits.
+
+    Args:
+        contexts: float32[N, d], encoded in [0, 1].
+        labels: float32[N, K], the teacher's probability of each action in each context.
+        student: the network and how to train it.
+        key: decides the rows held out, the minibatches and the layers of a fresh start.
+        start: layers of an earlier policy to go on from, if the student wants to and they are of its shape.
+    """
+    contexts, labels = _checked(contexts, labels)
+    trained_on, held_out = _split(len(contexts), student.held_out, key.child("rows"))
+    stretch = _Stretch.onto_unit(contexts[trained_on[:HELD_OUT_AT_MOST]])
+    shapes = list(pairwise((contexts.shape[1], *student.hidden, labels.shape[1])))
+    if start is not None and student.warm is not None and [np.shape(weight) for weight, _ in start] == shapes:
+        layers, skipped, warm = stretch.enter(start), int(student.warm * student.steps), True
+    else:
+        layers, skipped, warm = _fresh(shapes, labels[trained_on].mean(axis=0), key.child("layers")), 0, False
+    stretched = stretch(contexts)
+    run = _train(
+        student,
+        layers,
+        skipped,
+        _Examples.of(stretched, labels, trained_on),
+        _Examples.of(stretched, labels, held_out),
+        np.uint32(key.child("minibatches").integer()),
+    )
+    kl = float(run.loss) - float(entr(labels[held_out].astype(np.float64)).sum(axis=1).mean())
+    if not np.isfinite(kl):
+        raise FloatingPointError(f"imitation diverged; try a learning_rate below {student.learning_rate}")
+    return Imitation(stretch.leave(run.best), held_out, int(run.step) - skipped, max(kl, 0.0), warm)
+
+
+def compilations() -> int:
+    """How many training programs this process has compiled: one for each student and class of shapes."""
+    count: int = _train._cache_size()  # type: ignore[attr-defined]
+    return count
+
+
+def learning_rate(student: Student, step: Array) -> Array:
+    """The learning rate of a step, counted from 0."""
+    if student.decay == "linear":
+        return student.learning_rate * (1 - step / student.steps)
+    return student.learning_rate / (1 + 0.05 * (step // 100))  # the paper's: 5 % more of the divisor every 100 steps
+
+
+# ---- before training, in NumPy
+
+
+def _checked(contexts: Float32, labels: Float32) -> tuple[Float32, Float32]:
+    contexts, labels = np.asarray(contexts, np.float32), np.asarray(labels, np.float32)
+    if contexts.ndim != 2 or labels.ndim != 2 or len(contexts) != len(labels) or not labels.size:
+        raise ValueError(
+            "contexts must be [N, d] and labels [N, K], with one N and neither N nor K zero, "
+            f"got {list(contexts.shape)} and {list(labels.shape)}"
+        )
+    _refuse("contexts", contexts, np.any(~np.isfinite(contexts), axis=1), "be finite: encode them with the problem")
+    _refuse("labels", labels, np.any(~(labels >= 0), axis=1), "be probabilities, none missing or below 0")
+    off = np.abs(labels.sum(axis=1, dtype=np.float64) - 1) > SUM_TOLERANCE
+    _refuse("labels", labels, off, "sum to 1: divide each row by its sum")
+    return contexts, labels
+
+
+def _refuse(name: str, values: Float32, wrong: NDArray[np.bool_], must: str) -> None:
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f"{name}[{row}] must {must}; got {np.array2string(values[row], threshold=8)}")
+
+
+def _split(n: int, share: float, key: Key) -> tuple[Rows, Rows]:
+    """Rows to train on and rows to hold out, both shuffled. Too few to spare two: all rows serve as both."""
+    rows = key.generator().permutation(n)
+    spared = min(int(share * n), HELD_OUT_AT_MOST)
+    return (rows[spared:], rows[:spared]) if spared >= 2 else (rows, rows)
+
+
+def _fresh(shapes: list[tuple[int, int]], mean: Float32, key: Key) -> list[Layer]:
+    """Layers of a student that gives every context the mean label, float32[K]."""
+    rng = key.generator()
+    *hidden, (inputs, actions) = shapes
+    layers = [_layer(rng.standard_normal((n, m)) / np.sqrt(max(n, 1)), np.zeros(m)) for n, m in hidden]
+    return [*layers, _layer(np.zeros((inputs, actions)), np.log(np.maximum(mean, RAREST)))]
+
+
+def _layer(weight: Any, bias: Any) -> Layer:
+    return Layer(np.asarray(weight, np.float32), np.asarray(bias, np.float32))
+
+
+class _Stretch(NamedTuple):
+    """Maps the usual range of each feature onto [0, 1]: x ↦ (x - low) / width, with float64[d] of each.
+
+    A feature that keeps to a corner of its range, such as a bandwidth that seldom comes near its limit, would otherwise
+    be learnt late or never. Constants and rare indicators, whose usual range is a point, stay as they are.
+    """
+
+    low: Float64
+    width: Float64
+
+    @classmethod
+    def onto_unit(cls, contexts: Float32) -> _Stretch:
+        low, high = np.quantile(contexts, [0.01, 0.99], axis=0, method="nearest").astype(np.float64)
+        wide = high - low > NARROWEST
+        return cls(np.where(wide, low, 0), np.where(wide, high - low, 1))
+
+    def __call__(self, contexts: Float32) -> Float32:
+        low, width = self.low.astype(np.float32), self.width.astype(np.float32)
+        stretched: Float32 = (contexts - low) / width
+        return stretched
+
+    def enter(self, layers: Sequence[Layer]) -> list[Layer]:
+        """Layers for stretched contexts that do what `layers` do for plain ones."""
+        (weight, bias), *rest = layers
+        return [_layer(weight * self.width[:, None], bias + self.low @ weight), *rest]
+
+    def leave(self, layers: Sequence[Layer]) -> list[Layer]:
+        """Layers for plain contexts that do what `layers` do for stretched ones."""
+        (weight, bias), *rest = [_layer(*layer) for layer in layers]
+        plain = weight / self.width[:, None]
+        return [_layer(plain, bias - self.low @ plain), *rest]
+
+
+class _Examples(NamedTuple):
+    """Contexts [P, d] and labels [P, K], padded to a power of two P so that batch after batch fits one program."""
+
+    contexts: Any
+    labels: Any
+    count: Any  # of rows before the padding
+
+    @classmethod
+    def of(cls, contexts: Float32, labels: Float32, rows: Rows) -> _Examples:
+        padded = rows[np.arange(1 << (len(rows) - 1).bit_length()) % len(rows)]
+        return cls(contexts[padded], labels[padded], len(rows))
+
+
+# ---- training, compiled
+
+
+class _Run(NamedTuple):
+    """The state of the loop: where it is, and the best that was seen on the way."""
+
+    step: Array
+    layers: list[Layer]
+    average: list[Layer]
+    optimiser: optax.OptState
+    best: list[Layer]
+    loss: Array  # of the best, on the held-out examples
+    stale: Array  # rounds since it was found
+
+
+@partial(jax.jit, static_argnames="student")
+def _train(
+    student: Student, layers: list[Layer], skipped: Array, trained_on: _Examples, held_out: _Examples, seed: Array
+) -> _Run:
+    """Train in rounds, and look at the held-out examples after each."""
+    key = jax.random.key(seed)
+    size = min(student.batch, len(trained_on.labels))
+    optimiser = _OPTIMISERS[student.optimiser](lambda taken: learning_rate(student, skipped + taken))
+    gradient = jax.grad(lambda layers, batch: _cross_entropy(student, layers, batch).mean())
+    counted = jnp.arange(len(held_out.labels)) < held_out.count
+
+    def judge(layers: list[Layer]) -> Array:
+        return jnp.mean(_cross_entropy(student, layers, held_out), where=counted)
+
+    def step(_: Array, run: _Run) -> _Run:
+        picked = jax.random.randint(jax.random.fold_in(key, run.step), (size,), 0, trained_on.count)
+        batch = trained_on._replace(contexts=trained_on.contexts[picked], labels=trained_on.labels[picked])
+        change, state = optimiser.update(gradient(run.layers, batch), run.optimiser, run.layers)
+        layers = optax.apply_updates(run.layers, change)
+        average = optax.incremental_update(layers, run.average, 1 - student.average)
+        return run._replace(step=run.step + 1, layers=layers, average=average, optimiser=state)
+
+    def round_of_steps(run: _Run) -> _Run:
+        run = lax.fori_loop(0, jnp.minimum(ROUND, student.steps - run.step), step, run)
+        loss = judge(run.average)
+        better = (loss < run.loss) | (student.patience is None)
+        best, loss, stale = jax.tree.map(
+            partial(jnp.where, better), (run.average, loss, 0), (run.best, run.loss, run.stale + 1)
+        )
+        return run._replace(best=best, loss=loss, stale=stale)
+
+    def unfinished(run: _Run) -> Array:
+        # Without patience every round counts as better, and nothing is ever stale.
+        return (run.step < student.steps) & (run.stale < (student.patience or 1))
+
+    start = _Run(jnp.int32(skipped), layers, layers, optimiser.init(layers), layers, judge(layers), jnp.int32(0))
+    return lax.while_loop(unfinished, round_of_steps, start)
+
+
+def _cross_entropy(student: Student, layers: list[Layer], examples: _Examples) -> Array:
+    """Of each example, [P]: its KL divergence and the entropy of its label, which no student can change."""
+    *hidden, (weight, bias) = layers
+    units = examples.contexts
+    for w, b in hidden:
+        units = _ACTIVATIONS[student.activation](units @ w + b)
+    return -jnp.sum(examples.labels * jax.nn.log_softmax(units @ weight + bias), axis=1)

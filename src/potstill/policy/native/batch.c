@@ -1,0 +1,178 @@
+/* Many contexts, ids or decisions per call, from and to arrays. */
+#include "extension.h"
+
+#include <string.h>
+
+/* Contexts that go through the network together: enough to read its weights seldom, few enough to stay in a cache. */
+enum { TOGETHER = 8 };
+
+/* The arrays of a call; one that was not given is all zeros. */
+typedef struct {
+    Py_buffer encoded, eligible, draws, actions, p;
+    double floor;
+} Batch;
+
+static void batch_close(Batch *batch)
+{
+    PyBuffer_Release(&batch->encoded);
+    PyBuffer_Release(&batch->eligible);
+    PyBuffer_Release(&batch->draws);
+    PyBuffer_Release(&batch->actions);
+    PyBuffer_Release(&batch->p);
+}
+
+/* Opens an array [rows, columns], or [rows] if columns is negative, whose type is one of the characters in `types`. */
+static bool open_array(PyObject *object, Py_buffer *view, const char *types, int flags, Py_ssize_t rows,
+                       Py_ssize_t columns)
+{
+    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags) < 0) return false;
+    const bool typed = strlen(view->format) == 1 && strchr(types, view->format[0]);
+    const bool shaped = columns < 0 ? view->ndim == 1 : view->ndim == 2 && view->shape[1] == columns;
+    if (typed && shaped && view->shape[0] == rows) return true;
+    PyErr_Format(PyExc_ValueError, "expected an array of type '%s' and shape (%zd, %zd)", types, rows, columns);
+    return false;
+}
+
+static bool open_batch(const Kernel *self, Batch *batch, PyObject *encoded, PyObject *eligible)
+{
+    const Py_ssize_t rows = PyObject_Size(encoded), actions = (Py_ssize_t)self->policy.actions;
+    if (rows < 0) return false;
+    if (!open_array(encoded, &batch->encoded, "f", 0, rows, (Py_ssize_t)self->policy.width)) return false;
+    if (eligible == Py_None) return true;
+    return open_array(eligible, &batch->eligible, "?", 0, rows, actions);
+}
+
+static Py_ssize_t batch_rows(const Batch *batch)
+{
+    return batch->encoded.shape[0];
+}
+
+/* Some contexts of a batch, which touches no Python object and runs while other threads do. */
+typedef potstill_status (*Step)(const potstill_policy *policy, const Batch *batch, size_t row, size_t contexts,
+                                float *scratch);
+
+static const float *encoded_at(const Batch *batch, size_t row)
+{
+    return (const float *)batch->encoded.buf + row * (size_t)batch->encoded.shape[1];
+}
+
+static const uint8_t *eligible_at(const Batch *batch, size_t row)
+{
+    return batch->eligible.obj ? (const uint8_t *)batch->eligible.buf + row * (size_t)batch->eligible.shape[1] : NULL;
+}
+
+static potstill_status step_probabilities(const potstill_policy *policy, const Batch *batch, size_t row,
+                                          size_t contexts, float *scratch)
+{
+    return potstill_probabilities_many(policy, contexts, encoded_at(batch, row), eligible_at(batch, row), batch->floor,
+                                       scratch, (float *)batch->p.buf + row * policy->actions);
+}
+
+static potstill_status step_decisions(const potstill_policy *policy, const Batch *batch, size_t row, size_t contexts,
+                                      float *scratch)
+{
+    potstill_decision decisions[TOGETHER];
+    const potstill_status status =
+        potstill_decide_many(policy, contexts, encoded_at(batch, row), (const double *)batch->draws.buf + row,
+                             eligible_at(batch, row), batch->floor, scratch, decisions);
+    for (size_t i = 0; status == POTSTILL_OK && i < contexts; i++) {
+        ((int64_t *)batch->actions.buf)[row + i] = (int64_t)decisions[i].action;
+        ((float *)batch->p.buf)[row + i] = decisions[i].propensity;
+    }
+    return status;
+}
+
+static bool run_steps(const potstill_policy *policy, const Batch *batch, Step step, float *scratch)
+{
+    const size_t rows = (size_t)batch_rows(batch);
+    for (size_t row = 0; row < rows; row += TOGETHER) {
+        const size_t contexts = rows - row < TOGETHER ? rows - row : TOGETHER;
+        if (step(policy, batch, row, contexts, scratch) != POTSTILL_OK) return false;
+    }
+    return true;
+}
+
+static PyObject *run_batch(const Kernel *self, const Batch *batch, Step step)
+{
+    Workspace space;
+    bool done;
+    if (!workspace_open(&space, self, TOGETHER)) return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    done = run_steps(&self->policy, batch, step, space.scratch);
+    Py_END_ALLOW_THREADS
+    workspace_close(&space);
+    return PyBool_FromLong(done);
+}
+
+PyObject *Kernel_probabilities(Kernel *self, PyObject *args)
+{
+    PyObject *encoded, *eligible, *p, *result = NULL;
+    Batch batch = {0};
+    if (!PyArg_ParseTuple(args, "OOdO:probabilities", &encoded, &eligible, &batch.floor, &p)) return NULL;
+    if (open_batch(self, &batch, encoded, eligible) &&
+        open_array(p, &batch.p, "f", PyBUF_WRITABLE, batch_rows(&batch), (Py_ssize_t)self->policy.actions))
+        result = run_batch(self, &batch, step_probabilities);
+    batch_close(&batch);
+    return result;
+}
+
+PyObject *Kernel_decide_many(Kernel *self, PyObject *args)
+{
+    PyObject *encoded, *draws, *eligible, *actions, *propensities, *result = NULL;
+    Batch batch = {0};
+    if (!PyArg_ParseTuple(args, "OOOdOO:decide_many", &encoded, &draws, &eligible, &batch.floor, &actions,
+                          &propensities))
+        return NULL;
+    if (open_batch(self, &batch, encoded, eligible) &&
+        open_array(draws, &batch.draws, "d", 0, batch_rows(&batch), -1) &&
+        open_array(actions, &batch.actions, sizeof(long) == 8 ? "lq" : "q", PyBUF_WRITABLE, batch_rows(&batch), -1) &&
+        open_array(propensities, &batch.p, "f", PyBUF_WRITABLE, batch_rows(&batch), -1))
+        result = run_batch(self, &batch, step_decisions);
+    batch_close(&batch);
+    return result;
+}
+
+/* The list's length is looked at only now: opening `out` may have run Python code that changed it. */
+static bool encode_rows(const Kernel *self, PyObject *rows, const Py_buffer *out)
+{
+    Workspace space;
+    float *encoded = out->buf;
+    if (PyList_GET_SIZE(rows) != out->shape[0] || !workspace_open(&space, self, 1)) return false;
+    bool done = true;
+    for (Py_ssize_t i = 0; done && i < PyList_GET_SIZE(rows); i++, encoded += self->policy.width)
+        done = read_row(self, PyList_GET_ITEM(rows, i), space.values, encoded);
+    workspace_close(&space);
+    return done;
+}
+
+PyObject *Kernel_encode_many(Kernel *self, PyObject *args)
+{
+    PyObject *rows, *out, *result = NULL;
+    Py_buffer view = {0};
+    if (!PyArg_ParseTuple(args, "O!O:encode_many", &PyList_Type, &rows, &out)) return NULL;
+    if (open_array(out, &view, "f", PyBUF_WRITABLE, PyList_GET_SIZE(rows), (Py_ssize_t)self->policy.width))
+        result = PyBool_FromLong(encode_rows(self, rows, &view));
+    PyBuffer_Release(&view);
+    return result;
+}
+
+static bool draw_all(const Kernel *self, PyObject *ids, const Py_buffer *out)
+{
+    potstill_text id;
+    double *draws = out->buf;
+    bool done = PyList_GET_SIZE(ids) == out->shape[0];
+    for (Py_ssize_t i = 0; done && i < PyList_GET_SIZE(ids); i++)
+        done = read_text(PyList_GET_ITEM(ids, i), &id) && potstill_uniform(&self->policy, id, &draws[i]) == POTSTILL_OK;
+    return done;
+}
+
+PyObject *Kernel_uniforms(Kernel *self, PyObject *args)
+{
+    PyObject *ids, *out, *result = NULL;
+    Py_buffer view = {0};
+    if (!PyArg_ParseTuple(args, "O!O:uniforms", &PyList_Type, &ids, &out)) return NULL;
+    if (open_array(out, &view, "d", PyBUF_WRITABLE, PyList_GET_SIZE(ids), -1))
+        result = PyBool_FromLong(draw_all(self, ids, &view));
+    PyBuffer_Release(&view);
+    return result;
+}

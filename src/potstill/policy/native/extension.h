@@ -1,0 +1,65 @@
+/* What the files of the Python extension share. */
+#ifndef POTSTILL_EXTENSION_H
+#define POTSTILL_EXTENSION_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "kernel.h"
+
+enum { CACHE_LINE = 64 };
+
+/* A policy, ready to decide. Nothing in it changes after it was made, so threads share it without locks. */
+typedef struct {
+    PyObject_HEAD
+    potstill_policy policy;
+    potstill_feature *features; /* with their categories, owned */
+    potstill_layer *layers;
+    void **weights;        /* the memory of each layer */
+    PyObject *definitions; /* the features as they were given; the kernel points into its strings */
+    PyObject *names;       /* tuple of the features' names, interned */
+    PyObject *positions;   /* dict: feature name to position */
+    PyObject *actions;     /* tuple of the actions' names */
+    PyObject *places;      /* dict: action name to position */
+    PyObject *version;
+    PyObject *decision; /* the type of what decide returns */
+    PyObject *array;    /* the type of an encoded context */
+} Kernel;
+
+/* The memory that a call needs: on the stack, unless the policy is large. */
+typedef struct {
+    potstill_value *values;
+    float *encoded;
+    float *scratch;
+    uint8_t *eligible;
+    void *heap;
+    char stack[8192];
+} Workspace;
+
+bool workspace_open(Workspace *space, const Kernel *kernel, size_t contexts); /* false if there is no memory */
+void workspace_close(Workspace *space);
+
+/* build.c: the life of a Kernel */
+PyObject *Kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords);
+int Kernel_traverse(Kernel *self, visitproc visit, void *arg);
+void Kernel_dealloc(Kernel *self);
+
+/* batch.c: methods over arrays */
+PyObject *Kernel_probabilities(Kernel *self, PyObject *args);
+PyObject *Kernel_decide_many(Kernel *self, PyObject *args);
+PyObject *Kernel_encode_many(Kernel *self, PyObject *args);
+PyObject *Kernel_uniforms(Kernel *self, PyObject *args);
+
+/* request.c: from Python's objects to the kernel's.
+ *
+ * These functions know what nearly every decision brings: exact built-in types and finite numbers. They answer false to
+ * all else, with no exception set, and Python code then takes the request from the start: it converts what it can and
+ * explains what is wrong, in the same words whatever the runtime. Reading runs no Python code, so nothing that is read
+ * can change or vanish meanwhile. */
+bool read_context(const Kernel *self, PyObject *context, Workspace *space);
+bool read_row(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);
+bool read_text(PyObject *object, potstill_text *text);
+bool read_eligible(const Kernel *self, PyObject *eligible, uint8_t *mask);
+bool read_floor(const Kernel *self, PyObject *floor, double *number);
+
+#endif

@@ -1,0 +1,364 @@
+/* The decision kernel; kernel.h says what it is for, and network.inc holds the arithmetic that is vectorised. */
+#include "kernel.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- encoding -------------------------------------------------------------------------------------------------- */
+
+static potstill_status encode_numeric(const potstill_feature *feature, double value, float *column)
+{
+    if (!(fabs(value) <= DBL_MAX)) return POTSTILL_NOT_FINITE;
+    value = value < feature->low ? feature->low : value;
+    value = value > feature->high ? feature->high : value;
+    if (feature->log) value = log(value);
+    *column = (float)((value - feature->origin) / feature->span);
+    return POTSTILL_OK;
+}
+
+static int compare_texts(potstill_text a, potstill_text b)
+{
+    if (a.length != b.length) return a.length < b.length ? -1 : 1;
+    return memcmp(a.bytes, b.bytes, a.length);
+}
+
+/* The column of a value among those of its feature. */
+static size_t find_category(const potstill_feature *feature, potstill_text text)
+{
+    size_t low = 0, high = feature->category_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const int order = compare_texts(feature->categories[middle].text, text);
+        if (order == 0) return feature->categories[middle].column;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return feature->category_count;
+}
+
+static potstill_status encode_missing(const potstill_feature *feature, float *columns)
+{
+    switch (feature->missing) {
+    case POTSTILL_FLAG: columns[1] = 1.0f; return POTSTILL_OK;
+    case POTSTILL_STAND_IN: break;
+    default: return POTSTILL_MISSING_VALUE;
+    }
+    switch (feature->kind) {
+    case POTSTILL_NUMERIC: return encode_numeric(feature, feature->stand_in, columns);
+    case POTSTILL_BOOLEAN: columns[0] = feature->stand_in != 0 ? 1.0f : 0.0f; return POTSTILL_OK;
+    default: columns[feature->category_count] = 1.0f; return POTSTILL_OK;
+    }
+}
+
+static potstill_status encode_value(const potstill_feature *feature, const potstill_value *value, float *columns)
+{
+    if (value->type == POTSTILL_MISSING) return encode_missing(feature, columns);
+    switch (feature->kind) {
+    case POTSTILL_NUMERIC:
+        if (value->type != POTSTILL_NUMBER) return POTSTILL_NOT_A_NUMBER;
+        return encode_numeric(feature, value->as.number, columns);
+    case POTSTILL_BOOLEAN:
+        if (value->type != POTSTILL_TRUTH) return POTSTILL_NOT_TRUTH;
+        columns[0] = value->as.truth ? 1.0f : 0.0f;
+        return POTSTILL_OK;
+    default:
+        if (value->type != POTSTILL_TEXT) return POTSTILL_NOT_TEXT;
+        columns[find_category(feature, value->as.text)] = 1.0f;
+        return POTSTILL_OK;
+    }
+}
+
+POTSTILL_API potstill_status potstill_encode(const potstill_policy *policy, const potstill_value *values,
+                                             float *encoded, size_t *refused)
+{
+    for (size_t i = 0; i < policy->width; i++) encoded[i] = 0.0f;
+    for (size_t i = 0; i < policy->feature_count; i++) {
+        const potstill_feature *feature = &policy->features[i];
+        const potstill_status status = encode_value(feature, &values[i], encoded + feature->column);
+        if (status != POTSTILL_OK) {
+            if (refused) *refused = i;
+            return status;
+        }
+    }
+    return POTSTILL_OK;
+}
+
+/* ---- the network ----------------------------------------------------------------------------------------------- */
+
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNROLL _Pragma("GCC unroll 8")
+#else
+#define UNROLL
+#endif
+
+/* Vectors of sums that are under way at a time: enough to hide the latency of an addition, few enough for registers. */
+#define SUMS 8
+
+/* Define POTSTILL_PLAIN to do without vectors where a compiler gets them wrong. */
+#if defined(__GNUC__) && !defined(POTSTILL_PLAIN)
+#define VECTORS
+#endif
+
+/* Inputs of the first layer that are looked through for zeros at a time. */
+#define CHUNK 64
+
+static size_t widest_stride(const potstill_policy *policy)
+{
+    size_t widest = 0;
+    for (size_t i = 0; i < policy->layer_count; i++) {
+        if (policy->layers[i].stride > widest) widest = policy->layers[i].stride;
+    }
+    return widest;
+}
+
+POTSTILL_API size_t potstill_scratch_size(const potstill_policy *policy)
+{
+    return 2 * widest_stride(policy);
+}
+
+/* On the bits: cheaper than comparing floats, since there is no NaN to mind. */
+INLINE size_t is_not_zero(float number)
+{
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return (bits & 0x7fffffffu) != 0;
+}
+
+/* Mixes with the uniform policy over the eligible actions, so that none of them is rarer than the floor. */
+static void apply_floor(float *p, size_t count, const uint8_t *eligible, float floor)
+{
+    size_t allowed = 0;
+    for (size_t k = 0; k < count; k++) allowed += !eligible || eligible[k];
+    const float share = 1.0f - (float)allowed * floor;
+    for (size_t k = 0; k < count; k++) p[k] = !eligible || eligible[k] ? share * p[k] + floor : 0.0f;
+}
+
+#if defined(VECTORS) && (defined(__SSE2__) || defined(__ARM_NEON) || defined(__wasm_simd128__))
+#define LANES 4
+#else
+#define LANES 1
+INLINE float float_from_bits(int32_t bits)
+{
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+#endif
+#define VARIANT(name) name##_portable
+#define TARGET
+#include "network.inc"
+
+#if defined(VECTORS) && defined(__x86_64__) && !defined(_WIN32)
+
+#define VARIANT(name) name##_avx2
+#define TARGET __attribute__((target("avx2,fma")))
+#define LANES 8
+#include "network.inc"
+
+#define VARIANT(name) name##_avx512
+#define TARGET __attribute__((target("avx512f")))
+#define LANES 16
+#include "network.inc"
+
+/* Chosen at each call, which takes a nanosecond: `target_clones` would need ifuncs, which musl, macOS and
+ * AddressSanitizer do without. */
+#define HAS_AVX512 __builtin_cpu_supports("avx512f")
+#define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+
+#else
+#define HAS_AVX512 false
+#define HAS_AVX2 false
+#define probabilities_avx512 probabilities_portable
+#define probabilities_avx2 probabilities_portable
+#endif
+
+/* The probabilities of all actions in each context, somewhere in scratch; contexts lie `widest_stride` apart. */
+static float *probabilities(const potstill_policy *policy, size_t contexts, const float *encoded,
+                            const uint8_t *eligible, float floor, float *scratch)
+{
+    if (HAS_AVX512) return probabilities_avx512(policy, contexts, encoded, eligible, floor, scratch);
+    if (HAS_AVX2) return probabilities_avx2(policy, contexts, encoded, eligible, floor, scratch);
+    return probabilities_portable(policy, contexts, encoded, eligible, floor, scratch);
+}
+
+POTSTILL_API const char *potstill_instructions(void)
+{
+    return HAS_AVX512 ? "avx512" : HAS_AVX2 ? "avx2" : "portable";
+}
+
+static potstill_status check(const potstill_policy *policy, size_t contexts, const uint8_t *eligible, double floor)
+{
+    for (size_t c = 0; eligible && c < contexts; c++) {
+        bool any = false;
+        for (size_t k = 0; k < policy->actions; k++) any |= eligible[c * policy->actions + k] != 0;
+        if (!any) return POTSTILL_NOT_ELIGIBLE;
+    }
+    return floor >= 0.0 && floor <= 1.0 / (double)policy->actions ? POTSTILL_OK : POTSTILL_BAD_FLOOR;
+}
+
+POTSTILL_API potstill_status potstill_probabilities_many(const potstill_policy *policy, size_t contexts,
+                                                         const float *encoded, const uint8_t *eligible, double floor,
+                                                         float *scratch, float *p)
+{
+    const potstill_status status = check(policy, contexts, eligible, floor);
+    if (status != POTSTILL_OK) return status;
+    const float *found = probabilities(policy, contexts, encoded, eligible, (float)floor, scratch);
+    for (size_t c = 0; c < contexts; c++, found += widest_stride(policy), p += policy->actions) {
+        float sum = 0.0f;
+        for (size_t k = 0; k < policy->actions; k++) sum += p[k] = found[k];
+        if (!(sum > 0.0f)) return POTSTILL_OVERFLOW;
+    }
+    return POTSTILL_OK;
+}
+
+POTSTILL_API potstill_status potstill_probabilities(const potstill_policy *policy, const float *encoded,
+                                                    const uint8_t *eligible, double floor, float *scratch, float *p)
+{
+    return potstill_probabilities_many(policy, 1, encoded, eligible, floor, scratch, p);
+}
+
+/* ---- the draw -------------------------------------------------------------------------------------------------- */
+
+static uint64_t rotate(uint64_t word, int bits)
+{
+    return (word << bits) | (word >> (64 - bits));
+}
+
+static void siphash_rounds(uint64_t v[4], int count)
+{
+    while (count--) {
+        v[0] += v[1];
+        v[1] = rotate(v[1], 13) ^ v[0];
+        v[0] = rotate(v[0], 32);
+        v[2] += v[3];
+        v[3] = rotate(v[3], 16) ^ v[2];
+        v[0] += v[3];
+        v[3] = rotate(v[3], 21) ^ v[0];
+        v[2] += v[1];
+        v[1] = rotate(v[1], 17) ^ v[2];
+        v[2] = rotate(v[2], 32);
+    }
+}
+
+static uint64_t little_endian(const uint8_t *bytes, size_t count)
+{
+    uint64_t word = 0;
+    for (size_t i = 0; i < count; i++) word |= (uint64_t)bytes[i] << (8 * i);
+    return word;
+}
+
+static void siphash_absorb(uint64_t v[4], uint64_t word)
+{
+    v[3] ^= word;
+    siphash_rounds(v, 2);
+    v[0] ^= word;
+}
+
+POTSTILL_API uint64_t potstill_siphash(const uint8_t key[16], const void *message, size_t length)
+{
+    const uint64_t k0 = little_endian(key, 8), k1 = little_endian(key + 8, 8);
+    uint64_t v[4] = {k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du, k0 ^ 0x6c7967656e657261u,
+                     k1 ^ 0x7465646279746573u};
+    const uint8_t *bytes = message;
+    for (size_t left = length / 8; left; left--, bytes += 8) siphash_absorb(v, little_endian(bytes, 8));
+    siphash_absorb(v, little_endian(bytes, length % 8) | (uint64_t)length << 56);
+    v[2] ^= 0xff;
+    siphash_rounds(v, 4);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* The length of the UTF-8 sequence that starts here; 0 if there is none. */
+static size_t sequence_length(const uint8_t *bytes, size_t left)
+{
+    static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    const uint8_t first = bytes[0];
+    if (first < 0x80) return 1;
+    const size_t length = first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf8 ? 4 : 0;
+    if (!length || length > left) return 0;
+    uint32_t point = first & (0x7fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if ((bytes[i] & 0xc0) != 0x80) return 0;
+        point = point << 6 | (bytes[i] & 0x3f);
+    }
+    const bool surrogate = point >= 0xd800 && point <= 0xdfff;
+    return point < smallest[length] || point > 0x10ffff || surrogate ? 0 : length;
+}
+
+static bool is_utf8(potstill_text text)
+{
+    for (size_t at = 0, length; at < text.length; at += length) {
+        length = sequence_length((const uint8_t *)text.bytes + at, text.length - at);
+        if (!length) return false;
+    }
+    return true;
+}
+
+POTSTILL_API potstill_status potstill_uniform(const potstill_policy *policy, potstill_text id, double *u)
+{
+    if (!id.length || !is_utf8(id)) return POTSTILL_BAD_ID;
+    *u = (double)(potstill_siphash(policy->salt, id.bytes, id.length) >> 11) * (1.0 / 9007199254740992.0);
+    return POTSTILL_OK;
+}
+
+/* The inverse of the cumulative probabilities at u, which is scaled by their total: rounding favours no action. */
+static size_t choose(const float *p, size_t actions, double u)
+{
+    double total = 0.0, reached = 0.0;
+    size_t last = 0;
+    for (size_t k = 0; k < actions; k++) total += p[k];
+    for (size_t k = 0; k < actions; k++) {
+        reached += p[k];
+        if (reached > u * total) return k;
+        if (p[k] > 0.0f) last = k;
+    }
+    return last;
+}
+
+POTSTILL_API potstill_status potstill_decide_many(const potstill_policy *policy, size_t contexts, const float *encoded,
+                                                  const double *u, const uint8_t *eligible, double floor,
+                                                  float *scratch, potstill_decision *decisions)
+{
+    const potstill_status status = check(policy, contexts, eligible, floor);
+    if (status != POTSTILL_OK) return status;
+    const float *p = probabilities(policy, contexts, encoded, eligible, (float)floor, scratch);
+    for (size_t c = 0; c < contexts; c++, p += widest_stride(policy)) {
+        const size_t action = choose(p, policy->actions, u[c]);
+        decisions[c] = (potstill_decision){action, p[action], u[c]};
+        if (!(p[action] > 0.0f)) return POTSTILL_OVERFLOW;
+    }
+    return POTSTILL_OK;
+}
+
+POTSTILL_API potstill_status potstill_decide(const potstill_policy *policy, const float *encoded, potstill_text id,
+                                             const uint8_t *eligible, double floor, float *scratch,
+                                             potstill_decision *decision)
+{
+    double u;
+    const potstill_status status = potstill_uniform(policy, id, &u);
+    if (status != POTSTILL_OK) return status;
+    return potstill_decide_many(policy, 1, encoded, &u, eligible, floor, scratch, decision);
+}
+
+POTSTILL_API const char *potstill_message(potstill_status status)
+{
+    static const char *const messages[] = {
+        "ok",
+        "a value is missing",
+        "expected a number",
+        "expected a finite number",
+        "expected text",
+        "expected true or false",
+        "a decision's id must be a non-empty string of valid UTF-8",
+        "floor must be a number from 0 to one over the number of actions",
+        "eligible is empty; allow at least one action",
+        "the scores are not finite: the policy's weights are too large",
+    };
+    return (size_t)status < sizeof messages / sizeof *messages ? messages[status] : "unknown status";
+}

@@ -1,0 +1,174 @@
+#include "extension.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+bool workspace_open(Workspace *space, const Kernel *kernel, size_t contexts)
+{
+    const potstill_policy *policy = &kernel->policy;
+    const size_t values = policy->feature_count * sizeof(potstill_value);
+    const size_t scratch = contexts * potstill_scratch_size(policy) * sizeof(float);
+    const size_t encoded = policy->width * sizeof(float);
+    const size_t size = scratch + values + encoded + policy->actions + CACHE_LINE;
+    space->heap = size > sizeof space->stack ? PyMem_RawMalloc(size) : NULL;
+    if (!space->heap && size > sizeof space->stack) return false;
+    char *memory = space->heap ? space->heap : space->stack;
+    memory += CACHE_LINE - (uintptr_t)memory % CACHE_LINE;
+    space->scratch = (float *)(void *)memory;
+    space->values = (potstill_value *)(void *)(memory += scratch);
+    space->encoded = (float *)(void *)(memory += values);
+    space->eligible = (uint8_t *)(memory + encoded);
+    return true;
+}
+
+void workspace_close(Workspace *space)
+{
+    PyMem_RawFree(space->heap);
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------------- */
+
+bool read_text(PyObject *object, potstill_text *text)
+{
+    Py_ssize_t length;
+    if (!PyUnicode_CheckExact(object)) return false;
+    text->bytes = PyUnicode_AsUTF8AndSize(object, &length);
+    if (!text->bytes) { /* a lone surrogate */
+        PyErr_Clear();
+        return false;
+    }
+    text->length = (size_t)length;
+    return true;
+}
+
+static bool read_integer(PyObject *object, double *number)
+{
+    *number = PyLong_AsDouble(object);
+    if (*number == -1.0 && PyErr_Occurred()) { /* beyond the largest double */
+        PyErr_Clear();
+        return false;
+    }
+    return true;
+}
+
+static bool read_value(PyObject *object, potstill_value *value)
+{
+    if (PyFloat_CheckExact(object)) {
+        value->type = POTSTILL_NUMBER;
+        value->as.number = PyFloat_AS_DOUBLE(object);
+        return true;
+    }
+    if (PyUnicode_CheckExact(object)) {
+        value->type = POTSTILL_TEXT;
+        return read_text(object, &value->as.text);
+    }
+    if (PyLong_CheckExact(object)) {
+        value->type = POTSTILL_NUMBER;
+        return read_integer(object, &value->as.number);
+    }
+    if (PyBool_Check(object)) {
+        value->type = POTSTILL_TRUTH;
+        value->as.truth = object == Py_True;
+        return true;
+    }
+    value->type = POTSTILL_MISSING;
+    return object == Py_None;
+}
+
+/* ---- contexts -------------------------------------------------------------------------------------------------- */
+
+/* The number that a dict has for a string; -1 if none. */
+static Py_ssize_t look_up(PyObject *positions, PyObject *name)
+{
+    if (!PyUnicode_CheckExact(name)) return -1;
+    PyObject *position = PyDict_GetItemWithError(positions, name);
+    if (!position) PyErr_Clear();
+    return position ? PyLong_AsSsize_t(position) : -1;
+}
+
+/* Whether two strings are the same object, or plain ASCII and equal: the usual cases, and quick to tell. */
+static bool evidently_equal(PyObject *a, PyObject *b)
+{
+    if (a == b) return true;
+    if (!PyUnicode_CheckExact(a) || !PyUnicode_IS_COMPACT_ASCII(a) || !PyUnicode_IS_COMPACT_ASCII(b)) return false;
+    const Py_ssize_t length = PyUnicode_GET_LENGTH(a);
+    if (length != PyUnicode_GET_LENGTH(b)) return false;
+    return memcmp(PyUnicode_1BYTE_DATA(a), PyUnicode_1BYTE_DATA(b), (size_t)length) == 0;
+}
+
+/* The position of a feature. Callers mostly send features in the problem's order, so the next one is tried first. */
+static Py_ssize_t find_feature(const Kernel *self, PyObject *name, Py_ssize_t next)
+{
+    if (next < PyTuple_GET_SIZE(self->names) && evidently_equal(name, PyTuple_GET_ITEM(self->names, next))) return next;
+    return look_up(self->positions, name);
+}
+
+bool read_row(const Kernel *self, PyObject *context, potstill_value *values, float *encoded)
+{
+    PyObject *name, *object;
+    Py_ssize_t at = 0, position = -1;
+    if (!PyDict_CheckExact(context)) return false;
+    memset(values, 0, self->policy.feature_count * sizeof *values);
+    while (PyDict_Next(context, &at, &name, &object)) {
+        position = find_feature(self, name, position + 1);
+        if (position < 0 || !read_value(object, &values[position])) return false;
+    }
+    return potstill_encode(&self->policy, values, encoded, NULL) == POTSTILL_OK;
+}
+
+static bool copy_encoded(const Kernel *self, const Py_buffer *view, float *encoded)
+{
+    const size_t width = self->policy.width;
+    if (view->ndim != 1 || view->len != (Py_ssize_t)(width * sizeof(float)) || strcmp(view->format, "f") != 0)
+        return false;
+    memcpy(encoded, view->buf, width * sizeof(float));
+    bool finite = true;
+    for (size_t i = 0; i < width; i++) finite &= fabsf(encoded[i]) <= FLT_MAX;
+    return finite;
+}
+
+static bool read_array(const Kernel *self, PyObject *array, float *encoded)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(array, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) {
+        PyErr_Clear();
+        return false;
+    }
+    const bool read = copy_encoded(self, &view, encoded);
+    PyBuffer_Release(&view);
+    return read;
+}
+
+bool read_context(const Kernel *self, PyObject *context, Workspace *space)
+{
+    if ((PyObject *)Py_TYPE(context) == self->array) return read_array(self, context, space->encoded);
+    return read_row(self, context, space->values, space->encoded);
+}
+
+/* ---- options --------------------------------------------------------------------------------------------------- */
+
+bool read_eligible(const Kernel *self, PyObject *eligible, uint8_t *mask)
+{
+    if (!PyTuple_CheckExact(eligible) && !PyList_CheckExact(eligible)) return false;
+    memset(mask, 0, self->policy.actions);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(eligible); i++) {
+        const Py_ssize_t place = look_up(self->places, PySequence_Fast_GET_ITEM(eligible, i));
+        if (place < 0) return false;
+        mask[place] = 1;
+    }
+    return PySequence_Fast_GET_SIZE(eligible) > 0;
+}
+
+bool read_floor(const Kernel *self, PyObject *floor, double *number)
+{
+    if (floor == Py_None) {
+        *number = self->policy.floor;
+        return true;
+    }
+    if (PyLong_CheckExact(floor)) return read_integer(floor, number);
+    *number = PyFloat_CheckExact(floor) ? PyFloat_AS_DOUBLE(floor) : -1.0; /* the kernel checks the range */
+    return *number >= 0.0;
+}

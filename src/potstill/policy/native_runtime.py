@@ -1,0 +1,117 @@
+"""The native runtime: the C kernel in `native/`, with the oracle behind it for whatever is unusual."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.policy.artifact import Metadata
+from potstill.policy.contract import Draws, Mask, RuntimeName
+from potstill.policy.decision import Decision
+from potstill.policy.network import Float32, Layer
+from potstill.policy.oracle import Oracle
+from potstill.problem import Categorical, Context, Contexts, Feature, Numeric
+
+#: Why there is no native runtime; None if there is one.
+WHY_NOT: str | None = None
+try:
+    from potstill.policy import _native
+except ImportError as error:
+    if importlib.util.find_spec("potstill.policy._native"):
+        WHY_NOT = f"it cannot be loaded: {error}"
+    else:
+        WHY_NOT = "it was not built when Potstill was installed, which takes a C compiler"
+
+
+class NativeRuntime:
+    """A policy's arithmetic in C; see `Runtime` for what each method does.
+
+    The kernel says when it leaves a call to Python: a NumPy scalar in a context, an id that is not valid Unicode. The
+    oracle then does the work or raises its error, so that both runtimes refuse the same things in the same words.
+    """
+
+    name: RuntimeName = "native"
+
+    def __init__(self, metadata: Metadata, layers: Sequence[Layer]) -> None:
+        self._oracle = Oracle(metadata, layers)
+        self._width = metadata.problem.width
+        self._actions = len(metadata.problem.actions)
+        self._kernel = _kernel(metadata, layers)
+        self.decide = self._kernel.decide
+
+    def encode(self, context: Context) -> Float32:  # noqa: D102
+        encoded = np.empty(self._width, np.float32)
+        return encoded if self._kernel.encode_many([context], encoded[None]) else self._oracle.encode(context)
+
+    def encode_many(self, contexts: Contexts) -> Float32:  # noqa: D102
+        if type(contexts) is list:
+            encoded = np.empty((len(contexts), self._width), np.float32)
+            if self._kernel.encode_many(contexts, encoded):
+                return encoded
+        return self._oracle.encode_many(contexts)
+
+    def uniforms(self, ids: Sequence[str]) -> Draws:  # noqa: D102
+        ids = list(ids)
+        draws = np.empty(len(ids))
+        return draws if self._kernel.uniforms(ids, draws) else self._oracle.uniforms(ids)
+
+    def probabilities(self, encoded: Float32, eligible: Mask | None, floor: float) -> Float32:  # noqa: D102
+        p = np.empty((len(encoded), self._actions), np.float32)
+        if self._kernel.probabilities(_plain(encoded), _plain(eligible), floor, p):
+            return p
+        return self._oracle.probabilities(encoded, eligible, floor)
+
+    def choose(  # noqa: D102
+        self, encoded: Float32, draws: Draws, eligible: Mask | None, floor: float
+    ) -> tuple[NDArray[np.int64], Float32]:
+        actions, propensities = np.empty(len(encoded), np.int64), np.empty(len(encoded), np.float32)
+        if self._kernel.decide_many(_plain(encoded), draws, _plain(eligible), floor, actions, propensities):
+            return actions, propensities
+        return self._oracle.choose(encoded, draws, eligible, floor)
+
+
+def _plain(array: NDArray[Any] | None) -> Any:
+    """An array as the kernel reads it: contiguous, and aligned for its type."""
+    return None if array is None else np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED"))
+
+
+def _kernel(metadata: Metadata, layers: Sequence[Layer]) -> _native.Kernel:
+    return _native.Kernel(
+        features=tuple(map(_definition, metadata.problem.context)),
+        layers=tuple((_float32(layer.weight), _float32(layer.bias)) for layer in layers),
+        actions=tuple(map(_exact, metadata.problem.actions.names)),
+        activation=metadata.activation,
+        salt=bytes.fromhex(metadata.salt),
+        floor=metadata.floor,
+        version=metadata.version,
+        decision=Decision,
+        array=np.ndarray,
+    )
+
+
+_MISSING: dict[object, _native.Missing] = {"error": "refuse", "flag": "flag"}
+
+
+def _definition(feature: Feature) -> _native.FeatureDefinition:
+    missing = _MISSING.get(feature.missing, "stand_in")
+    name, no_scale = _exact(feature.name), (0.0, 0.0, 0.0, 1.0)
+    if isinstance(feature, Categorical):
+        return name, "categorical", missing, 0.0, *no_scale, False, tuple(map(_exact, feature.values))
+    stand_in = float(feature.missing) if missing == "stand_in" else 0.0
+    if isinstance(feature, Numeric):
+        scale = (feature.low, feature.high, *feature.unit)
+        return name, "numeric", missing, stand_in, *scale, feature.scale == "log", ()
+    return name, "boolean", missing, stand_in, *no_scale, False, ()
+
+
+def _exact(name: str) -> str:
+    """A name without the class that may have been made of it, whose methods could do anything."""
+    return str.__str__(name)
+
+
+def _float32(array: NDArray[Any]) -> Float32:
+    return np.require(array, np.float32, ("C_CONTIGUOUS", "ALIGNED"))

@@ -1,0 +1,51 @@
+"""The NumPy runtime: plain, and the definition that every other runtime is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import NotImplementedType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.policy import draw, network
+from potstill.policy.artifact import Metadata
+from potstill.policy.contract import Draws, Mask, RuntimeName
+from potstill.policy.network import Float32, Layer
+from potstill.problem import Context, Contexts
+
+
+class Oracle:
+    """A policy's arithmetic in NumPy; see `Runtime` for what each method does."""
+
+    name: RuntimeName = "numpy"
+
+    def __init__(self, metadata: Metadata, layers: Sequence[Layer]) -> None:
+        self._problem = metadata.problem
+        self._layers = layers
+        self._activation = metadata.activation
+        self._salt = bytes.fromhex(metadata.salt)
+
+    def decide(self, *_: object) -> NotImplementedType:  # noqa: D102
+        return NotImplemented  # type: ignore[no-any-return]
+
+    def encode(self, context: Context) -> Float32:  # noqa: D102
+        return self._problem.encode(context)
+
+    def encode_many(self, contexts: Contexts) -> Float32:  # noqa: D102
+        return self._problem.encode_many(contexts)
+
+    def uniforms(self, ids: Sequence[str]) -> Draws:  # noqa: D102
+        return draw.uniforms(ids, self._salt)
+
+    def probabilities(self, encoded: Float32, eligible: Mask | None, floor: float) -> Float32:  # noqa: D102
+        with np.errstate(over="ignore", invalid="ignore"):  # Policy refuses what is then not finite
+            scores = network.logits(self._layers, self._activation, encoded)
+            return network.probabilities(scores, eligible, floor)
+
+    def choose(  # noqa: D102
+        self, encoded: Float32, draws: Draws, eligible: Mask | None, floor: float
+    ) -> tuple[NDArray[np.int64], Float32]:
+        p = self.probabilities(encoded, eligible, floor)
+        chosen = network.choose(p, draws)
+        return chosen, p[np.arange(len(p)), chosen]

@@ -1,0 +1,265 @@
+"""How likely each action is to be the best one: exact labels, by quadrature instead of by posterior draws.
+
+Let F_a be the distribution function of action a's reward and G = ∏ F_b that of the largest reward. Then
+
+    P_a = ∫ f_a ∏_{b≠a} F_b dx = ∫ G d(log F_a).
+
+The right-hand side is what is computed, panel by panel. G and every log F_a are taken as the polynomials through
+their values at Chebyshev points, so that a panel's integral is a fixed bilinear form in those values: no density
+is evaluated, and neither the panel's length nor the change of variable appears in it. The P_a of a panel must add
+up to the rise of G across it, which the end points alone give; a panel that fails, because something narrow sits
+between its nodes, is halved.
+
+Two choices keep an ordinary row at three or four panels. log F_a, the only costly function, is interpolated from
+a table. And x = c + s·sinh(t), with c and s from the action whose low quantile is highest: whatever lies ahead of
+c is then about as wide as its lead or wider, so that panels of one length in t fit narrow and wide actions alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+import numpy as np
+from numpy.polynomial import chebyshev, legendre
+from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import CubicSpline
+from scipy.special import stdtr, stdtrit
+
+Floats = NDArray[np.float64]
+Rule = Callable[[Floats], tuple[Floats, NDArray[np.bool_]]]
+
+_TOLERANCE = 1e-7  # probability that one panel may misplace
+_TAIL = 1e-8  # probability left out at either end of a row's range
+_LEAD = 3.0  # a row is centred on the action with the largest location - _LEAD * scale
+_CORE = 2.0  # scales around the centre over which t is nearly linear in x
+_PANEL = 3.0  # length in t of a first panel; with 17 nodes, the cheapest of 2 to 4 on LinearTS posteriors
+_DEPTH = 50  # halvings that bring a first panel to floating-point resolution
+_DENSITY = 128  # table cells per unit of asinh(z); leaves log F an error of 1e-9
+_LEAST_DOF = 1 / 32  # below it, the rewards of interest are beyond 1e150 scales and double precision
+_FAR = 1e75  # ratio of scales, and root of a location or quantile, beyond which more makes no difference
+_BLOCK = 65_536  # values of log F held at once: 512 KB, so that the few temporaries stay in L2
+_SLAB = 65_536  # rows times actions that a thread takes at a time
+
+
+def probability_best(location: ArrayLike, scale: ArrayLike, dof: ArrayLike) -> NDArray[np.float32]:
+    """The probability that each action has the largest reward, when rewards are independent Student-t.
+
+    ``location[N, K]`` and ``scale[N, K]`` are per context and action, ``dof[K]`` is per action (``inf`` for a
+    normal). Returns ``float32[N, K]`` whose rows sum to one, within about 1e-7 of the truth in total variation
+    however much the scales differ. A row's result depends, bit for bit, on that row and ``dof`` alone.
+
+    >>> probability_best([[0, 0], [1, 0]], [[1, 2], [1, 1]], [5, np.inf]).round(3)
+    array([[0.5  , 0.5  ],
+           [0.743, 0.257]], dtype=float32)
+    """
+    mean, width, freedom = _checked(location, scale, dof)
+    rows, actions = mean.shape
+    table = _LogCdf.tabulate(freedom, tail=_TAIL / actions)
+    best = np.empty((rows, actions), np.float32)
+
+    def fill(slab: slice) -> None:
+        best[slab] = _integrate(_Rows.standardise(mean[slab], width[slab]), table)
+
+    size = max(1, _SLAB // actions)
+    with ThreadPoolExecutor(getattr(os, "process_cpu_count", os.cpu_count)() or 1) as pool:
+        list(pool.map(fill, [slice(i, i + size) for i in range(0, rows, size)]))  # list: raises what fill raised
+    return best
+
+
+def _checked(location: ArrayLike, scale: ArrayLike, dof: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    mean, width, freedom = (np.asarray(values, np.float64) for values in (location, scale, dof))
+    if mean.ndim != 2 or mean.shape[1] == 0:
+        raise ValueError(f"location must have shape [N, K] with K >= 1, got {list(mean.shape)}")
+    for name, values, shape in (("scale", width, mean.shape), ("dof", freedom, mean.shape[1:])):
+        if values.shape != shape:
+            raise ValueError(f"{name} must have shape {list(shape)} to match location, got {list(values.shape)}")
+    _refuse("location", mean, ~np.isfinite(mean), "a finite number")
+    _refuse("scale", width, ~(np.isfinite(width) & (width > 0)), "a finite number above 0")
+    _refuse("dof", freedom, ~(freedom >= _LEAST_DOF), f"at least {_LEAST_DOF}, or inf for a normal")
+    return mean, width, freedom
+
+
+def _refuse(name: str, values: Floats, wrong: NDArray[np.bool_], expected: str) -> None:
+    if wrong.any():
+        index = np.argwhere(wrong)[0].tolist()
+        raise ValueError(f"{name}{index} must be {expected}, got {values[tuple(index)]}")
+
+
+@dataclass(frozen=True)
+class _LogCdf:
+    """log F of each action's standard Student-t, as cubics in asinh(z), which treats heavy tails like light ones."""
+
+    coefficients: Floats  # [4, distinct dof * cells], highest power first
+    start: NDArray[np.intp]  # [K], where the cells of each action's dof begin
+    cells: int
+    reach: Floats  # [K], the z above which each action has no more than `tail` left
+
+    @classmethod
+    def tabulate(cls, dof: Floats, tail: float) -> _LogCdf:
+        distinct, which = np.unique(dof, return_inverse=True)
+        reach = np.minimum(-stdtrit(distinct, tail), _FAR**2)
+        half = int(np.ceil(np.arcsinh(reach.max()) * _DENSITY))
+        above = stdtr(distinct[:, None], -np.sinh(np.arange(half + 1) / _DENSITY))
+        below = np.maximum(above[:, :0:-1], 1e-300)
+        log_cdf = np.concatenate([np.log(below), np.log1p(-above)], axis=1)
+        coefficients = CubicSpline(np.arange(2 * half + 1), log_cdf, axis=1).c.transpose(0, 2, 1).reshape(4, -1)
+        return cls(coefficients, which * 2 * half, 2 * half, reach[which])
+
+    def __call__(self, z: Floats, action: NDArray[np.intp]) -> Floats:
+        """Log F[Q, n] at z[Q, n], which is overwritten, of the actions[Q]."""
+        position = np.arcsinh(z, out=z)
+        position *= _DENSITY
+        position += self.cells // 2
+        np.clip(position, 0, np.nextafter(self.cells, 0), out=position)
+        cell = position.astype(np.intp)
+        position -= cell
+        cell += self.start[action, None]
+        value: Floats = self.coefficients[0].take(cell)
+        for coefficient in self.coefficients[1:]:
+            value *= position
+            value += coefficient.take(cell)
+        return value
+
+
+@dataclass(frozen=True)
+class _Panels:
+    """Intervals of t, each in one row."""
+
+    row: NDArray[np.intp]  # [P]
+    left: Floats  # [P]
+    right: Floats  # [P]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, which: slice | NDArray[np.bool_]) -> _Panels:
+        return _Panels(self.row[which], self.left[which], self.right[which])
+
+    def halves(self) -> _Panels:
+        middle = (self.left + self.right) / 2
+        left, right = np.stack([self.left, middle], axis=1), np.stack([middle, self.right], axis=1)
+        return _Panels(np.repeat(self.row, 2), left.ravel(), right.ravel())
+
+    def blocks(self, size: int) -> Iterator[_Panels]:
+        return (self[i : i + size] for i in range(0, len(self), size))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Locations and scales in units of each row's centre. Actions come first, so that each meets its own table."""
+
+    location: Floats  # [K, R]
+    scale: Floats  # [K, R]
+
+    @classmethod
+    def standardise(cls, location: Floats, scale: Floats) -> _Rows:
+        with np.errstate(over="ignore"):
+            centre = np.argmax(location - _LEAD * scale, axis=1)[:, None]
+            unit = np.maximum(np.take_along_axis(scale, centre, axis=1), scale.max(axis=1, keepdims=True) / _FAR)
+            # Subtracting before dividing is exact for neighbours, however far from zero they are.
+            ahead = (location - np.take_along_axis(location, centre, axis=1)) / unit
+        columns = np.clip(ahead, -(_FAR**2), _FAR**2).T, np.maximum(scale / unit, 1 / _FAR).T
+        return cls(*map(np.ascontiguousarray, columns))
+
+    def panels(self, reach: Floats) -> _Panels:
+        """First panels, over the range outside which the largest reward is almost never found."""
+        spread = self.scale * reach[:, None]
+        # An action too narrow for rounding to tell its two sides apart may sit on the left end: keep it inside.
+        left = np.arcsinh((self.location - spread).max(axis=0) / _CORE) - 1e-9
+        right = np.arcsinh((self.location + spread).max(axis=0) / _CORE)
+        count = np.ceil((right - left) / _PANEL).astype(np.intp)
+        row = np.repeat(np.arange(len(count)), count)
+        place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        length = ((right - left) / count)[row]
+        return _Panels(row, left[row] + place * length, left[row] + (place + 1) * length)
+
+    def log_cdf(self, panels: _Panels, table: _LogCdf) -> Floats:
+        """Log F[K, P, n] at the nodes of the panels."""
+        x = _CORE * np.sinh(panels.left[:, None] * (1 - _POINTS) + panels.right[:, None] * _POINTS)
+        location, scale = self.location.take(panels.row, axis=1), self.scale.take(panels.row, axis=1)
+        # Beyond an action's reach F is 1: on most posteriors that is half of all pairs of action and panel.
+        pair = np.flatnonzero(x[:, 0] < location + scale * table.reach[:, None])
+        action, panel = np.divmod(pair, len(panels))
+        z = x.take(panel, axis=0)
+        z -= location.take(pair)[:, None]
+        z /= scale.take(pair)[:, None]
+        values = np.zeros((location.size, len(_POINTS)))
+        values[pair] = table(z, action)
+        return values.reshape(*location.shape, -1)
+
+
+def _integrate(rows: _Rows, table: _LogCdf) -> Floats:
+    """P[R, K]. Panels are summed in an order that each row alone determines."""
+    actions, count = rows.location.shape
+    size = max(1, _BLOCK // (actions * len(_POINTS)))
+    total = np.zeros((count, actions))
+    panels = rows.panels(table.reach)
+    for rule in chain(repeat(_smooth, _DEPTH), [_stepped]):
+        failed = []
+        for block in panels.blocks(size):
+            share, accepted = rule(rows.log_cdf(block, table))
+            np.add.at(total, block.row[accepted], share[accepted])
+            failed.append(~accepted)
+        panels = panels[np.concatenate(failed)].halves()
+        if not len(panels):
+            break
+    np.maximum(total, 0, out=total)
+    total /= total.sum(axis=1, keepdims=True)
+    return total
+
+
+def _smooth(log_cdf: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Shares[P, K] of the panels, by polynomials, and whether[P] they can be trusted. Takes log F[K, P, n].
+
+    The rule on every other node errs by about the square root of what the full rule does, so their difference
+    is squared before it is judged. That holds for smooth functions only; the sum of the shares is for the others.
+    """
+    best = np.exp(log_cdf.sum(axis=0))
+    share = _bilinear(best, _FORM, log_cdf)
+    doubt = np.abs(share - _bilinear(best[:, ::2], _HALF_FORM, log_cdf[..., ::2])).sum(axis=1)
+    rise = best[:, -1] - best[:, 0]
+    missed = np.abs(share.sum(axis=1) - rise)
+    return share, (missed <= _TOLERANCE) & (doubt**2 <= _TOLERANCE * (rise + _TOLERANCE))
+
+
+def _stepped(log_cdf: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """As `_smooth`, for panels in which some F_a jumps: the rise of F_a times the mean of ∏_{b≠a} F_b."""
+    ends = log_cdf[..., [0, -1]]
+    log_best = ends.sum(axis=0)
+    share = np.diff(np.exp(ends))[..., 0] * np.exp(log_best - ends).mean(axis=-1)
+    share = np.ascontiguousarray(np.maximum(share, 0).T)
+    rise = np.diff(np.exp(log_best))
+    share *= rise / np.maximum(share.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    return share, np.ones(len(share), np.bool_)
+
+
+def _bilinear(best: Floats, form: Floats, log_cdf: Floats) -> Floats:
+    """∫ G d(log F_a) as [P, K], from G[P, n], form[n, n] and log F[K, P, n].
+
+    The arrays are laid out so that no sum runs along the panels or changes its order with their number, and
+    einsum is used because BLAS promises neither.
+    """
+    weights = np.einsum("pi,ij->pj", best, form)
+    shares: Floats = np.einsum("pj,kpj->pk", weights, log_cdf)
+    return shares
+
+
+def _bilinear_form(points: Floats) -> Floats:
+    """form[i, j] = ∫ p_i dp_j over [-1, 1], with p_i the polynomial that is 1 at points[i], 0 at the others."""
+    degree = len(points) - 1
+    cardinal = np.linalg.inv(chebyshev.chebvander(points, degree))
+    x, weight = legendre.leggauss(len(points))
+    value = chebyshev.chebval(x, cardinal)
+    slope = chebyshev.chebval(x, chebyshev.chebder(cardinal))
+    form: Floats = (value * weight) @ slope.T
+    return form
+
+
+_CHEBYSHEV = chebyshev.chebpts2(17)
+_POINTS = (_CHEBYSHEV + 1) / 2  # nodes on [0, 1], both ends included
+_FORM = _bilinear_form(_CHEBYSHEV)
+_HALF_FORM = _bilinear_form(_CHEBYSHEV[::2])

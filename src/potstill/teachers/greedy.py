@@ -1,0 +1,79 @@
+"""Greedy on a network's predictions: baselines, and something to distil."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers import memory as memories
+from potstill.teachers import network
+from potstill.teachers.choice import sample_rows, split_ties
+from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.memory import Memory
+from potstill.teachers.network import Networks
+from potstill.teachers.neural import Neural
+
+
+class GreedyState(NamedTuple):
+    """The observations, and one network trained on them."""
+
+    memory: Memory
+    networks: Networks
+
+
+class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neural-greedy"):
+    """The action with the highest reward that a network predicts. It explores nothing; ties are split evenly."""
+
+    @property
+    def exactness(self) -> Exactness:
+        """Exact: there is nothing to integrate."""
+        return EXACT
+
+    def init(self, problem: Problem) -> GreedyState:
+        """A network that predicts 0 everywhere, so that all actions tie."""
+        return GreedyState(memories.empty(problem.width), self._blank(problem))
+
+    def update(self, state: GreedyState, observations: Observations, key: Key) -> GreedyState:
+        """The network trained on, with more observations."""
+        if not len(observations):
+            return state
+        memory = self._remember(state.memory, observations)
+        units = self._units(memory)
+        start = self._start(state.networks, not len(state.memory.actions), units, key.child("start"))
+        return GreedyState(memory, self._fitted(start, memory, units, key.child("train")))
+
+    def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+        """1 on the best predicted action, float32[N, K]."""
+        return split_ties(self.predict(state, contexts))
+
+    def sample_actions(self, state: GreedyState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """Actions drawn from the propensities, int64[N, n]."""
+        return sample_rows(self.propensities(state, contexts, key), n, key)
+
+    def predict(self, state: GreedyState, contexts: Float32) -> network.Float64:
+        """The reward of each action, float64[N, K]."""
+        return np.concatenate([state.networks.predict(contexts[rows])[0] for rows in network.chunks(len(contexts))])
+
+
+class EpsilonGreedy(NeuralGreedy, frozen=True, kw_only=True, tag_field="type", tag="epsilon-greedy"):
+    """The greedy action, and with probability `epsilon` any action at random.
+
+    Args:
+        epsilon: the probability of an action at random, the greedy one included.
+    """
+
+    epsilon: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.epsilon <= 1:
+            self._refuse("epsilon", "a probability")
+
+    def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:
+        """1 - epsilon on the best predicted action, and epsilon/K on every one, float32[N, K]."""
+        greedy = super().propensities(state, contexts, key)
+        return (1 - np.float32(self.epsilon)) * greedy + np.float32(self.epsilon / greedy.shape[1])

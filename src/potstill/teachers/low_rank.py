@@ -1,0 +1,154 @@
+"""LowRank-TS: a Gaussian over all weights of a network, read off the path of its own training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers import memory as memories
+from potstill.teachers import network
+from potstill.teachers.contract import Exactness, Float32
+from potstill.teachers.memory import Memory
+from potstill.teachers.network import Array, Networks, Units
+from potstill.teachers.neural import Neural
+from potstill.teachers.recipe import Recipe
+
+#: Networks drawn at once: enough for matrix products to be large, few enough for the memory.
+_AT_ONCE = 32
+
+
+class LowRankState(NamedTuple):
+    """A Gaussian over the weights of one network.
+
+    Attributes:
+        memory: the observations.
+        networks: the mean.
+        deviations: `rank` steps of the path, less their mean; half of the covariance is theirs, half is its diagonal.
+    """
+
+    memory: Memory
+    networks: Networks
+    deviations: Networks
+
+
+class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-rank-ts"):
+    """A low-rank plus diagonal Gaussian over network weights, after SWAG (Maddox et al. 2019). Cheap, and approximate.
+
+    After training, the optimiser goes on at a constant rate, and its iterates give mean and covariance. Their spread is
+    that of minibatches; it is scaled by √(batch / observations), as a posterior narrows (Mandt, Hoffman, Blei 2017).
+    Propensities are counted over draws of whole networks, the same for all contexts of a call.
+
+    Args:
+        rank: iterates that are kept.
+        every: steps from one iterate to the next.
+        collect_rate: the constant learning rate.
+        spread: factor on the standard deviations; above 1 explores more.
+        draws: networks per propensity.
+    """
+
+    rank: int = 20
+    every: int = 10
+    collect_rate: float = 0.003
+    spread: float = 1.0
+    draws: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field, least in (("rank", 2), ("every", 1), ("draws", 1)):
+            if getattr(self, field) < least:
+                self._refuse(field, f"{least} or more")
+        for field in ("collect_rate", "spread"):
+            if not 0 < getattr(self, field) < np.inf:
+                self._refuse(field, "a positive number")
+
+    @property
+    def exactness(self) -> Exactness:
+        """Sampled: a share of `draws` networks."""
+        return Exactness("sampled", self.draws, 0.5 / self.draws**0.5)
+
+    def init(self, problem: Problem) -> LowRankState:
+        """Weights of 0 without spread, so that all actions tie."""
+        return LowRankState(memories.empty(problem.width), self._blank(problem), self._blank(problem, self.rank))
+
+    def update(self, state: LowRankState, observations: Observations, key: Key) -> LowRankState:
+        """The network trained on, with more observations, and a Gaussian fitted to the end of its path."""
+        if not len(observations):
+            return state
+        memory = self._remember(state.memory, observations)
+        units = self._units(memory)
+        start = self._start(state.networks, not len(state.memory.actions), units, key.child("start"))
+        return LowRankState(memory, *self._gaussian(self._path(start, memory, units, key), len(memory.actions)))
+
+    def propensities(self, state: LowRankState, contexts: Float32, key: Key) -> Float32:
+        """The share of drawn networks that prefer each action, ties split evenly, float32[N, K]."""
+        wins = np.zeros((len(contexts), state.networks.sizes[-1]))
+        for drawn in self._drawn(state, self.draws, key):
+            for rows in network.chunks(len(contexts), drawn.size):
+                predicted = drawn.predict(contexts[rows])
+                best = predicted == predicted.max(axis=2, keepdims=True)
+                wins[rows] += (best / best.sum(axis=2, keepdims=True)).sum(axis=0)
+        return (wins / self.draws).astype(np.float32)
+
+    def sample_actions(self, state: LowRankState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """The best action of each of n networks, int64[N, n]; ties at random."""
+        rng, chosen = key.child("ties").generator(), []
+        for drawn in self._drawn(state, n, key):
+            predicted = drawn.predict(contexts)
+            best = predicted == predicted.max(axis=2, keepdims=True)
+            chosen.append((best * rng.random(best.shape)).argmax(axis=2))
+        return np.concatenate(chosen).T
+
+    def _path(self, start: Networks, memory: Memory, units: Units, key: Key) -> Networks:
+        """The iterates, in units of rewards."""
+        from potstill.teachers import training
+
+        data = self._data(memory, units)
+        trained = training.fit(start, data, self.recipe, key.child("train"))
+        constant = Recipe(optimiser=self.recipe.optimiser, rate=self.collect_rate, batch=self.recipe.batch)
+        path = training.iterates(trained, data, constant, self.every, self.rank, key.child("collect"))
+        return path.in_units(units)
+
+    def _gaussian(self, path: Networks, n: int) -> tuple[Networks, Networks]:
+        """Mean and deviations of iterates."""
+        mean = path.map(lambda a: a.mean(axis=0, keepdims=True))
+        narrowed = self.spread * min(1.0, self.recipe.batch / n) ** 0.5
+        return mean, path.map(lambda a: narrowed * (a - a.mean(axis=0)))
+
+    def _drawn(self, state: LowRankState, n: int, key: Key) -> Iterator[Networks]:
+        """Stacks of n networks in all: mean + (deviations·z₁/√(rank - 1) + √diagonal·z₂) / √2, in float32."""
+        rng, half = key.generator(), 0.5**0.5
+        mean = _centred(state.networks).map(_float32)
+        low_rank = state.deviations.map(lambda a: _float32(half / (self.rank - 1) ** 0.5 * a))
+        diagonal = state.deviations.map(lambda a: _float32(half * a.std(axis=0)))
+        for first in range(0, n, _AT_ONCE):
+            z = rng.standard_normal((min(_AT_ONCE, n - first), self.rank), np.float32)
+            yield _shifted(mean, low_rank, diagonal, z, rng)
+
+
+def _shifted(mean: Networks, low_rank: Networks, diagonal: Networks, z: Array, rng: np.random.Generator) -> Networks:
+    """The mean, and added to it one combination of the deviations per row of z, and noise on every weight."""
+
+    def draw(mean: Array, low_rank: Array, diagonal: Array) -> Array:
+        drawn: Array = rng.standard_normal((len(z), *diagonal.shape), np.float32)
+        drawn *= diagonal
+        drawn += np.tensordot(z, low_rank, axes=1)
+        drawn += mean
+        return drawn
+
+    weights = map(draw, mean.weights, low_rank.weights, diagonal.weights)
+    return Networks(tuple(weights), tuple(map(draw, mean.biases, low_rank.biases, diagonal.biases)))
+
+
+def _centred(networks: Networks) -> Networks:
+    """The networks less a constant reward, which changes no comparison and keeps float32 from losing differences."""
+    bias = networks.biases[-1]
+    return networks._replace(biases=(*networks.biases[:-1], bias - bias.mean()))
+
+
+def _float32(array: Array) -> Array:
+    return array.astype(np.float32)

@@ -1,0 +1,72 @@
+"""What teachers that learn a network have in common: their options, their memory, and how they train."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers import network
+from potstill.teachers.memory import Memory
+from potstill.teachers.network import RAW, Data, Networks, Units
+from potstill.teachers.recipe import Recipe
+from potstill.teachers.weighting import Weighting, weights
+
+Float64 = NDArray[np.float64]
+
+
+class Neural(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of every teacher that learns a network.
+
+    Args:
+        hidden: units of each hidden layer.
+        recipe: how the network is trained; `PAPER` is the paper's.
+        standardise: learn rewards with mean 0 and standard deviation 1, so that their unit does not matter.
+        warm_start: go on from the network of the update before, instead of a random one.
+        window: learn only from that many of the latest observations, for worlds that drift.
+        weighting: how much each observation counts.
+    """
+
+    hidden: tuple[int, ...] = (100, 100)
+    recipe: Recipe = Recipe()
+    standardise: bool = True
+    warm_start: bool = True
+    window: int | None = None
+    weighting: Weighting = "equal"
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.hidden) < 1:
+            self._refuse("hidden", "the units of at least one layer, each 1 or more")
+        if self.window is not None and self.window < 1:
+            self._refuse("window", "1 or more, or left out")
+
+    def _refuse(self, field: str, expected: str) -> None:
+        raise ValueError(f"{type(self).__name__}: {field} must be {expected}, got {getattr(self, field)!r}")
+
+    def _blank(self, problem: Problem, count: int = 1) -> Networks:
+        """Networks before the first observation."""
+        return network.zeros((problem.width, *self.hidden, len(problem.actions)), count)
+
+    def _remember(self, memory: Memory, observations: Observations) -> Memory:
+        return memory.remember(observations, self.window, weights(observations, self.weighting))
+
+    def _units(self, memory: Memory) -> Units:
+        return network.units_of(memory.rewards) if self.standardise else RAW
+
+    def _start(self, networks: Networks, first: bool, units: Units, key: Key) -> Networks:
+        """Networks to train on from, which predict standardised rewards."""
+        if first or not self.warm_start:
+            return network.random(networks.sizes, networks.size, key)
+        return networks.in_units(units.inverse())
+
+    def _fitted(self, start: Networks, memory: Memory, units: Units, key: Key) -> Networks:
+        """One network trained on a memory, in units of rewards."""
+        from potstill.teachers import training
+
+        return training.fit(start, self._data(memory, units), self.recipe, key).in_units(units)
+
+    def _data(self, memory: Memory, units: Units) -> Data:
+        targets = units.standardise(memory.rewards)
+        return Data(memory.contexts, memory.actions, targets[None], memory.weights[None])

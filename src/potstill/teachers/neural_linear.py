@@ -1,0 +1,116 @@
+"""NeuralLinear-TS: features by a network, and on them a Bayesian linear regression for each action."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers import memory as memories
+from potstill.teachers import network, nig
+from potstill.teachers.best import probability_best
+from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.memory import Memory
+from potstill.teachers.network import Networks, Units
+from potstill.teachers.neural import Neural
+
+
+class NeuralLinearState(NamedTuple):
+    """Features change with every training, so that the observations themselves are kept.
+
+    Attributes:
+        memory: the observations.
+        networks: one network, whose last hidden layer gives the features.
+        posterior: of the regression on the features and an intercept, in units of rewards.
+    """
+
+    memory: Memory
+    networks: Networks
+    posterior: nig.Posterior
+
+
+class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="neural-linear-ts"):
+    """Reward = φ(x)ᵀθ + noise for each action apart, with φ the last hidden layer of a network that all actions share.
+
+    The network is trained on the rewards of the actions taken. Its uncertainty is that of θ alone, with the conjugate
+    prior NIG(0, precision·I, alpha, beta), whose defaults are the paper's; of standardised rewards, unless
+    `standardise` is off as in the paper. Propensities are exact: given a context, the rewards of the actions are
+    independent Student-t variables.
+
+    Args:
+        precision: of the prior on θ, relative to the noise; small is vague.
+        alpha: shape of the prior on the noise variance.
+        beta: scale of the prior on the noise variance.
+    """
+
+    precision: float = 0.25
+    alpha: float = 3.0
+    beta: float = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("precision", "alpha", "beta"):
+            if not 0 < getattr(self, field) < np.inf:
+                self._refuse(field, "a positive number")
+
+    @property
+    def exactness(self) -> Exactness:
+        """Exact, by quadrature."""
+        return EXACT
+
+    def init(self, problem: Problem) -> NeuralLinearState:
+        """The prior."""
+        memory, networks = memories.empty(problem.width), self._blank(problem)
+        return NeuralLinearState(memory, networks, self._posterior(networks, memory, network.RAW))
+
+    def update(self, state: NeuralLinearState, observations: Observations, key: Key) -> NeuralLinearState:
+        """The posterior after more observations: train the network on, and regress anew on its features."""
+        if not len(observations):
+            return state
+        memory = self._remember(state.memory, observations)
+        units = self._units(memory)
+        start = self._start(state.networks, not len(state.memory.actions), units, key.child("start"))
+        networks = self._fitted(start, memory, units, key.child("train"))
+        return NeuralLinearState(memory, networks, self._posterior(networks, memory, units))
+
+    def propensities(self, state: NeuralLinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+        """The probability that each action is best, float32[N, K]."""
+        parts = (probability_best(*self.marginals(state, contexts[rows])) for rows in network.chunks(len(contexts)))
+        return np.concatenate(list(parts))
+
+    def sample_actions(self, state: NeuralLinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """Thompson sampling's own actions, int64[N, n]."""
+        return nig.sample_best(self.marginals(state, contexts), n, key)
+
+    def marginals(self, state: NeuralLinearState, contexts: Float32) -> nig.Marginals:
+        """Each action's mean reward in each context."""
+        return nig.marginals(state.posterior, regressors(state.networks, contexts))
+
+    def _posterior(self, networks: Networks, memory: Memory, units: Units) -> nig.Posterior:
+        rewards = units.standardise(memory.rewards)
+        parts = (_sums(networks, memory, rewards, rows) for rows in network.chunks(len(rewards)))
+        fitted = nig.posterior(reduce(add, parts), self.precision, self.alpha, self.beta)
+        return _in_units(fitted, units)
+
+
+def regressors(networks: Networks, contexts: Float32) -> nig.Float64:
+    """The features of each context and a constant 1, float64[N, H + 1]."""
+    return nig.with_intercept(networks.hidden(contexts)[0].astype(np.float32))
+
+
+def _sums(networks: Networks, memory: Memory, rewards: nig.Float64, rows: slice) -> nig.Sums:
+    """Sums over some of the observations."""
+    features = regressors(networks, memory.contexts[rows])
+    return nig.sums(features, memory.actions[rows], rewards[rows], memory.weights[rows], networks.sizes[-1])
+
+
+def _in_units(standard: nig.Posterior, units: Units) -> nig.Posterior:
+    """The posterior of rewards, from that of standardised rewards: the intercept, last, carries the shift."""
+    mean = standard.mean * units.scale
+    mean[:, -1] += units.shift
+    return nig.Posterior(mean, standard.root, standard.alpha, standard.beta * units.scale**2)

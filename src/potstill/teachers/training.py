@@ -1,0 +1,137 @@
+"""Training of networks in JAX: a whole run, of all networks of a stack, is one compiled loop.
+
+Observations are padded to a power of two, so that a program is compiled anew only when their number outgrows that.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.teachers.network import Data, Networks
+from potstill.teachers.recipe import Recipe
+
+#: Networks, and the state of their optimiser.
+Carry = tuple[Networks, Any]
+
+#: The smallest class: below this many rows, padding costs less than compiling.
+_FEWEST_ROWS = 64
+#: More would only learn few observations by heart.
+_STEPS_PER_ROW = 4
+
+
+def fit(networks: Networks, data: Data, recipe: Recipe, key: Key) -> Networks:
+    """Networks that predict the targets, trained on from the ones given."""
+    padded = _padded(data)
+    drawn = _minibatches(data, padded, recipe.batch, steps_for(recipe, len(padded.actions)), key)
+    return _float64(_fit(_float32(networks), padded, drawn, recipe))
+
+
+def iterates(networks: Networks, data: Data, recipe: Recipe, every: int, count: int, key: Key) -> Networks:
+    """Where the weights of one network go at the recipe's first rate: one in `every` steps, `count` in all.
+
+    They are stacked as if they were that many networks.
+    """
+    padded = _padded(data)
+    drawn = _minibatches(data, padded, recipe.batch, every * count, key)
+    path = _iterates(_float32(networks), padded, np.stack(np.split(drawn, count, axis=1)), recipe)
+    return _float64(path.map(lambda a: a[:, 0]))
+
+
+def steps_for(recipe: Recipe, rows: int) -> int:
+    """How many minibatches are worth taking from so many rows."""
+    return min(recipe.steps, _STEPS_PER_ROW * rows)
+
+
+def compilations() -> int:
+    """How many programs this process has compiled for training."""
+    return int(_fit._cache_size() + _iterates._cache_size())  # type: ignore[attr-defined]
+
+
+def rate_at(recipe: Recipe, steps: int) -> optax.Schedule:
+    """The learning rate as a function of the step, from 0, in a run of so many steps."""
+    if recipe.schedule == "cosine":
+        return optax.cosine_decay_schedule(recipe.rate, steps)
+    return lambda step: recipe.rate / (1 + recipe.decay * step)
+
+
+@partial(jax.jit, static_argnames="recipe")
+def _fit(params: Networks, data: Data, drawn: jax.Array, recipe: Recipe) -> Networks:
+    optimiser = _optimiser(recipe, rate_at(recipe, drawn.shape[1]))
+    return _descend((params, jax.vmap(optimiser.init)(params)), data, drawn, optimiser)[0]
+
+
+@partial(jax.jit, static_argnames="recipe")
+def _iterates(params: Networks, data: Data, drawn: jax.Array, recipe: Recipe) -> Networks:
+    optimiser = _optimiser(recipe, recipe.rate)
+
+    def stretch(carry: Carry, drawn: jax.Array) -> tuple[Carry, Networks]:
+        carry = _descend(carry, data, drawn, optimiser)
+        return carry, carry[0]
+
+    return jax.lax.scan(stretch, (params, jax.vmap(optimiser.init)(params)), drawn)[1]
+
+
+def _descend(start: Carry, data: Data, drawn: jax.Array, optimiser: optax.GradientTransformation) -> Carry:
+    """One step of every network for each of its minibatches, rows [B, steps, batch]."""
+
+    def run(start: Carry, targets: Any, weights: Any, drawn: jax.Array) -> Carry:
+        def step(carry: Carry, i: jax.Array) -> tuple[Carry, None]:
+            params, state = carry
+            gradient = jax.grad(_loss)(params, data.contexts[i], data.actions[i], targets[i], weights[i])
+            updates, state = optimiser.update(gradient, state, params)
+            return (optax.apply_updates(params, updates), state), None
+
+        return jax.lax.scan(step, start, drawn)[0]
+
+    return jax.vmap(run)(start, data.targets, data.weights, drawn)
+
+
+def _loss(params: Networks, contexts: Any, actions: Any, targets: Any, weights: Any) -> jax.Array:
+    """Weighted squared error of the rewards of the actions that were taken."""
+    x = contexts
+    for weight, bias in zip(params.weights[:-1], params.biases[:-1], strict=True):
+        x = jax.nn.relu(x @ weight + bias)
+    rewards = x @ params.weights[-1] + params.biases[-1]
+    taken = jnp.take_along_axis(rewards, actions[:, None], axis=1)[:, 0]
+    return jnp.mean(weights * (taken - targets) ** 2)
+
+
+def _optimiser(recipe: Recipe, rate: Any) -> optax.GradientTransformation:
+    return optax.adam(rate) if recipe.optimiser == "adam" else optax.rmsprop(rate)
+
+
+def _padded(data: Data) -> Data:
+    """The data with rows up to the next power of two, which are never drawn."""
+    rows = max(_FEWEST_ROWS, 1 << (len(data.actions) - 1).bit_length())
+    more = rows - len(data.actions)
+    return Data(
+        np.pad(data.contexts.astype(np.float32), ((0, more), (0, 0))),
+        np.pad(data.actions.astype(np.int32), (0, more)),
+        np.pad(data.targets.astype(np.float32), ((0, 0), (0, more))),
+        np.pad(data.weights.astype(np.float32), ((0, 0), (0, more))),
+    )
+
+
+def _minibatches(data: Data, padded: Data, batch: int, steps: int, key: Key) -> NDArray[np.int32]:
+    """Rows of each network's minibatches, int32[B, steps, batch], drawn with replacement.
+
+    They are drawn here and not in the compiled loop, where a random generator would take most of the compiling.
+    """
+    shape = (len(data.targets), steps, min(batch, len(padded.actions)))
+    return key.generator().integers(len(data.actions), size=shape, dtype=np.int32)
+
+
+def _float32(networks: Networks) -> Networks:
+    return networks.map(lambda a: a.astype(np.float32))
+
+
+def _float64(params: Networks) -> Networks:
+    return params.map(lambda a: np.asarray(a, np.float64))

@@ -1,0 +1,60 @@
+"""Greedy teachers: one action, ties, and the mixture with chance by hand."""
+
+import re
+
+import numpy as np
+import pytest
+
+from potstill.keys import Key
+from potstill.teachers import EpsilonGreedy, NeuralGreedy, Recipe, load_state, save_state
+from potstill.teachers.check import PROBLEM, example_contexts, example_observations
+from potstill.teachers.greedy import GreedyState
+from potstill.teachers.network import Networks
+
+KEY = Key(1)
+SMALL = {"hidden": (8,), "recipe": Recipe(steps=30, batch=32)}
+
+
+def with_biases(teacher, biases):
+    memory, networks = teacher.init(PROBLEM)
+    return GreedyState(memory, Networks(networks.weights, (*networks.biases[:-1], np.array([biases], float))))
+
+
+def test_all_on_the_best_and_ties_split():
+    teacher = NeuralGreedy()
+    for biases, expected in (([1, 3, 2], [0, 1, 0]), ([5, 1, 5], [0.5, 0, 0.5]), ([0, 0, 0], [1 / 3] * 3)):
+        p = teacher.propensities(with_biases(teacher, biases), example_contexts(2), KEY)
+        np.testing.assert_allclose(p, [expected] * 2, rtol=1e-6)
+
+
+def test_epsilon_is_spread_over_all_actions():
+    """epsilon 0.3 over three actions: 0.1 each, and 0.7 more for the best."""
+    teacher = EpsilonGreedy(epsilon=0.3)
+    p = teacher.propensities(with_biases(teacher, [1, 3, 2]), example_contexts(1), KEY)
+    np.testing.assert_allclose(p, [[0.1, 0.8, 0.1]], rtol=1e-6)
+
+
+def test_it_takes_the_action_that_earned_most():
+    teacher = NeuralGreedy()
+    state = teacher.update(teacher.init(PROBLEM), example_observations(1000), KEY)
+    contexts = example_contexts(100)
+    fast = contexts[:, 0] > 0.2
+    np.testing.assert_array_equal(teacher.propensities(state, contexts[fast], KEY).argmax(axis=1), 2)
+    np.testing.assert_allclose(teacher.predict(state, contexts[fast])[:, 2], 2 * contexts[fast, 0], atol=0.3)
+
+
+@pytest.mark.parametrize(
+    "teacher", [NeuralGreedy(**SMALL), EpsilonGreedy(**SMALL, window=50)], ids=["greedy", "epsilon"]
+)
+def test_a_saved_state_continues_to_the_bit(tmp_path, teacher):
+    state = teacher.update(teacher.init(PROBLEM), example_observations(40), KEY)
+    save_state(tmp_path / "state", teacher, state, PROBLEM)
+    loaded = load_state(tmp_path / "state", teacher, PROBLEM)
+    more, contexts = example_observations(30, Key(9)), example_contexts(10)
+    a, b = (teacher.update(s, more, KEY) for s in (state, loaded))
+    np.testing.assert_array_equal(teacher.predict(a, contexts), teacher.predict(b, contexts))
+
+
+def test_a_bad_epsilon_is_named():
+    with pytest.raises(ValueError, match=re.escape("EpsilonGreedy: epsilon must be a probability, got 1.5")):
+        EpsilonGreedy(epsilon=1.5)

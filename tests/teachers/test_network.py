@@ -1,0 +1,153 @@
+"""The shared network: what it computes, how it is trained, and how often that is compiled."""
+
+import re
+
+import numpy as np
+import pytest
+
+from potstill.keys import Key
+from potstill.teachers import PAPER, Recipe
+from potstill.teachers import network as nets
+from potstill.teachers.network import Data, Networks, Units, units_of
+
+training = pytest.importorskip("potstill.teachers.training")
+
+KEY = Key(3)
+QUICK = Recipe(steps=20, batch=32)
+
+
+def data(n, count=1, width=3, actions=2, seed=0):
+    rng = np.random.default_rng(seed)
+    contexts = rng.random((n, width)).astype(np.float32)
+    taken = rng.integers(actions, size=n)
+    rewards = np.where(taken == 0, contexts[:, 0], np.abs(contexts[:, 1] - 0.5))
+    return Data(contexts, taken, np.tile(rewards, (count, 1)), np.ones((count, n)))
+
+
+def test_a_network_by_hand():
+    """x = (1, 2): hidden = relu(1 - 2, 1 + 2 - 1) = (0, 2), reward = 2·3 + 0.5."""
+    network = Networks(
+        (np.array([[[1.0, 1.0], [-1.0, 1.0]]]), np.array([[[7.0], [3.0]]])),
+        (np.array([[0.0, -1.0]]), np.array([[0.5]])),
+    )
+    x = np.float32([[1, 2]])
+    np.testing.assert_array_equal(network.hidden(x), [[[0, 2]]])
+    np.testing.assert_array_equal(network.predict(x), [[[6.5]]])
+    np.testing.assert_allclose(network.in_units(Units(100.0, 10.0)).predict(x), [[[165]]])
+    assert network.sizes == (2, 2, 1)
+
+
+def test_units_lead_there_and_back():
+    units = units_of(np.array([1.0, 3.0]))
+    assert units == Units(2.0, 1.0)
+    network, x = nets.random((3, 4, 2), 2, KEY), data(5).contexts
+    there = network.in_units(Units(5.0, 0.1))
+    np.testing.assert_allclose(there.in_units(Units(5.0, 0.1).inverse()).predict(x), network.predict(x), atol=1e-12)
+
+
+@pytest.mark.parametrize("reward", [1e9, -0.1, 0.0, 1e-300])
+def test_rewards_that_are_all_alike_keep_their_unit(reward):
+    assert units_of(np.full(1000, reward)) == Units(pytest.approx(reward), 1.0)
+
+
+def test_chunks_cover_every_row_once():
+    for n in (0, 1, nets.CHUNK, 2 * nets.CHUNK + 1):
+        rows = np.concatenate([np.arange(n)[part] for part in nets.chunks(n, networks=3)])
+        np.testing.assert_array_equal(rows, np.arange(n))
+
+
+def test_the_papers_schedule_by_formula():
+    rate = training.rate_at(PAPER, PAPER.steps)
+    np.testing.assert_allclose([rate(0), rate(1), rate(99)], [0.01, 0.01 / 1.55, 0.01 / (1 + 0.55 * 99)])
+    assert (PAPER.optimiser, PAPER.steps, PAPER.batch) == ("rmsprop", 100, 512)
+
+
+def test_the_cosine_schedule_starts_at_the_rate_and_ends_at_zero():
+    rate = training.rate_at(Recipe(rate=0.5), 10)
+    np.testing.assert_allclose([rate(0), rate(5), rate(10)], [0.5, 0.25, 0], atol=1e-7)
+
+
+def test_one_step_of_rmsprop_by_hand():
+    """All weights 0, one observation with target 2: only the output bias of its action has a gradient, -4.
+
+    RMSProp then moves by rate·g/√(0.1·g²) = rate·√10 against the gradient, whatever its size.
+    """
+    start = nets.zeros((3, 2, 2), 1)
+    one = Data(np.ones((1, 3)), np.array([1]), np.array([[2.0]]), np.ones((1, 1)))
+    after = training.fit(start, one, Recipe(optimiser="rmsprop", rate=0.01, schedule="inverse-time", steps=1), KEY)
+    np.testing.assert_allclose(after.biases[-1], [[0, 0.01 * np.sqrt(10)]], rtol=1e-4)
+    np.testing.assert_array_equal(after.weights[-1], 0)
+
+
+def test_it_learns_what_it_is_shown():
+    shown = data(400)
+    fitted = training.fit(nets.random((3, 50, 50, 2), 1, KEY), shown, Recipe(steps=600), KEY)
+    taken = fitted.predict(shown.contexts)[0][np.arange(400), shown.actions]
+    assert np.mean((taken - shown.targets[0]) ** 2) < 0.02 * shown.targets[0].var()
+
+
+def test_observations_of_no_weight_are_not_learnt():
+    shown = data(200)
+    wrong = shown._replace(targets=np.where(np.arange(200) % 2, shown.targets, 1e6))
+    weights = (np.arange(200) % 2).astype(float)[None]
+    start = nets.random((3, 8, 2), 1, KEY)
+    a = training.fit(start, shown._replace(weights=weights), QUICK, KEY)
+    b = training.fit(start, wrong._replace(weights=weights), QUICK, KEY)
+    np.testing.assert_array_equal(a.weights[0], b.weights[0])
+
+
+def test_a_stack_is_trained_as_its_members_would_be_alone():
+    """Equal members with equal data and one row to draw take equal steps; a member with other targets does not."""
+    lone = nets.random((3, 8, 2), 1, KEY)
+    stack = lone.map(lambda a: np.repeat(a, 3, axis=0))
+    shown = data(1, count=3)._replace(targets=np.array([[1.0], [1.0], [-1.0]]))
+    together = training.fit(stack, shown, QUICK, KEY)
+    alone = training.fit(lone, Data(*shown[:2], shown.targets[:1], shown.weights[:1]), QUICK, KEY)
+    np.testing.assert_allclose(together.weights[0][0], together.weights[0][1], rtol=1e-6)
+    np.testing.assert_allclose(together.weights[0][0], alone.weights[0][0], rtol=1e-5, atol=1e-7)
+    assert np.abs(together.weights[1][0] - together.weights[1][2]).max() > 0.01
+
+
+def test_a_key_decides_all():
+    start, shown = nets.random((3, 8, 2), 1, KEY), data(100)
+    a, again, b = (training.fit(start, shown, QUICK, key) for key in (KEY, KEY, Key(4)))
+    np.testing.assert_array_equal(a.weights[0], again.weights[0])
+    assert not np.array_equal(a.weights[0], b.weights[0])
+
+
+def test_it_compiles_once_per_power_of_two():
+    start, recipe = nets.random((3, 7, 2), 1, KEY), Recipe(steps=11, batch=16)
+    compiled = []
+    for n in (1, 2, 64, 65, 100, 128, 129, 200, 256, 70, 3):
+        before = training.compilations()
+        training.fit(start, data(n), recipe, KEY)
+        compiled.append(training.compilations() - before)
+    assert compiled == [1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]
+
+
+def test_small_data_take_fewer_steps():
+    assert [training.steps_for(Recipe(steps=1000), rows) for rows in (64, 128, 256, 1024)] == [256, 512, 1000, 1000]
+
+
+def test_iterates_go_on_from_the_network():
+    start = nets.random((3, 8, 2), 1, KEY)
+    path = training.iterates(start, data(100), Recipe(rate=1e-4), 3, 5, KEY)
+    steps = np.abs(np.diff(np.concatenate([start.biases[-1], path.biases[-1]]), axis=0))
+    assert path.size == 5
+    # Adam moves every weight by at most about its rate per step.
+    assert (steps > 0).any(axis=1).all()
+    assert steps.max() < 3 * 3e-4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": 0.0}, "Recipe: rate must be a positive number, got 0.0"),
+        ({"steps": 0}, "Recipe: steps must be a positive number, got 0"),
+        ({"batch": -1}, "Recipe: batch must be a positive number, got -1"),
+        ({"decay": -0.5}, "Recipe: decay must be 0 or more, got -0.5"),
+    ],
+)
+def test_bad_recipes_are_named(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Recipe(**options)

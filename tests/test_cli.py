@@ -1,0 +1,132 @@
+"""The command line teaches, answers in JSON when asked, and says what is wrong."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import potstill as ps
+from potstill.cli import app
+
+PLAIN = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+SMALL = ["--decisions", "300", "--batch", "200", "--seed", "5"]
+
+
+def run(*arguments):
+    return CliRunner(env=PLAIN).invoke(app, [str(argument) for argument in arguments])
+
+
+def words(text):
+    """Text without the boxes and line breaks that a terminal's width brings."""
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
+
+
+def test_version():
+    result = run("--version")
+    assert result.exit_code == 0
+    assert result.stdout == f"potstill {ps.__version__}\n"
+
+
+def test_help_says_what_there_is_and_what_for():
+    result = run("--help")
+    assert result.exit_code == 0
+    assert "Thompson sampling, distilled" in words(result.stdout)
+    assert re.search(r"demo\s+Run the whole circle", words(result.stdout))
+
+
+def test_no_arguments_show_the_help():
+    assert "Run the whole circle" in words(run().output)
+
+
+def test_help_of_demo_explains_its_options():
+    text = words(run("demo", "--help").stdout)
+    for option in ("--decisions", "--batch", "--seed", "--out", "--json", "--open"):
+        assert option in text
+    assert "three lines of Python to use the policy" in text
+    assert "potstill-demo" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["demo", "--decisions", "0"], "Invalid value for '--decisions'"),
+        (["demo", "--batch", "-5"], "Invalid value for '--batch'"),
+        (["demo", "--seed", "pi"], "Invalid value for '--seed'"),
+        (["demo", "--fast"], "No such option: --fast"),
+        (["distil"], "No such command 'distil'"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in words(result.stderr)
+
+
+def test_an_output_directory_that_cannot_be_made_is_refused_before_the_run(tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    result = run("demo", "--out", tmp_path / "taken")
+    assert result.exit_code == 1
+    assert f"cannot make the directory {tmp_path / 'taken'}" in result.stderr
+    assert "--out" in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_missing_library_is_named_with_what_to_install(monkeypatch, tmp_path):
+    for module in [name for name in sys.modules if name.startswith("potstill.lab")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "altair", None)
+    result = run("demo", "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "needs 'altair'" in result.stderr
+    assert "pip install 'potstill[lab]'" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_starts_without_what_learns_or_draws():
+    code = "import sys, potstill.cli; print(*sorted({'jax', 'scipy', 'altair', 'polars'} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "\n"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A run whose output is not a terminal."""
+    out = tmp_path_factory.mktemp("cli")
+    return out, run("demo", *SMALL, "--out", out)
+
+
+def test_demo_prints_a_line_per_batch_and_no_control_characters(plain):
+    out, result = plain
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^\s+200( +0\.\d{3}){4}", result.stdout, re.M)
+    assert re.search(r"^\s+300( +0\.\d{3}){4}", result.stdout, re.M)
+    assert "\x1b" not in result.stdout
+    assert str(out / "video-upload.policy") in result.stdout
+    assert (out / "report.html").stat().st_size > 100_000
+
+
+def test_the_last_three_lines_are_python_that_works(plain):
+    _, result = plain
+    lines = "\n".join(result.stdout.rstrip().splitlines()[-3:])
+    ran = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("Decision(id='upload-123'")
+
+
+def test_a_single_decision_is_enough_for_a_run(tmp_path):
+    result = run("demo", "--decisions", "1", "--out", tmp_path, "--json")
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)["rows"]) == 1
+
+
+def test_json_is_all_that_is_printed_and_agrees_with_itself(plain, tmp_path):
+    result = run("demo", *SMALL, "--out", tmp_path, "--json")
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert [row["decisions"] for row in figures["rows"]] == [200, 300]
+    assert figures["regret_ratio"] == pytest.approx(figures["regret"]["potstill"] / figures["regret"]["thompson"])
+    assert figures["settings"] == {"decisions": 300, "batch": 200, "seed": 5}
+    # The same seed gave the same policy to the run before.
+    assert ps.Policy.load(figures["policy"]).to_bytes() == (plain[0] / "video-upload.policy").read_bytes()

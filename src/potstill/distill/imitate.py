@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax  # type: ignore[import-untyped]
+import optax
 from jax import Array, lax
 from numpy.typing import NDArray
 from scipy.special import entr

@@ -15,7 +15,7 @@ from potstill.problem.errors import InvalidContext, InvalidProblem, check_distin
 class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_field="type", tag="discrete"):
     """A fixed list of actions, by name. Arrays over actions follow the order of the list."""
 
-    names: tuple[str, ...]
+    names: Sequence[str]
 
     def __post_init__(self) -> None:
         if isinstance(self.names, str) or not isinstance(self.names, (list, tuple)) or len(self.names) < 2:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 MAX_SHOWN = 60
 
 
@@ -35,7 +37,7 @@ def check_name(name: object, what: str) -> None:
         raise InvalidProblem(f"{what} must be valid Unicode, got {shown(name)}") from None
 
 
-def check_distinct(names: tuple[str, ...], what: str) -> None:
+def check_distinct(names: Iterable[str], what: str) -> None:
     """Refuse a list in which a name stands twice."""
     seen: set[str] = set()
     for name in names:

@@ -8,7 +8,7 @@ Both ways give the same float32, and so do the other runtimes, which follow ``do
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -148,7 +148,7 @@ class Categorical(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
     """
 
     name: str
-    values: tuple[str, ...]
+    values: Sequence[str]
     missing: Literal["unseen", "error"] = "unseen"
 
     def __post_init__(self) -> None:

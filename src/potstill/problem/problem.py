@@ -33,7 +33,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
     """
 
     name: str
-    context: tuple[Feature, ...]
+    context: Sequence[Feature]
     actions: ActionSpace
     reward: Reward = Reward()
 

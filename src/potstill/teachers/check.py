@@ -86,8 +86,8 @@ def same_key_same_result(teacher: AnyTeacher) -> None:
     first, second = _states(teacher)[1], _states(teacher)[1]
     _assert_same(first, second, "two updates with one key must give one state")
     contexts = example_contexts(20)
-    p = [teacher.propensities(state, contexts, _KEY) for state in (first, second)]
-    np.testing.assert_array_equal(*p, err_msg="propensities with one key must be equal")
+    p, q = (teacher.propensities(state, contexts, _KEY) for state in (first, second))
+    np.testing.assert_array_equal(p, q, err_msg="propensities with one key must be equal")
 
 
 def contexts_are_independent(teacher: AnyTeacher) -> None:
@@ -130,8 +130,8 @@ def no_observations_change_nothing(teacher: AnyTeacher) -> None:
     """An empty batch leaves an untouched prior what it was."""
     prior, contexts = teacher.init(PROBLEM), example_contexts(5)
     after = teacher.update(prior, Observations.none(PROBLEM), _KEY)
-    p = [teacher.propensities(state, contexts, _KEY) for state in (prior, after)]
-    np.testing.assert_allclose(*p, atol=1e-6, err_msg="an empty batch must change nothing")
+    p, q = (teacher.propensities(state, contexts, _KEY) for state in (prior, after))
+    np.testing.assert_allclose(p, q, atol=1e-6, err_msg="an empty batch must change nothing")
 
 
 def hard_data_stay_finite(teacher: AnyTeacher) -> None:

@@ -12,7 +12,8 @@ from potstill.teachers.contract import Float32
 def split_ties(scores: NDArray[np.float64]) -> Float32:
     """Probability 1 on the largest score of each row, float32[N, K], split evenly between equals."""
     best = scores == scores.max(axis=1, keepdims=True)
-    return (best / best.sum(axis=1, keepdims=True)).astype(np.float32)
+    shared: Float32 = (best / best.sum(axis=1, keepdims=True)).astype(np.float32)
+    return shared
 
 
 def sample_rows(probabilities: Float32, n: int, key: Key) -> NDArray[np.int64]:

@@ -75,7 +75,7 @@ def sums(regressors: Float64, actions: NDArray[np.int32], rewards: Float64, weig
     """Sums over observations: regressors float64[N, p], positions of actions int32[N], rewards, weights float64[N]."""
     p = regressors.shape[1]
     gram, moment, square = np.zeros((k, p, p)), np.zeros((k, p)), np.zeros(k)
-    n = np.bincount(actions, weights, minlength=k)
+    n = np.bincount(actions, weights, minlength=k).astype(np.float64)
     root = np.sqrt(weights)
     for a in np.unique(actions):
         rows = actions == a

@@ -7,7 +7,7 @@ use. Nothing is allocated and nothing but libm is needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -158,7 +158,7 @@ def _value(feature: Feature) -> str:
     return f"(potstill_value){{POTSTILL_TEXT, {{.text = {_sized(example)}}}}}"
 
 
-def _feature_tables(features: tuple[Feature, ...]) -> Iterator[str]:
+def _feature_tables(features: Sequence[Feature]) -> Iterator[str]:
     rows, column = [], 0
     for i, feature in enumerate(features):
         if isinstance(feature, Categorical):

@@ -190,7 +190,8 @@ static void reference(const potstill_policy *policy, const float *encoded, const
             y[j] = layer->bias[j];
             for (size_t i = 0; i < layer->inputs; i++) y[j] += x[i] * layer->weight[i * layer->stride + j];
         }
-        for (size_t j = 0; j < layer->outputs; j++) x[j] = policy->activation == POTSTILL_TANH ? tanh(y[j]) : fmax(y[j], 0);
+        const bool squashed = policy->activation == POTSTILL_TANH;
+        for (size_t j = 0; j < layer->outputs; j++) x[j] = squashed ? tanh(y[j]) : fmax(y[j], 0.0);
     }
     for (size_t k = 0; k < policy->actions; k++) highest = !eligible || eligible[k] ? fmax(highest, y[k]) : highest;
     for (size_t k = 0; k < policy->actions; k++) {

@@ -126,10 +126,12 @@ def test_too_few_inducing_points_are_not_overconfident():
 
 
 def test_inducing_points_are_exact_where_they_hold_all_points():
-    rows = observed(DOSES, [(0.1, 2, 1.0), (0.4, 9, 0.0), (0.4, 15, 2.0), (0.9, 3, -1.0), (0.7, 19, 0.5)])
-    kept, sparse = (GaussianProcessTS(kernel=SMOOTH, fit_steps=0, exact_limit=limit) for limit in (5, 4))
+    points = pairs.Points(np.float32([[0.1], [0.4], [0.4], [0.9], [0.7]]), np.int32([2, 9, 15, 3, 19]))
+    targets = gp.Targets(np.array([1.0, 0.0, 2.0, -1.0, 0.5]), np.array([1.0, 3.0, 0.2, 1.0, 0.5]))
+    model = GaussianProcessTS(kernel=SMOOTH).model(GaussianProcessTS(kernel=SMOOTH).init(DOSES))
+    both = gp.exact(model, points, targets), gp.sparse(model, points, targets, points)
     contexts = np.float32([[0.0], [0.3], [1.0]])
-    for one, other in zip(*(t.joint(learnt(t, DOSES, rows), contexts) for t in (kept, sparse)), strict=True):
+    for one, other in zip(*(gp.predict(model, posterior, contexts) for posterior in both), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
@@ -198,11 +200,13 @@ def test_columns_that_do_not_matter_are_found():
 
 
 def test_learning_goes_on_where_the_last_update_left_it():
-    teacher, first, more = GaussianProcessTS(kernel=SMOOTH, fit_steps=2), wavy(80, seed=1), wavy(1, seed=2)
-    cold = learnt(teacher, DOSES, first)
-    warm = teacher.update(cold, more, KEY)
+    """Fifteen updates of one step each come near to what a hundred steps at once find; one step does not."""
+    teacher, first = GaussianProcessTS(kernel=SMOOTH, fit_steps=1), wavy(80, seed=1)
+    once = state = learnt(teacher, DOSES, first)
+    for seed in range(15):
+        state = teacher.update(state, wavy(1, seed), KEY)
     long = learnt(GaussianProcessTS(kernel=SMOOTH, fit_steps=100), DOSES, first)
-    assert np.abs(warm.logs - long.logs).sum() < np.abs(cold.logs - long.logs).sum()
+    assert np.abs(state.logs - long.logs).max() < 0.3 * np.abs(once.logs - long.logs).max()
 
 
 # Joint draws.
@@ -281,14 +285,15 @@ def crossed(contexts, k):
     return pairs.Points(np.repeat(contexts, k, axis=0), np.tile(np.arange(k, dtype=np.int32), len(contexts)))
 
 
-def test_the_design_is_what_brute_force_chooses():
+@pytest.mark.parametrize(("noise", "pool"), [(0.1, 12), (3.0, 12), (3.0, 4)])
+def test_the_design_is_what_brute_force_chooses(noise, pool):
+    """Also where the pool has fewer pairs than are wanted, so that some come twice."""
     kernel = (Linear("context") + Matern("context", 0.6)) * (RBF("action") + Constant(0.3))
-    teacher = GaussianProcessTS(kernel=kernel, action_features=UNEVEN)
-    contexts = example_contexts(12)
+    teacher = GaussianProcessTS(kernel=kernel, action_features=UNEVEN, noise=noise)
+    contexts = example_contexts(pool)
     design = max_variance_design(teacher, PROBLEM, contexts, 15)
     expected = brute_force_design(teacher.model(teacher.init(PROBLEM)), crossed(contexts, 3), 15)
     np.testing.assert_array_equal(design.contexts * 3 + design.actions, expected)
-    assert len(set(expected)) > 10
 
 
 def test_the_design_goes_on_from_what_is_known():

@@ -86,13 +86,13 @@ def imitate(
         layers, skipped, warm = stretch.enter(start), int(student.warm * student.steps), True
     else:
         layers, skipped, warm = _fresh(shapes, labels[trained_on].mean(axis=0), key.child("layers")), 0, False
-    stretched = stretch(contexts)
+    stretched, room = stretch(contexts), _power_of_two(len(contexts))
     run = _train(
         student,
         layers,
         skipped,
-        _Examples.of(stretched, labels, trained_on),
-        _Examples.of(stretched, labels, held_out),
+        _Examples.padded(stretched, labels, trained_on, room),
+        _Examples.padded(stretched, labels, held_out, min(room, HELD_OUT_AT_MOST)),
         np.uint32(key.child("minibatches").integer()),
     )
     kl = float(run.loss) - float(entr(labels[held_out].astype(np.float64)).sum(axis=1).mean())
@@ -102,7 +102,9 @@ def imitate(
 
 
 def compilations() -> int:
-    """How many training programs this process has compiled: one for each student and class of shapes."""
+    """How many training programs this process has compiled: one for each student, number of features and actions, and
+    power of two of contexts.
+    """
     count: int = _train._cache_size()  # type: ignore[attr-defined]
     return count
 
@@ -190,16 +192,23 @@ class _Stretch(NamedTuple):
 
 
 class _Examples(NamedTuple):
-    """Contexts [P, d] and labels [P, K], padded to a power of two P so that batch after batch fits one program."""
+    """Contexts [P, d] and labels [P, K], of which the first `count` count and the rest is padding.
+
+    P depends on the next power of two above all rows alone, so that batch after batch fits one compiled program.
+    """
 
     contexts: Any
     labels: Any
-    count: Any  # of rows before the padding
+    count: Any
 
     @classmethod
-    def of(cls, contexts: Float32, labels: Float32, rows: Rows) -> _Examples:
-        padded = rows[np.arange(1 << (len(rows) - 1).bit_length()) % len(rows)]
-        return cls(contexts[padded], labels[padded], len(rows))
+    def padded(cls, contexts: Float32, labels: Float32, rows: Rows, room: int) -> _Examples:
+        filled = np.resize(rows, room)
+        return cls(contexts[filled], labels[filled], len(rows))
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << (n - 1).bit_length()
 
 
 # ---- training, compiled

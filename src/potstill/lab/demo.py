@@ -32,8 +32,8 @@ ALGORITHMS = {
 
 #: An upload to try the policy on; the problem says what stands in for the facts that are left out.
 EXAMPLE: dict[str, Any] = {
-    "up_kbps": 2500,
-    "connection": "4g",
+    "up_kbps": 900,
+    "connection": "3g",
     "country": "BR",
     "os": "android",
     "raw_kbps": 12000,

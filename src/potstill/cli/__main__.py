@@ -1,0 +1,5 @@
+"""``python -m potstill.cli``."""
+
+from potstill.cli import main
+
+main()

@@ -93,7 +93,7 @@ def imitate(
         skipped,
         _Examples.padded(stretched, labels, trained_on, room),
         _Examples.padded(stretched, labels, held_out, min(room, HELD_OUT_AT_MOST)),
-        np.uint32(key.child("minibatches").integer()),
+        _minibatches(len(trained_on), student.steps, min(student.batch, room), key.child("minibatches")),
     )
     kl = float(run.loss) - float(entr(labels[held_out].astype(np.float64)).sum(axis=1).mean())
     if not np.isfinite(kl):
@@ -144,6 +144,13 @@ def _split(n: int, share: float, key: Key) -> tuple[Rows, Rows]:
     rows = key.generator().permutation(n)
     spared = min(int(share * n), HELD_OUT_AT_MOST)
     return (rows[spared:], rows[:spared]) if spared >= 2 else (rows, rows)
+
+
+def _minibatches(n: int, steps: int, size: int, key: Key) -> NDArray[np.int32]:
+    """The examples of each step, int32[steps, size]: pass after pass over all n, each in an order of its own."""
+    passes = np.tile(np.arange(n, dtype=np.int32), (-(-steps * size // n), 1))
+    key.generator().permuted(passes, axis=1, out=passes)
+    return passes.ravel()[: steps * size].reshape(steps, size)
 
 
 def _fresh(shapes: list[tuple[int, int]], mean: Float32, key: Key) -> list[Layer]:
@@ -228,11 +235,9 @@ class _Run(NamedTuple):
 
 @partial(jax.jit, static_argnames="student")
 def _train(
-    student: Student, layers: list[Layer], skipped: Array, trained_on: _Examples, held_out: _Examples, seed: Array
+    student: Student, layers: list[Layer], skipped: Array, trained_on: _Examples, held_out: _Examples, picked: Array
 ) -> _Run:
     """Train in rounds, and look at the held-out examples after each."""
-    key = jax.random.key(seed)
-    size = min(student.batch, len(trained_on.labels))
     optimiser = _OPTIMISERS[student.optimiser](lambda taken: learning_rate(student, skipped + taken))
     gradient = jax.grad(lambda layers, batch: _cross_entropy(student, layers, batch).mean())
     counted = jnp.arange(len(held_out.labels)) < held_out.count
@@ -241,8 +246,8 @@ def _train(
         return jnp.mean(_cross_entropy(student, layers, held_out), where=counted)
 
     def step(_: Array, run: _Run) -> _Run:
-        picked = jax.random.randint(jax.random.fold_in(key, run.step), (size,), 0, trained_on.count)
-        batch = trained_on._replace(contexts=trained_on.contexts[picked], labels=trained_on.labels[picked])
+        rows = picked[run.step]
+        batch = trained_on._replace(contexts=trained_on.contexts[rows], labels=trained_on.labels[rows])
         change, state = optimiser.update(gradient(run.layers, batch), run.optimiser, run.layers)
         layers = optax.apply_updates(run.layers, change)
         average = optax.incremental_update(layers, run.average, 1 - student.average)

@@ -1,4 +1,4 @@
-"""Draws from the posterior of a NumPyro program: NUTS or variational inference, each one compiled loop.
+"""Draws from a NumPyro program: from its prior, from its posterior by NUTS as one compiled loop, and what they prefer.
 
 Observations are padded to a power of two with rows of weight 0, so that a program is compiled again only when their
 number outgrows its class. Draws are mappings from the name of a latent parameter to an array [draws, ...].
@@ -13,14 +13,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
 from numpyro import handlers
-from numpyro.infer import NUTS, SVI, Trace_ELBO
-from numpyro.infer.autoguide import AutoMultivariateNormal
-from numpyro.infer.initialization import init_to_value
+from numpyro.infer import NUTS
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
-from numpyro.optim import optax_to_numpyro
 from numpyro.primitives import Messenger
 
 from potstill.keys import Key
@@ -36,8 +32,6 @@ _FEWEST_ROWS = 256
 _DEPTH = 8
 #: Up to so many numbers in all latent parameters, NUTS learns all their correlations.
 _DENSE = 100
-#: Observations per step of variational inference, and the rate that its steps start with.
-_BATCH, _RATE = 1024, 0.02
 
 
 class Data(NamedTuple):
@@ -56,7 +50,7 @@ class Data(NamedTuple):
     weights: Any
 
 
-class _Weighted(Messenger):  # type: ignore[misc]
+class Weighted(Messenger):  # type: ignore[misc]
     """A program in which observation i counts `weights[i]` times.
 
     Only its likelihood is weighted: `handlers.scale` would scale the prior as well, and NumPyro itself registers the
@@ -69,6 +63,7 @@ class _Weighted(Messenger):  # type: ignore[misc]
         self.likelihoods = look(program, data.contexts.shape[1]).likelihoods
 
     def process_message(self, site: dict[str, Any]) -> None:
+        """Called by NumPyro at each site."""
         if site["name"] in self.likelihoods:
             site["scale"] = self.weights if site["scale"] is None else self.weights * site["scale"]
 
@@ -123,8 +118,8 @@ def nuts(
     program: Program, data: Data, kept: Draws, key: jax.Array, *, count: int, warmup: int, thin: int, chains: int
 ) -> tuple[Draws, Any]:
     """`count` draws by NUTS, chain after chain, and the share of diverging steps; NaN where no start is possible."""
-    model, args = _Weighted(program, data), data[:3]
-    starts, unravel, energy = _starts(model, args, kept, chains)
+    model, args = Weighted(program, data), data[:3]
+    first, unravel, energy = starts(model, args, kept, chains)
 
     def chain(start_and_key: tuple[Any, Any]) -> tuple[Any, Any]:
         start, key = start_and_key
@@ -140,55 +135,15 @@ def nuts(
         return z[1:], diverging[1:]
 
     # One chain after another: under vmap, every step would take as long as the longest tree of any chain.
-    z, diverging = jax.lax.map(chain, (starts, jax.random.split(key, chains)))
+    z, diverging = jax.lax.map(chain, (first, jax.random.split(key, chains)))
     z = z.reshape(count, -1)
     share = jnp.where(jnp.isfinite(jax.vmap(energy)(z)).all(), diverging.mean(), jnp.nan)
     return jax.vmap(lambda one: constrain_fn(model, args, {}, unravel(one)))(z), share
 
 
-@partial(jax.jit, static_argnames=("program", "count", "steps"))
-def variational(
-    program: Program, data: Data, n: Any, kept: Draws, key: jax.Array, *, count: int, steps: int
-) -> tuple[Draws, Any]:
-    """`count` draws from the normal distribution that is fitted to the posterior, in unconstrained parameters.
-
-    Each step sees at most a minibatch of the n observations, so that the time of an update does not depend on their
-    number. Also gives 0, or NaN where fitting failed.
-    """
-
-    def model(batch: Data) -> Any:
-        return _Weighted(program, batch)(*batch[:3])
-
-    whole = _Weighted(program, data)
-    fit, draw, descend = jax.random.split(key, 3)
-    starts, unravel, _ = _starts(whole, data[:3], kept, 1)
-    start = constrain_fn(whole, data[:3], {}, unravel(starts[0]))
-    guide = AutoMultivariateNormal(model, init_loc_fn=init_to_value(values=start))
-    # Not clipped: that would bias the scales, whose gradients have long tails.
-    adam = optax_to_numpyro(optax.adam(optax.cosine_decay_schedule(_RATE, steps)))
-    svi = SVI(model, guide, adam, Trace_ELBO())
-
-    def step(state: Any, key: jax.Array) -> tuple[Any, Any]:
-        stepped: tuple[Any, Any] = svi.update(state, _minibatch(data, n, key))
-        return stepped
-
-    state, losses = jax.lax.scan(step, svi.init(fit, data), jax.random.split(descend, steps))
-    draws = guide.sample_posterior(draw, svi.get_params(state), sample_shape=(count,))
-    return draws, jnp.where(jnp.isfinite(losses[-1]), 0.0, jnp.nan)
-
-
-def _minibatch(data: Data, n: Any, key: jax.Array) -> Data:
-    """Some of the n observations, weighted up to stand for all; all of them where they are few."""
-    if len(data.actions) <= _BATCH:
-        return data
-    i = jax.random.randint(key, (_BATCH,), 0, n)
-    drawn = Data(*(column[i] for column in data))
-    return drawn._replace(weights=drawn.weights * n / _BATCH)
-
-
 def compilations() -> int:
-    """How many programs this process has compiled for inference."""
-    return int(nuts._cache_size() + variational._cache_size())  # type: ignore[attr-defined]
+    """How many programs this process has compiled for NUTS."""
+    return int(nuts._cache_size())  # type: ignore[attr-defined]
 
 
 def jax_key(key: Key) -> jax.Array:
@@ -196,7 +151,7 @@ def jax_key(key: Key) -> jax.Array:
     return jax.random.key(key.integer())
 
 
-def _starts(model: Program, args: Any, kept: Draws, chains: int) -> tuple[Any, Any, Any]:
+def starts(model: Program, args: Any, kept: Draws, chains: int) -> tuple[Any, Any, Any]:
     """Where chains start, [chains, dimension], how to unravel such a row, and its potential energy.
 
     Each starts at the draw of its share of those kept, prior or posterior, which explains the observations best.

@@ -103,8 +103,8 @@ RAW = Units(0.0, 1.0)
 def units_of(rewards: Float64) -> Units:
     """Units in which rewards have mean 0 and standard deviation 1; rewards that are all alike keep their unit."""
     shift, scale = float(rewards.mean()), float(rewards.std())
-    # Rounding leaves a deviation of some ulps where there is none.
-    return Units(shift, scale if scale > 1e-12 * max(abs(shift), 1e-300) else 1.0)
+    # Rounding leaves a deviation of some ulps where there is none; and below 1e-100 squares underflow.
+    return Units(shift, scale if scale > max(1e-12 * abs(shift), 1e-100) else 1.0)
 
 
 def zeros(sizes: tuple[int, ...], count: int) -> Networks:

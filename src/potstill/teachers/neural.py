@@ -37,6 +37,7 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
     weighting: Weighting = "equal"
 
     def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "hidden", tuple(self.hidden))
         if not self.hidden or min(self.hidden) < 1:
             self._refuse("hidden", "the units of at least one layer, each 1 or more")
         if self.window is not None and self.window < 1:

@@ -114,10 +114,10 @@ def _padded(data: Data) -> Data:
     rows = max(_FEWEST_ROWS, 1 << (len(data.actions) - 1).bit_length())
     more = rows - len(data.actions)
     return Data(
-        np.pad(data.contexts.astype(np.float32), ((0, more), (0, 0))),
-        np.pad(data.actions.astype(np.int32), (0, more)),
-        np.pad(data.targets.astype(np.float32), ((0, 0), (0, more))),
-        np.pad(data.weights.astype(np.float32), ((0, 0), (0, more))),
+        np.pad(np.asarray(data.contexts, np.float32), ((0, more), (0, 0))),
+        np.pad(np.asarray(data.actions, np.int32), (0, more)),
+        np.pad(np.asarray(data.targets, np.float32), ((0, 0), (0, more))),
+        np.pad(np.asarray(data.weights, np.float32), ((0, 0), (0, more))),
     )
 
 

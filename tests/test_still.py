@@ -5,6 +5,7 @@ import pytest
 
 import potstill as ps
 from potstill.keys import Key
+from potstill.lab.trial import play
 from potstill.lab.wheel import Wheel
 from potstill.teachers import LinearTS, Uniform, from_config
 from potstill.teachers.check import PROBLEM, example_contexts, example_observations
@@ -118,32 +119,8 @@ def test_a_floor_is_kept_by_every_version():
 
 def wheel_regret(seed, distilled):
     """Regret of 4 batches of 500 on the wheel, of Linear-TS acting itself or through its distilled policy."""
-    environment, key = Wheel(delta=0.95), Key(seed)
-    still = ps.Still(environment.problem, LinearTS(), student=SMALL, seed=seed)
-    state, regret = still.state, 0.0
-    for batch in range(4):
-        rng = key.child("world", batch).generator()
-        contexts = environment.contexts(500, rng)
-        encoded = environment.problem.encode_many(contexts)
-        if distilled:
-            actions, propensities = still.policy.decide_many(encoded, [f"{batch}-{i}" for i in range(500)])
-        else:
-            actions = still.teacher.sample_actions(state, encoded, 1, key.child("act", batch))[:, 0]
-            propensities = np.full(500, 0.2)
-        means = environment.means(contexts)
-        regret += (means.max(axis=1) - means[np.arange(500), actions]).sum()
-        observations = ps.Observations.from_columns(
-            environment.problem,
-            contexts=encoded,
-            actions=actions,
-            rewards=environment.rewards(contexts, actions, rng),
-            propensities=propensities,
-        )
-        if distilled:
-            still.update(observations)
-        else:
-            state = still.teacher.update(state, observations, key)
-    return regret
+    turns = play(Wheel(), LinearTS(), sizes=[500] * 4, seed=seed, distilled=distilled, student=SMALL)
+    return sum(turn.regret for turn in turns)
 
 
 def test_distilled_linear_ts_has_the_regret_of_linear_ts_on_the_wheel():

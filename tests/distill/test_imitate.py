@@ -203,7 +203,9 @@ def test_certain_labels(activation):
     assert imitation.kl < 0.1
     assert all(np.isfinite(array).all() for layer in imitation.layers for array in layer)
     rows = imitation.held_out
-    assert imitation.kl == pytest.approx(divergence(imitation.layers, x[rows], labels[rows], activation).mean(), abs=1e-5)
+    assert imitation.kl == pytest.approx(
+        divergence(imitation.layers, x[rows], labels[rows], activation).mean(), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,10 +214,16 @@ def test_certain_labels(activation):
         (lambda x, p: (x[:5], p), r"contexts must be \[N, d\] and labels \[N, K\].*got \[5, 5\] and \[30, 3\]"),
         (lambda x, p: (x[0], p), r"got \[5\] and \[30, 3\]"),
         (lambda x, p: (x[:0], p[:0]), r"got \[0, 5\] and \[0, 3\]"),
-        (lambda x, p: (put(x, 7, np.nan), p), r"contexts\[7\] must be finite: encode them with the problem; got \[.*nan"),
+        (
+            lambda x, p: (put(x, 7, np.nan), p),
+            r"contexts\[7\] must be finite: encode them with the problem; got \[.*nan",
+        ),
         (lambda x, p: (put(x, 3, np.inf), p), r"contexts\[3\] must be finite"),
         (lambda x, p: (x, put(p, 4, np.nan)), r"labels\[4\] must be probabilities"),
-        (lambda x, p: (x, put(p, 29, -0.1)), r"labels\[29\] must be probabilities, none missing or below 0; got \[.*-0.1"),
+        (
+            lambda x, p: (x, put(p, 29, -0.1)),
+            r"labels\[29\] must be probabilities, none missing or below 0; got \[.*-0.1",
+        ),
         (lambda x, p: (x, put(p, 11, np.inf)), r"labels\[11\] must sum to 1"),
         (lambda x, p: (x, 2 * p), r"labels\[0\] must sum to 1: divide each row by its sum; got"),
     ],

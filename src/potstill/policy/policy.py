@@ -258,7 +258,7 @@ class Policy:
         if floor is None:
             return self._metadata.floor
         _check_floor(floor, len(self.problem.actions))
-        return floor
+        return float(floor)
 
     def _mask(self, eligible: Sequence[str] | None) -> Mask | None:
         return None if eligible is None else self.problem.actions.mask(eligible)[None]

@@ -1,7 +1,7 @@
 """Kernels over (context, action): how alike the rewards of two points are before any were seen.
 
-A kernel is configuration. Its numbers are where learning starts; what was learnt is a vector of their logarithms, kernel
-by kernel, each one's variance before its length scale.
+A kernel is configuration. Its numbers are where learning starts; what was learnt is a vector of their logarithms,
+kernel by kernel, each one's variance before its length scale.
 
 >>> kernel = Matern("context") + RBF("context") * RBF("action", length_scale=0.3)
 >>> kernel.size

@@ -1,0 +1,152 @@
+"""The native kernel takes the decisions of the NumPy oracle, whatever the problem, the context and the form of the call."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from native_examples import GOOD, assert_agree, make_policy, make_problem, needs_native
+
+import potstill as ps
+
+pytestmark = needs_native
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+flag = st.sampled_from(["error", "flag"])
+
+
+@st.composite
+def features(draw):
+    name, kind = draw(names), draw(st.sampled_from(["linear", "log", "categorical", "boolean"]))
+    if kind == "boolean":
+        return ps.Boolean(name, missing=draw(flag | st.booleans()))
+    if kind == "categorical":
+        values = draw(st.lists(names, min_size=1, max_size=40, unique=True))
+        return ps.Categorical(name, values, missing=draw(st.sampled_from(["unseen", "error"])))
+    low = draw(st.floats(1e-6, 1e3) if kind == "log" else st.floats(-1e6, 1e6))
+    high = low + draw(st.floats(1e-3, 1e6)) * max(1.0, abs(low))
+    return ps.Numeric(name, low=low, high=high, scale=kind, missing=draw(flag | st.floats(-10, 10)))
+
+
+@st.composite
+def policies(draw):
+    listed = draw(st.lists(features(), max_size=8, unique_by=lambda feature: feature.name))
+    problem = make_problem(listed, draw(st.integers(2, 40)))
+    hidden = draw(st.lists(st.integers(1, 70), max_size=3))
+    return make_policy(
+        problem,
+        hidden,
+        seed=draw(st.integers(0, 99)),
+        scale=np.float32(draw(st.sampled_from([0.3, 1, 3]))),
+        activation=draw(st.sampled_from(["tanh", "relu"])),
+        floor=draw(st.sampled_from([0, 0.5, 1])) / len(problem.actions),
+    )
+
+
+def values(feature):
+    missing = st.none() if feature.missing != "error" else st.nothing()
+    if isinstance(feature, ps.Boolean):
+        return st.booleans() | missing
+    if isinstance(feature, ps.Categorical):
+        return st.sampled_from(feature.values) | names | missing
+    return st.floats(feature.low, feature.high) | finite | st.integers(-(10**20), 10**20) | missing
+
+
+@st.composite
+def contexts(draw, problem):
+    """A context in any order, perhaps without the features that may be missing."""
+    chosen = [f for f in draw(st.permutations(problem.context)) if f.missing == "error" or draw(st.booleans())]
+    return {feature.name: draw(values(feature)) for feature in chosen}
+
+
+def eligibles(problem):
+    return st.none() | st.lists(st.sampled_from(problem.actions.names), min_size=1, max_size=9).flatmap(
+        lambda chosen: st.sampled_from([chosen, tuple(chosen)])
+    )
+
+
+def floors(problem):
+    return st.none() | st.sampled_from([0, 0.0, 1 / len(problem.actions)]) | st.floats(0, 1 / len(problem.actions))
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_it_agrees_with_the_oracle_about_any_problem(data):
+    policy = data.draw(policies())
+    context = data.draw(contexts(policy.problem))
+    assert policy._decide_at_once(context, "id", None, None) is not NotImplemented  # it is the kernel that is tested
+    encoded = policy._runtime.encode(context)
+    np.testing.assert_array_equal(encoded.view(np.uint32), policy.problem.encode(context).view(np.uint32))
+    for given_context in (context, encoded):
+        eligible, floor = data.draw(eligibles(policy.problem)), data.draw(floors(policy.problem))
+        assert_agree(policy, given_context, data.draw(names), eligible, floor)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1))
+def test_draws_are_the_oracles_to_the_last_bit(ids):
+    policy = make_policy()
+    np.testing.assert_array_equal(policy._runtime.uniforms(ids), policy.with_runtime("numpy")._runtime.uniforms(ids))
+
+
+def test_10000_decisions_are_the_oracles():
+    policy, rng = make_policy(), np.random.default_rng(0)
+    encoded = rng.random((10_000, policy.problem.width), dtype=np.float32)
+    ids = [f"decision-{i}" for i in range(len(encoded))]
+    (chosen, propensities), (same, expected) = (
+        policy.with_runtime(name).decide_many(encoded, ids) for name in ("native", "numpy")
+    )
+    # The chance that one of 10,000 draws lies within 1e-6 of one of four edges is 8 %; with these ids none does.
+    np.testing.assert_array_equal(chosen, same)
+    np.testing.assert_allclose(propensities, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 30])
+@pytest.mark.parametrize("form", ["rows", "array", "columns"])
+@pytest.mark.parametrize("restricted", [False, True])
+def test_a_batch_decides_as_one_by_one(rows, form, restricted):
+    policy, rng = make_policy(), np.random.default_rng(rows)
+    listed = [GOOD | {"speed": x, "plan": "paid"} for x in rng.uniform(-12, 12, rows).tolist()]
+    ids = [f"é{i}" for i in range(rows)]
+    mask = rng.random((rows, 5)) < 0.5
+    mask[:, 2] = True
+    contexts = {
+        "rows": listed,
+        "array": policy.problem.encode_many(listed),
+        "columns": {name: [row[name] for row in listed] for name in GOOD},
+    }[form]
+    options = {"eligible": mask if restricted else None, "floor": 0.03}
+    chosen, propensities = policy.decide_many(contexts, ids, **options)
+    p = policy.probabilities_many(contexts, **options)
+    for i, row in enumerate(listed):
+        eligible = [policy.problem.actions.names[k] for k in np.flatnonzero(mask[i])] if restricted else None
+        decision = policy.decide(row, id=ids[i], eligible=eligible, floor=0.03)
+        assert (decision.action, decision.propensity) == (policy.problem.actions.names[chosen[i]], propensities[i])
+        assert decision.propensity == p[i, chosen[i]]
+
+
+def test_one_mask_serves_all_rows():
+    policy = make_policy()
+    mask = np.array([True, False, True, False, False])
+    p = policy.probabilities_many([GOOD] * 20, eligible=mask)
+    assert (p[:, ~mask] == 0).all()
+    np.testing.assert_array_equal(p[0], policy.probabilities(GOOD, eligible=["action 0", "action 2"]))
+
+
+@pytest.mark.parametrize("hidden", [(), (1,), (3000,), (5000, 3)])
+def test_networks_of_any_size(hidden):
+    """The largest does not fit the memory that a decision has on the stack."""
+    assert_agree(make_policy(hidden=hidden), GOOD, "x", ["action 1", "action 4"], 0.1)
+
+
+def test_many_actions():
+    policy = make_policy(make_problem(actions=10_000), hidden=(8,))
+    assert_agree(policy, GOOD, "x")
+    assert_agree(policy, GOOD, "x", list(policy.problem.actions.names[::3]), 1e-5)
+
+
+def test_new_ids_are_distinct_and_look_like_uuid4():
+    policy = make_policy()
+    ids = {policy.decide(GOOD).id for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(len(i) == 32 and i[12] == "4" and i[16] in "89ab" for i in ids)
+    assert policy.decide(GOOD | {"speed": np.float64(1)}).id not in ids

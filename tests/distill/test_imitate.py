@@ -118,7 +118,8 @@ def test_a_start_of_another_shape_or_against_the_students_will_is_a_fresh_start(
     x, labels, imitation = known
     foreign = [Layer(np.zeros((5, 4), np.float32), np.zeros(4, np.float32)), imitation.layers[-1]]
     assert same(imitate(x, labels, SMALL, Key(0), start=foreign), imitation)
-    assert not imitate(x, labels, BRIEF_PAPER, Key(0), start=imitation.layers).warm
+    unwilling = msgspec.structs.replace(BRIEF_PAPER, hidden=SMALL.hidden)
+    assert not imitate(x, labels, unwilling, Key(0), start=imitation.layers).warm
 
 
 # ---- what is compiled, what is seen, when to stop
@@ -164,8 +165,8 @@ def test_the_papers_recipe_goes_on_to_the_end():
 
 
 def test_a_recipe_that_diverges_says_so():
-    hopeless = msgspec.structs.replace(BRIEF_PAPER, learning_rate=1e30)
-    with pytest.raises(FloatingPointError, match="learning_rate below 1e\\+30"):
+    hopeless = msgspec.structs.replace(BRIEF_PAPER, learning_rate=1e38)
+    with pytest.raises(FloatingPointError, match="learning_rate below 1e\\+38"):
         imitate(contexts(600), teacher(contexts(600)), hopeless, Key(0))
 
 
@@ -173,13 +174,13 @@ def test_a_recipe_that_diverges_says_so():
 
 
 def test_without_features_every_context_gets_the_mean_label():
-    labels = np.eye(2)[np.arange(800) % 4 == 0]
+    labels = np.eye(2)[np.array([0, 0, 0, 1] * 200)]
     imitation = imitate(np.zeros((800, 0)), labels, BRIEF, Key(0))
     p = softmax(logits(imitation.layers, "tanh", np.zeros((1, 0), np.float32)))
-    np.testing.assert_allclose(p, [[0.25, 0.75]][0][::-1] if labels[1, 0] else [[0.25, 0.75]], atol=0.02)
+    np.testing.assert_allclose(p, [[0.75, 0.25]], atol=0.02)
 
 
-@pytest.mark.parametrize("n", [1, 2, 19])
+@pytest.mark.parametrize("n", [1, 19])
 def test_few_contexts_are_all_trained_on_and_all_reported_on(n):
     x, labels = contexts(n), teacher(contexts(n))
     imitation = imitate(x, labels, SMALL, Key(0))
@@ -198,7 +199,7 @@ def test_any_number_of_actions(actions):
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_certain_labels(activation):
     x = contexts(3000)
-    labels = np.eye(4)[teacher(x, actions=3).argmax(axis=1)]
+    labels = np.eye(3)[teacher(x).argmax(axis=1)]
     imitation = imitate(x, labels, msgspec.structs.replace(SMALL, activation=activation), Key(0))
     assert imitation.kl < 0.1
     assert all(np.isfinite(array).all() for layer in imitation.layers for array in layer)

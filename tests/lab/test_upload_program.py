@@ -52,7 +52,7 @@ def test_what_an_upload_is_worth_is_what_the_world_pays(requests):
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_hundred_observations_beat_five_hundred_times_as_many_of_a_linear_model(requests, seed):
-    """Over ten other seeds the regret was at most {SEEN} after 100 observations, and LinearTS's at least {LINEAR}."""
+    """Over ten other seeds the regret was at most 0.0174 after 100 observations, LinearTS's at least 0.0262."""
     greybox = regret(learnt(TEACHER, logged(100, seed), requests), requests)
     linear = regret(learnt(LinearTS(), logged(50_000, seed), requests), requests)
     assert greybox < linear

@@ -1,4 +1,4 @@
-"""The native kernel takes the decisions of the NumPy oracle, whatever the problem, the context and the form of the call."""
+"""The native kernel takes the decisions of the NumPy oracle, whatever the problem, the context and the call."""
 
 import numpy as np
 import pytest

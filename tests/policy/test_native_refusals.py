@@ -41,7 +41,8 @@ class Number:
 
 WRONG_VALUES = [
     "fast", b"1", "", 1, 0, -0.0, True, None, 1.5, math.nan, math.inf, -math.inf, 10**400, -(10**400), 2**63, 1e308,
-    5e-324, 1j, [], {}, (), object, Number(), Loud(1), Text("home"), Mute("home"), "\ud800", "x" * 1_000_000, "東" * 100_000,
+    5e-324, 1j, [], {}, (), object, Number(), Loud(1), Text("home"), Mute("home"), "\ud800", "x" * 1_000_000,
+    "東" * 100_000,
     np.float32(2), np.float64(2), np.float64("nan"), np.int8(3), np.uint64(2**64 - 1), np.bool_(True), np.str_("home"),
     np.array(1.0), np.array([1.0]),
 ]  # fmt: skip

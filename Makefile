@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NATIVE := $(wildcard src/potstill/policy/native/*)
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint sanitize clean
 .DEFAULT_GOAL := help
 
 help:  ## what can be made
@@ -22,8 +23,11 @@ lint: $(READY)  ## everything in `make test` but pytest
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+sanitize: $(READY)  ## the native kernel's tests under AddressSanitizer and UBSan, as `make test` runs them
+	tests/policy/sanitize.sh $(BIN)/python
+
 # A Python without ensurepip (Debian's without python3-venv) still has pip: virtualenv then makes the environment.
-$(READY): pyproject.toml Makefile
+$(READY): pyproject.toml setup.py $(NATIVE) Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Potstill needs Python 3.11 or newer, and $(PYTHON) is older: make PYTHON=/path/to/python3.11 …"; exit 1; }
 	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || \
@@ -33,4 +37,4 @@ $(READY): pyproject.toml Makefile
 	touch $@
 
 clean:  ## remove the environment and what was built
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist src/*.egg-info src/potstill/policy/_native.*.so .mypy_cache .ruff_cache .pytest_cache

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-LEARNS = ("jax", "optax", "scipy", "altair", "polars", "pandas", "torch")
+LEARNS = ("jax", "optax", "scipy", "altair", "numpyro", "polars", "pandas", "torch")
 
 DECIDE = """
 import sys

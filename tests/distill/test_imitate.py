@@ -95,7 +95,7 @@ def test_one_key_gives_equal_bits_and_another_key_does_not(known):
 
 
 def test_a_warm_start_gets_as_close_in_fewer_steps(known):
-    x, labels, imitation = known
+    x, _, imitation = known
     later = teacher(x, drift=0.2)
     cold = imitate(x, later, SMALL, Key(1))
     warm = imitate(x, later, SMALL, Key(1), start=imitation.layers)
@@ -271,7 +271,7 @@ def test_a_student_survives_json_and_can_be_a_key(student):
         ("hidden", 100, r"such as \(100, 100\)"),
         ("activation", "gelu", "one of 'tanh', 'relu', got 'gelu'"),
         ("optimiser", "sgd", "one of 'muon', 'adam', 'rmsprop'"),
-        ("learning_rate", 0.0, "a number above 0, such as 0.03"),
+        ("learning_rate", 0.0, "a number above 0, such as 0.04"),
         ("learning_rate", float("nan"), "got nan"),
         ("decay", "cosine", "one of 'linear', 'inverse-time'"),
         ("batch", 0, "such as 512"),

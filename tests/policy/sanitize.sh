@@ -9,7 +9,7 @@ cc=${CC:-cc}
 native=src/potstill/policy/native
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-strict="-Wall -Wextra -Werror -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
+strict="-Wall -Wextra -Werror -g -O2 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 
 for plain in "" -DPOTSTILL_PLAIN; do

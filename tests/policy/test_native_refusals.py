@@ -108,7 +108,7 @@ def test_an_encoded_context_of_any_shape():
     assert not shifted.flags.aligned
 
 
-@pytest.mark.parametrize("decision_id", ["", "\ud800", "a\udfff", b"x", 3, 1.5, Text("x"), Mute("x"), "x" * 10_000_000])
+@pytest.mark.parametrize("decision_id", ["", "\ud800", "a\udfff", b"x", 3, 1.5, Text("x"), Mute("x"), "x" * 200_000])
 def test_an_id_of_any_kind(decision_id):
     assert_same_outcome(make_policy(), GOOD, id=decision_id)
 

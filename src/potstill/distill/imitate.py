@@ -41,11 +41,6 @@ SUM_TOLERANCE = 1e-3
 RAREST = 1e-4
 
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}
-_OPTIMISERS: dict[str, Callable[[optax.Schedule], optax.GradientTransformation]] = {
-    "muon": optax.contrib.muon,
-    "adam": optax.adam,
-    "rmsprop": optax.rmsprop,
-}
 
 
 class Imitation(NamedTuple):
@@ -177,7 +172,7 @@ class _Stretch(NamedTuple):
 
     @classmethod
     def onto_unit(cls, contexts: Float32) -> _Stretch:
-        low, high = np.quantile(contexts, [0.01, 0.99], axis=0, method="nearest").astype(np.float64)
+        low, high = np.quantile(contexts, [0.05, 0.95], axis=0, method="nearest").astype(np.float64)
         wide = high - low > NARROWEST
         return cls(np.where(wide, low, 0), np.where(wide, high - low, 1))
 
@@ -238,7 +233,8 @@ def _train(
     student: Student, layers: list[Layer], skipped: Array, trained_on: _Examples, held_out: _Examples, picked: Array
 ) -> _Run:
     """Train in rounds, and look at the held-out examples after each."""
-    optimiser = _OPTIMISERS[student.optimiser](lambda taken: learning_rate(student, skipped + taken))
+    optimisers = {"muon": _muon, "adam": optax.adam, "rmsprop": optax.rmsprop}
+    optimiser = optimisers[student.optimiser](lambda taken: learning_rate(student, skipped + taken))
     gradient = jax.grad(lambda layers, batch: _cross_entropy(student, layers, batch).mean())
     counted = jnp.arange(len(held_out.labels)) < held_out.count
 
@@ -277,3 +273,24 @@ def _cross_entropy(student: Student, layers: list[Layer], examples: _Examples) -
     for w, b in hidden:
         units = _ACTIVATIONS[student.activation](units @ w + b)
     return -jnp.sum(examples.labels * jax.nn.log_softmax(units @ weight + bias), axis=1)
+
+
+def _muon(rate: optax.Schedule) -> optax.GradientTransformation:
+    """Muon (Jordan et al., 2024): momentum for weights, orthogonalised so that no direction lags; Adam for biases."""
+    momentum = optax.trace(0.95, nesterov=True)
+    orthogonalised = optax.stateless(lambda updates, _: jax.tree.map(_orthogonalised, updates))
+    weights = optax.chain(momentum, orthogonalised, optax.scale_by_learning_rate(rate))
+    kinds = partial(jax.tree.map, lambda array: "weight" if array.ndim == 2 else "bias")
+    return optax.multi_transform({"weight": weights, "bias": optax.adam(rate)}, kinds)
+
+
+def _orthogonalised(matrix: Array) -> Array:
+    """About U Vᵀ of the singular value decomposition U S Vᵀ, by five Newton-Schulz steps with the author's coefficients."""
+    inputs, outputs = matrix.shape
+    if inputs > outputs:  # the Gram matrix of the shorter side is the smaller
+        return _orthogonalised(matrix.T).T
+    x = matrix / (jnp.linalg.norm(matrix) + 1e-8)
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (2.0315 * gram @ gram - 4.7750 * gram) @ x
+    return x

@@ -37,7 +37,7 @@ class Student(msgspec.Struct, frozen=True, kw_only=True):
     hidden: tuple[int, ...] = (100, 100)
     activation: Activation = "tanh"
     optimiser: Optimiser = "muon"
-    learning_rate: float = 0.03
+    learning_rate: float = 0.04
     decay: Decay = "linear"
     batch: int = 512
     steps: int = 1000
@@ -91,7 +91,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "optimiser": _one_of(Optimiser),
     "learning_rate": (
         lambda rate: type(rate) in (int, float) and 0 < rate < math.inf,
-        "a number above 0, such as 0.03",
+        "a number above 0, such as 0.04",
     ),
     "decay": _one_of(Decay),
     "batch": (_count, "a whole number above 0, such as 512"),

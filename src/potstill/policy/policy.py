@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +47,7 @@ class Policy:
         self._decide_at_once = self._runtime.decide
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The kernel is built again where a copy is unpickled.
-        return partial(Policy, runtime=self._named_runtime), (self._metadata, self._layers, self._mean)
+        return _from_bytes, (self.to_bytes(), self._named_runtime)  # the kernel is built again where a copy arrives
 
     @classmethod
     def uniform(cls, problem: Problem, *, seed: int = 0, floor: float = 0.0) -> Policy:
@@ -279,6 +277,10 @@ class Policy:
         if not np.isfinite(p).all():
             raise InvalidPolicy(f"{self!r}: its weights are so large that its scores are not finite in this context")
         return p
+
+
+def _from_bytes(data: bytes, runtime: RuntimeName | None) -> Policy:
+    return Policy(*artifact.read(data), runtime=runtime)
 
 
 def _check_floor(floor: object, actions: int) -> None:

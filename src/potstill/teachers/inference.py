@@ -137,7 +137,7 @@ def nuts(
     # One chain after another: under vmap, every step would take as long as the longest tree of any chain.
     z, diverging = jax.lax.map(chain, (first, jax.random.split(key, chains)))
     z = z.reshape(count, -1)
-    share = jnp.where(jnp.isfinite(jax.vmap(energy)(z)).all(), diverging.mean(), jnp.nan)
+    share = jnp.where(jnp.isfinite(_each(energy, z)).all(), diverging.mean(), jnp.nan)
     return jax.vmap(lambda one: constrain_fn(model, args, {}, unravel(one)))(z), share
 
 
@@ -167,7 +167,12 @@ def starts(model: Program, args: Any, kept: Draws, chains: int) -> tuple[Any, An
         return potential_energy(model, args, {}, unravel(z))
 
     z = jax.vmap(lambda draw: ravel_pytree(free(draw))[0])(kept)
-    energies = jax.lax.map(energy, z, batch_size=16)
+    energies = _each(energy, z)
     energies = jnp.where(jnp.isfinite(energies), energies, jnp.inf).reshape(chains, -1)
     best = energies.argmin(axis=1) + jnp.arange(chains) * energies.shape[1]
     return z[best], unravel, energy
+
+
+def _each(energy: Any, z: Any) -> Any:
+    """The energy of each row, a few at a time: a program may need an array [rows, N, d]."""
+    return jax.lax.map(energy, z, batch_size=16)

@@ -31,7 +31,7 @@ class ProgramState(NamedTuple):
         memory: the observations.
         actions: how many there are, int64[].
         draws: of each latent parameter in the order of their names, float32[draws, ...]; at first from the prior.
-        diverged: the share of NUTS steps that diverged, float64[]; above some percent, write the model differently.
+        diverged: the share of NUTS draws whose step diverged, float64[]; above some percent, rewrite the model.
     """
 
     memory: Memory

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import optax
@@ -29,7 +30,7 @@ Energy = Callable[[Any], Any]
 #: Observations per step of SVI, and per step towards the mode.
 _BATCH, _MODE_BATCH = 1024, 8192
 #: Newton's steps towards the mode, and the fractions of each that are tried.
-_NEWTON, _FRACTIONS = 30, 0.5 ** jnp.arange(12.0)
+_NEWTON, _FRACTIONS = 30, 0.5 ** np.arange(12, dtype=np.float32)
 _RATE = 0.02
 
 

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NATIVE := $(wildcard src/potstill/policy/native/*)
 
-.PHONY: demo test lint sanitize clean
+.PHONY: help demo test install lint sanitize conformance clean
 .DEFAULT_GOAL := help
 
 help:  ## what can be made
@@ -17,6 +17,8 @@ demo: $(READY)  ## run the whole circle on a simulated upload service
 test: $(READY) lint  ## lint, types, room contract, tests
 	$(BIN)/pytest
 
+install: $(READY)  ## only make .venv and install into it
+
 lint: $(READY)  ## everything in `make test` but pytest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -26,6 +28,9 @@ lint: $(READY)  ## everything in `make test` but pytest
 sanitize: $(READY)  ## the native kernel's tests under AddressSanitizer and UBSan, as `make test` runs them
 	tests/policy/sanitize.sh $(BIN)/python
 
+conformance: $(READY)  ## write the conformance vectors again, after a change of the specification
+	POTSTILL_RUNTIME=numpy $(BIN)/python conformance/generate.py
+
 # A Python without ensurepip (Debian's without python3-venv) still has pip: virtualenv then makes the environment.
 $(READY): pyproject.toml setup.py $(NATIVE) Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -33,6 +38,7 @@ $(READY): pyproject.toml setup.py $(NATIVE) Makefile
 	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || \
 	  { $(PYTHON) -m pip install --quiet --target $(VENV)/bootstrap virtualenv && \
 	    PYTHONPATH=$(VENV)/bootstrap $(PYTHON) -m virtualenv $(VENV); }
+	@echo "installing into $(VENV), which takes a minute or two"
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 

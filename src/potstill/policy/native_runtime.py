@@ -22,9 +22,9 @@ try:
     from potstill.policy import _native
 except ImportError as error:
     if importlib.util.find_spec("potstill.policy._native"):
-        WHY_NOT = f"it cannot be loaded: {error}"
+        WHY_NOT = f"the native kernel cannot be loaded: {error}"
     else:
-        WHY_NOT = "it was not built when Potstill was installed, which takes a C compiler"
+        WHY_NOT = "the native kernel was not built when Potstill was installed, which takes a C compiler"
 
 
 class NativeRuntime:

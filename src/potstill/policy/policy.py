@@ -18,7 +18,7 @@ from potstill.policy import artifact
 from potstill.policy.artifact import FORMAT, InvalidPolicy, Lineage, Metadata
 from potstill.policy.contract import Mask, RuntimeName
 from potstill.policy.decision import Decision
-from potstill.policy.draw import SALT_BYTES
+from potstill.policy.draw import SALT_BYTES, uniform
 from potstill.policy.network import Activation, Float32, Layer
 from potstill.policy.runtime import start
 from potstill.problem import Context, Contexts, Problem
@@ -41,6 +41,7 @@ class Policy:
         self._metadata = metadata
         self._layers = [Layer(*layer) for layer in layers]
         self._mean = np.zeros(metadata.problem.width, np.float32) if mean is None else mean
+        self._salt = bytes.fromhex(metadata.salt)
         _check_floor(metadata.floor, len(metadata.problem.actions))
         self._runtime = start(metadata, self._layers, runtime)
         self._named_runtime = runtime
@@ -246,7 +247,8 @@ class Policy:
         smallest = self._floor(floor)
         if decision_id is None:
             decision_id = uuid.uuid4().hex
-        chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms([decision_id]), mask, smallest)
+        u = np.array([uniform(decision_id, self._salt)])
+        chosen, propensities = self._runtime.choose(encoded, u, mask, smallest)
         action, propensity = self.problem.actions.names[chosen[0]], float(self._finite(propensities)[0])
         return Decision(
             decision_id, action, propensity, self.version, None if eligible is None else tuple(eligible), floor

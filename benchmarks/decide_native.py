@@ -1,0 +1,118 @@
+"""Where the time of a native decision goes, beside the NumPy oracle in the same process.
+
+Usage: python benchmarks/decide_native.py [--growth]
+Each figure is the median over blocks of calls, with the fastest block in brackets: on a machine that does other things
+as well, the truth lies between them. `decide.py` has the comparison with other libraries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import potstill as ps
+from potstill.policy import Layer, _native
+from potstill.problem import Feature
+
+BLOCKS = 40
+
+
+def make_policy(features: list[Feature], width: int = 100, actions: int = 7) -> ps.Policy:
+    problem = ps.Problem(name="bench", context=features, actions=ps.Discrete([f"a{k}" for k in range(actions)]))
+    rng = np.random.default_rng(0)
+    layers = [
+        Layer((rng.standard_normal((i, o)) / np.sqrt(i)).astype(np.float32), np.zeros(o, np.float32))
+        for i, o in pairwise([problem.width, width, width, actions])
+    ]
+    return ps.Policy.build(problem, layers, version=1)
+
+
+def numbers(count: int) -> list[Feature]:
+    return [ps.Numeric(f"feature_{i}", low=0, high=1) for i in range(count)]
+
+
+def mixed() -> list[Feature]:
+    """20 numbers, 10 of which on a log scale, 10 categories of 8 values, and 8 booleans: 38 features, 118 columns."""
+    return [
+        *(ps.Numeric(f"number_{i}", low=1, high=100, scale="log" if i % 2 else "linear") for i in range(20)),
+        *(ps.Categorical(f"category_{i}", [f"value {k}" for k in range(8)]) for i in range(10)),
+        *(ps.Boolean(f"flag_{i}") for i in range(8)),
+    ]
+
+
+def measure(call: Callable[[], object], block_seconds: float = 0.01) -> tuple[float, float]:
+    """Median and minimum over blocks, in microseconds per call."""
+    start = time.perf_counter()
+    call()
+    calls = max(1, int(block_seconds / max(time.perf_counter() - start, 1e-6)))
+    blocks = []
+    for _ in range(BLOCKS):
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        blocks.append((time.perf_counter() - start) / calls * 1e6)
+    return statistics.median(blocks), min(blocks)
+
+
+def show(name: str, policy: ps.Policy, method: str, *arguments: Any, per: int = 1, **options: Any) -> None:
+    """One line: a method of the policy, native and in NumPy, in microseconds per decision."""
+    native, numpy = (getattr(policy.with_runtime(runtime), method) for runtime in ("native", "numpy"))
+    median, fastest = measure(partial(native, *arguments, **options))
+    oracle, _ = measure(partial(numpy, *arguments, **options))
+    print(f"{name:34}{median / per:9.2f} ({fastest / per:6.2f}){oracle / per:10.2f}{oracle / median:9.1f}x")
+
+
+def one_decision() -> None:
+    for kind, policy in (("numbers", make_policy(numbers(38))), ("mixed", make_policy(mixed()))):
+        context = {feature.name: feature.example for feature in policy.problem.context}
+        decoded = msgspec.json.decode(msgspec.json.encode(context))
+        show(f"{kind}: dict", policy, "decide", context, id="x-1")
+        show(f"{kind}: dict from JSON", policy, "decide", decoded, id="x-1")
+        show(f"{kind}: dict in another order", policy, "decide", dict(reversed(context.items())), id="x-1")
+        show(f"{kind}: dict, new id", policy, "decide", context)
+        show(f"{kind}: dict, eligible, floor", policy, "decide", context, id="x-1", eligible=["a1", "a4"], floor=0.01)
+        show(f"{kind}: encoded array", policy, "decide", policy.problem.encode(context), id="x-1")
+
+
+def batches() -> None:
+    policy = make_policy(numbers(38))
+    encoded = np.random.default_rng(1).random((10_000, 38), dtype=np.float32)
+    ids = [f"request-{i}" for i in range(10_000)]
+    names = [feature.name for feature in policy.problem.context]
+    rows = [dict(zip(names, row, strict=True)) for row in encoded[:1000].tolist()]
+    show("batch of 10,000, encoded", policy, "decide_many", encoded, ids, per=10_000)
+    show("batch of 1,000 dicts", policy, "decide_many", rows, ids[:1000], per=1000)
+
+
+def growth() -> None:
+    for size in (10, 100, 300, 1000):
+        show(f"array, {size} features", make_policy(numbers(size)), "decide", np.full(size, 0.5, np.float32), id="x-1")
+    row = np.full(38, 0.5, np.float32)
+    for size in (2, 100, 1000, 10_000):
+        show(f"array, {size} actions", make_policy(numbers(38), actions=size), "decide", row, id="x-1")
+    for size in (10, 30, 300, 1000):
+        show(f"array, hidden layers of {size}", make_policy(numbers(38), width=size), "decide", row, id="x-1")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--growth", action="store_true", help="also how time grows with features, actions and width")
+    options = parser.parse_args()
+    print(f"the kernel on {_native.INSTRUCTIONS}, beside NumPy {np.__version__}")
+    print(f"{'38 features, 2x100 tanh, 7 actions':34}{'native us':>9} {'(best)':>8}{'numpy us':>10}{'ratio':>10}")
+    one_decision()
+    batches()
+    if options.growth:
+        growth()
+
+
+if __name__ == "__main__":
+    main()

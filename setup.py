@@ -16,6 +16,7 @@ class BuildWithJavaScript(build_py):
     """Puts the JavaScript runtime beside the code that exports it; in a checkout that code finds it in js/."""
 
     def run(self) -> None:
+        """Build the package, then copy."""
         super().run()
         package = Path(self.build_lib) / "potstill/policy/js"
         if self.editable_mode or not Path("js").is_dir():

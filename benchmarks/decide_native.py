@@ -67,7 +67,7 @@ def show(name: str, policy: ps.Policy, method: str, *arguments: Any, per: int = 
     native, numpy = (getattr(policy.with_runtime(runtime), method) for runtime in ("native", "numpy"))
     median, fastest = measure(partial(native, *arguments, **options))
     oracle, _ = measure(partial(numpy, *arguments, **options))
-    print(f"{name:34}{median / per:9.2f} ({fastest / per:6.2f}){oracle / per:10.2f}{oracle / median:9.1f}x")
+    print(f"{name:36}{median / per:9.2f} ({fastest / per:6.2f}){oracle / per:10.2f}{oracle / median:9.1f}x")
 
 
 def one_decision() -> None:
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--growth", action="store_true", help="also how time grows with features, actions and width")
     options = parser.parse_args()
     print(f"the kernel on {_native.INSTRUCTIONS}, beside NumPy {np.__version__}")
-    print(f"{'38 features, 2x100 tanh, 7 actions':34}{'native us':>9} {'(best)':>8}{'numpy us':>10}{'ratio':>10}")
+    print(f"{'38 features, 2x100 tanh, 7 actions':36}{'native us':>9} {'(best)':>8}{'numpy us':>10}{'ratio':>10}")
     one_decision()
     batches()
     if options.growth:

@@ -260,11 +260,12 @@ static void test_networks(const Variant *variant)
 static void test_refusals(void)
 {
     const uint8_t none[] = {0, 0}, second[] = {0, 1};
-    float huge[] = {3e38f, 3e38f}, p[2] = {0}, scratch[32];
+    float huge[] = {3e38f, 3e38f}, endless[] = {1.0f, INFINITY}, p[2] = {0}, scratch[32];
     potstill_layer layer = random_layer(2, 2);
     potstill_policy policy = {.width = 2, .layers = &layer, .layer_count = 1, .actions = 2};
     potstill_decision decision;
     CHECK(potstill_decide(&policy, p, text("x"), none, 0.0, scratch, &decision) == POTSTILL_NOT_ELIGIBLE);
+    CHECK(potstill_decide(&policy, endless, text("x"), NULL, 0.0, scratch, &decision) == POTSTILL_NOT_FINITE);
     CHECK(potstill_decide(&policy, p, text(""), NULL, 0.0, scratch, &decision) == POTSTILL_BAD_ID);
     CHECK(potstill_decide(&policy, p, text("x"), NULL, 0.51, scratch, &decision) == POTSTILL_BAD_FLOOR);
     CHECK(potstill_decide(&policy, p, text("x"), NULL, -0.1, scratch, &decision) == POTSTILL_BAD_FLOOR);

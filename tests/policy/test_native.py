@@ -138,6 +138,13 @@ def test_networks_of_any_size(hidden):
     assert_agree(make_policy(hidden=hidden), GOOD, "x", ["action 1", "action 4"], 0.1)
 
 
+@pytest.mark.parametrize("actions", range(2, 40))
+def test_no_eligible_action_is_rarer_than_the_floor(actions):
+    policy = make_policy(make_problem(actions=actions), scale=np.float32(9))
+    for floor in (1 / actions, 0.9 / actions):
+        assert policy.probabilities(GOOD, floor=floor).min() >= np.float32(floor)
+
+
 def test_many_actions():
     policy = make_policy(make_problem(actions=10_000), hidden=(8,))
     assert_agree(policy, GOOD, "x")

@@ -4,7 +4,6 @@ import gc
 import math
 import sys
 import threading
-import time
 import tracemalloc
 import weakref
 
@@ -88,6 +87,23 @@ def test_arrays_that_do_not_fit_are_refused():
     assert not kernel.decide_many(encoded, draws, None, -0.1, actions, propensities)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="classes cannot give out buffers before Python 3.12")
+def test_a_list_that_grows_while_its_array_is_opened():
+    kernel = make_kernel()
+
+    class Out:
+        def __init__(self, array, grows, by):
+            self.array, self.grows, self.by = array, grows, by
+
+        def __buffer__(self, flags):
+            self.grows.extend(self.by)
+            return memoryview(self.array)
+
+    rows, ids = [GOOD], ["x"]
+    assert not kernel.encode_many(rows, Out(np.zeros((1, make_problem().width), np.float32), rows, [GOOD] * 10_000))
+    assert not kernel.uniforms(ids, Out(np.zeros(1), ids, ["x"] * 10_000))
+
+
 def test_a_draw_outside_its_range_still_chooses_an_action():
     kernel, encoded = make_kernel(), np.zeros((5, make_problem().width), np.float32)
     actions, propensities = np.full(5, -1), np.zeros(5, np.float32)
@@ -130,16 +146,21 @@ def test_threads_share_a_policy():
     in_threads(4, work)
 
 
-def test_other_threads_run_during_a_batch():
-    """With a switch interval of minutes, this thread can only go on if the batch lets it."""
+@pytest.mark.parametrize("method", ["decide_many", "probabilities"])
+def test_other_threads_run_during_a_batch(method):
+    """With a switch interval of minutes, this thread can only go on once the batch is over, or while it lets it."""
     policy = make_policy(hidden=(400, 400))
-    encoded = np.random.default_rng(0).random((20_000, policy.problem.width), dtype=np.float32)
-    ids = [str(i) for i in range(len(encoded))]
+    kernel, rows = policy._runtime._kernel, 20_000
+    encoded = np.random.default_rng(0).random((rows, policy.problem.width), dtype=np.float32)
+    arguments = {
+        "decide_many": (encoded, np.zeros(rows), None, 0.0, np.zeros(rows, np.int64), np.zeros(rows, np.float32)),
+        "probabilities": (encoded, None, 0.0, np.zeros((rows, 5), np.float32)),
+    }[method]
     started, done = threading.Event(), threading.Event()
 
     def work():
         started.set()
-        policy.decide_many(encoded, ids)
+        getattr(kernel, method)(*arguments)
         done.set()
 
     interval = sys.getswitchinterval()
@@ -148,7 +169,6 @@ def test_other_threads_run_during_a_batch():
         sys.setswitchinterval(600)
         thread.start()
         started.wait()
-        time.sleep(0.001)
         assert not done.is_set()
     finally:
         sys.setswitchinterval(interval)

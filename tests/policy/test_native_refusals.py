@@ -108,6 +108,17 @@ def test_an_encoded_context_of_any_shape():
     assert not shifted.flags.aligned
 
 
+def test_an_infinite_number_is_refused_where_no_score_would_show_it():
+    """Infinity times a negative weight is 0 after a relu."""
+    problem = make_problem()
+    layers = [
+        Layer(np.full((problem.width, 3), -1, np.float32), np.zeros(3, np.float32)),
+        Layer(np.ones((3, 5), np.float32), np.zeros(5, np.float32)),
+    ]
+    policy = ps.Policy.build(problem, layers, version=1, activation="relu").with_runtime("native")
+    assert_same_outcome(policy, np.full(problem.width, np.inf, np.float32), id="x")
+
+
 @pytest.mark.parametrize("decision_id", ["", "\ud800", "a\udfff", b"x", 3, 1.5, Text("x"), Mute("x"), "x" * 200_000])
 def test_an_id_of_any_kind(decision_id):
     assert_same_outcome(make_policy(), GOOD, id=decision_id)

@@ -4,7 +4,7 @@ import ast
 import inspect
 from pathlib import Path
 
-from native_examples import needs_native
+from native_examples import kernel_parts, needs_native
 
 import potstill.policy
 
@@ -64,7 +64,6 @@ def test_the_kernel_is_final_as_the_stub_says():
 
 
 def test_the_arguments_of_the_constructor_are_named_as_in_the_stub():
-    from native_examples import kernel_parts
     from potstill.policy import _native
 
     assert list(kernel_parts()) == parameters(stub_methods()["__new__"])[1]

@@ -1,9 +1,9 @@
-"""Imitation: a network learns to choose as the teacher does, by gradient steps in one compiled loop.
+"""Imitation: a network learns to choose as its teacher does, in one compiled loop.
 
-The loss is KL(teacher ‖ student). What was chosen, and what it was measured against, is in `benchmarks/imitation.py`:
-Muon, which orthogonalises the step of each weight matrix, leaves half the divergence of Adam after half the steps;
-a learning rate that falls to zero in a straight line needs no warm-up; minibatches drawn afresh generalise better than
-repeated passes once posteriors are sharp; and the running mean of the parameters improves smoothly enough to stop by.
+The loss is KL(teacher ‖ student). The choices are measured ones (`benchmarks/imitation.py`). Muon, which lets no
+direction of a weight matrix lag, leaves about half the divergence of Adam after half the steps. A learning rate that
+falls to zero in a straight line needs no warm-up. Passes that are shuffled anew generalise better to sharp posteriors
+than passes in one order. The running mean of the parameters improves so smoothly that one can stop by it.
 """
 
 from __future__ import annotations
@@ -97,9 +97,7 @@ def imitate(
 
 
 def compilations() -> int:
-    """How many training programs this process has compiled: one for each student, number of features and actions, and
-    power of two of contexts.
-    """
+    """How many training programs this process has compiled: one per student, d, K, and power of two above N."""
     count: int = _train._cache_size()  # type: ignore[attr-defined]
     return count
 
@@ -108,7 +106,7 @@ def learning_rate(student: Student, step: Array) -> Array:
     """The learning rate of a step, counted from 0."""
     if student.decay == "linear":
         return student.learning_rate * (1 - step / student.steps)
-    return student.learning_rate / (1 + 0.05 * (step // 100))  # the paper's: 5 % more of the divisor every 100 steps
+    return student.learning_rate / (1 + 0.05 * (step // 100))  # the paper's: rate 0.05, every 100 minibatches
 
 
 # ---- before training, in NumPy
@@ -196,12 +194,12 @@ class _Stretch(NamedTuple):
 class _Examples(NamedTuple):
     """Contexts [P, d] and labels [P, K], of which the first `count` count and the rest is padding.
 
-    P depends on the next power of two above all rows alone, so that batch after batch fits one compiled program.
+    P changes only when the number of contexts passes a power of two, so that batch after batch fits one program.
     """
 
     contexts: Any
     labels: Any
-    count: Any
+    count: Any  # NumPy's outside of the program, JAX's inside
 
     @classmethod
     def padded(cls, contexts: Float32, labels: Float32, rows: Rows, room: int) -> _Examples:
@@ -267,7 +265,7 @@ def _train(
 
 
 def _cross_entropy(student: Student, layers: list[Layer], examples: _Examples) -> Array:
-    """Of each example, [P]: its KL divergence and the entropy of its label, which no student can change."""
+    """Of each example, [P]: the divergence plus the entropy of the label, which no student can change."""
     *hidden, (weight, bias) = layers
     units = examples.contexts
     for w, b in hidden:
@@ -276,7 +274,7 @@ def _cross_entropy(student: Student, layers: list[Layer], examples: _Examples) -
 
 
 def _muon(rate: optax.Schedule) -> optax.GradientTransformation:
-    """Muon (Jordan et al., 2024): momentum for weights, orthogonalised so that no direction lags; Adam for biases."""
+    """Muon (Jordan et al., 2024): orthogonalised momentum for weights, Adam for biases."""
     momentum = optax.trace(0.95, nesterov=True)
     orthogonalised = optax.stateless(lambda updates, _: jax.tree.map(_orthogonalised, updates))
     weights = optax.chain(momentum, orthogonalised, optax.scale_by_learning_rate(rate))
@@ -285,11 +283,11 @@ def _muon(rate: optax.Schedule) -> optax.GradientTransformation:
 
 
 def _orthogonalised(matrix: Array) -> Array:
-    """About U Vᵀ of the singular value decomposition U S Vᵀ, by five Newton-Schulz steps with the author's coefficients."""
+    """About U Vᵀ of the singular value decomposition U S Vᵀ: five Newton-Schulz steps, with Jordan's coefficients."""
     inputs, outputs = matrix.shape
     if inputs > outputs:  # the Gram matrix of the shorter side is the smaller
         return _orthogonalised(matrix.T).T
-    x = matrix / (jnp.linalg.norm(matrix) + 1e-8)
+    x: Array = matrix / (jnp.linalg.norm(matrix) + 1e-8)
     for _ in range(5):
         gram = x @ x.T
         x = 3.4445 * x + (2.0315 * gram @ gram - 4.7750 * gram) @ x

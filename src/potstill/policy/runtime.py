@@ -41,7 +41,7 @@ def _checked(name: str) -> RuntimeName:
     if name == "numpy":
         return "numpy"
     if name != "native":
-        raise ValueError(f"a runtime is 'native' or 'numpy', got {name!r}")
+        raise RuntimeError(f"a runtime is 'native' or 'numpy', got {name!r}")
     if reason := why_not_native():
         raise RuntimeError(f"the native runtime was asked for, but {reason}")
     return "native"

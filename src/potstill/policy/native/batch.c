@@ -26,9 +26,10 @@ static bool open_array(PyObject *object, Py_buffer *view, const char *types, int
                        Py_ssize_t columns)
 {
     if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags) < 0) return false;
-    const bool typed = strlen(view->format) == 1 && strchr(types, view->format[0]);
+    const bool typed = view->format && strlen(view->format) == 1 && strchr(types, view->format[0]);
+    const bool aligned = (uintptr_t)view->buf % (uintptr_t)view->itemsize == 0;
     const bool shaped = columns < 0 ? view->ndim == 1 : view->ndim == 2 && view->shape[1] == columns;
-    if (typed && shaped && view->shape[0] == rows) return true;
+    if (typed && aligned && shaped && view->shape[0] == rows) return true;
     PyErr_Format(PyExc_ValueError, "expected an array of type '%s' and shape (%zd, %zd)", types, rows, columns);
     return false;
 }

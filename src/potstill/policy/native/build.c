@@ -1,3 +1,4 @@
+/* From the parts of a Python policy to a Kernel, and back to nothing. */
 #include "extension.h"
 
 #include <math.h>
@@ -148,9 +149,9 @@ static bool build_names(Kernel *self)
 static bool open_floats(PyObject *object, Py_buffer *view, int dimensions)
 {
     if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return false;
-    if (view->ndim == dimensions && strcmp(view->format, "f") == 0) return true;
+    if (view->ndim == dimensions && view->format && strcmp(view->format, "f") == 0) return true;
     PyBuffer_Release(view);
-    PyErr_Format(PyExc_ValueError, "a layer must be float32[inputs, outputs] and float32[outputs]");
+    PyErr_SetString(PyExc_ValueError, "a layer must be float32[inputs, outputs] and float32[outputs]");
     return false;
 }
 

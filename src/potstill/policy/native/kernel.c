@@ -136,7 +136,7 @@ static void apply_floor(float *p, size_t count, const uint8_t *eligible, float f
 {
     size_t allowed = 0;
     for (size_t k = 0; k < count; k++) allowed += !eligible || eligible[k];
-    const float share = 1.0f - (float)allowed * floor;
+    const float share = fmaxf(0.0f, 1.0f - (float)allowed * floor); /* at the largest floor, rounding may go below 0 */
     for (size_t k = 0; k < count; k++) p[k] = !eligible || eligible[k] ? share * p[k] + floor : 0.0f;
 }
 
@@ -193,8 +193,12 @@ POTSTILL_API const char *potstill_instructions(void)
     return HAS_AVX512 ? "avx512" : HAS_AVX2 ? "avx2" : "portable";
 }
 
-static potstill_status check(const potstill_policy *policy, size_t contexts, const uint8_t *eligible, double floor)
+static potstill_status check(const potstill_policy *policy, size_t contexts, const float *encoded,
+                             const uint8_t *eligible, double floor)
 {
+    bool finite = true; /* a relu could hide that a number is not */
+    for (size_t i = 0; i < contexts * policy->width; i++) finite &= fabsf(encoded[i]) <= FLT_MAX;
+    if (!finite) return POTSTILL_NOT_FINITE;
     for (size_t c = 0; eligible && c < contexts; c++) {
         bool any = false;
         for (size_t k = 0; k < policy->actions; k++) any |= eligible[c * policy->actions + k] != 0;
@@ -207,7 +211,7 @@ POTSTILL_API potstill_status potstill_probabilities_many(const potstill_policy *
                                                          const float *encoded, const uint8_t *eligible, double floor,
                                                          float *scratch, float *p)
 {
-    const potstill_status status = check(policy, contexts, eligible, floor);
+    const potstill_status status = check(policy, contexts, encoded, eligible, floor);
     if (status != POTSTILL_OK) return status;
     const float *found = probabilities(policy, contexts, encoded, eligible, (float)floor, scratch);
     for (size_t c = 0; c < contexts; c++, found += widest_stride(policy), p += policy->actions) {
@@ -325,7 +329,7 @@ POTSTILL_API potstill_status potstill_decide_many(const potstill_policy *policy,
                                                   const double *u, const uint8_t *eligible, double floor,
                                                   float *scratch, potstill_decision *decisions)
 {
-    const potstill_status status = check(policy, contexts, eligible, floor);
+    const potstill_status status = check(policy, contexts, encoded, eligible, floor);
     if (status != POTSTILL_OK) return status;
     const float *p = probabilities(policy, contexts, encoded, eligible, (float)floor, scratch);
     for (size_t c = 0; c < contexts; c++, p += widest_stride(policy)) {

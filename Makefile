@@ -29,7 +29,7 @@ sanitize: $(READY)  ## the native kernel's tests under AddressSanitizer and UBSa
 	tests/policy/sanitize.sh $(BIN)/python
 
 conformance: $(READY)  ## write the conformance vectors again, after a change of the specification
-	POTSTILL_RUNTIME=numpy $(BIN)/python conformance/generate.py
+	$(BIN)/python conformance/generate.py
 
 # A Python without ensurepip (Debian's without python3-venv) still has pip: virtualenv then makes the environment.
 $(READY): pyproject.toml setup.py $(NATIVE) Makefile

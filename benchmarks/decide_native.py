@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
-from collections.abc import Callable
-from functools import partial
+import timeit
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +20,7 @@ import potstill as ps
 from potstill.policy import Layer, _native
 from potstill.problem import Feature
 
-BLOCKS = 40
+BLOCKS, BLOCK_SECONDS = 40, 0.01
 
 
 def make_policy(features: list[Feature], width: int = 100, actions: int = 7) -> ps.Policy:
@@ -48,58 +46,52 @@ def mixed() -> list[Feature]:
     ]
 
 
-def measure(call: Callable[[], object], block_seconds: float = 0.01) -> tuple[float, float]:
-    """Median and minimum over blocks, in microseconds per call."""
-    start = time.perf_counter()
-    call()
-    calls = max(1, int(block_seconds / max(time.perf_counter() - start, 1e-6)))
-    blocks = []
-    for _ in range(BLOCKS):
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        blocks.append((time.perf_counter() - start) / calls * 1e6)
+def measure(statement: str, names: dict[str, Any]) -> tuple[float, float]:
+    """Median and minimum over blocks, in microseconds per run of a statement."""
+    timer = timeit.Timer(statement, globals=names)
+    runs = max(1, int(BLOCK_SECONDS / max(timer.timeit(1), 1e-6)))
+    blocks = [seconds / runs * 1e6 for seconds in timer.repeat(BLOCKS, runs)]
     return statistics.median(blocks), min(blocks)
 
 
-def show(name: str, policy: ps.Policy, method: str, *arguments: Any, per: int = 1, **options: Any) -> None:
-    """One line: a method of the policy, native and in NumPy, in microseconds per decision."""
-    native, numpy = (getattr(policy.with_runtime(runtime), method) for runtime in ("native", "numpy"))
-    median, fastest = measure(partial(native, *arguments, **options))
-    oracle, _ = measure(partial(numpy, *arguments, **options))
+def show(name: str, policy: ps.Policy, statement: str, per: int = 1, **names: Any) -> None:
+    """One line: the statement on both runtimes, in microseconds per decision."""
+    median, fastest = measure(statement, names | {"policy": policy.with_runtime("native")})
+    oracle, _ = measure(statement, names | {"policy": policy.with_runtime("numpy")})
     print(f"{name:36}{median / per:9.2f} ({fastest / per:6.2f}){oracle / per:10.2f}{oracle / median:9.1f}x")
 
 
 def one_decision() -> None:
+    decide = "policy.decide(x, id='request-1')"
     for kind, policy in (("numbers", make_policy(numbers(38))), ("mixed", make_policy(mixed()))):
         context = {feature.name: feature.example for feature in policy.problem.context}
-        decoded = msgspec.json.decode(msgspec.json.encode(context))
-        show(f"{kind}: dict", policy, "decide", context, id="x-1")
-        show(f"{kind}: dict from JSON", policy, "decide", decoded, id="x-1")
-        show(f"{kind}: dict in another order", policy, "decide", dict(reversed(context.items())), id="x-1")
-        show(f"{kind}: dict, new id", policy, "decide", context)
-        show(f"{kind}: dict, eligible, floor", policy, "decide", context, id="x-1", eligible=["a1", "a4"], floor=0.01)
-        show(f"{kind}: encoded array", policy, "decide", policy.problem.encode(context), id="x-1")
+        show(f"{kind}: dict", policy, decide, x=context)
+        show(f"{kind}: dict from JSON", policy, decide, x=msgspec.json.decode(msgspec.json.encode(context)))
+        show(f"{kind}: dict in another order", policy, decide, x=dict(reversed(context.items())))
+        show(f"{kind}: dict, new id", policy, "policy.decide(x)", x=context)
+        restricted = "policy.decide(x, id='request-1', eligible=['a1', 'a4'], floor=0.01)"
+        show(f"{kind}: dict, eligible, floor", policy, restricted, x=context)
+        show(f"{kind}: encoded array", policy, decide, x=policy.problem.encode(context))
 
 
 def batches() -> None:
-    policy = make_policy(numbers(38))
+    policy, decide = make_policy(numbers(38)), "policy.decide_many(x, ids)"
     encoded = np.random.default_rng(1).random((10_000, 38), dtype=np.float32)
     ids = [f"request-{i}" for i in range(10_000)]
     names = [feature.name for feature in policy.problem.context]
     rows = [dict(zip(names, row, strict=True)) for row in encoded[:1000].tolist()]
-    show("batch of 10,000, encoded", policy, "decide_many", encoded, ids, per=10_000)
-    show("batch of 1,000 dicts", policy, "decide_many", rows, ids[:1000], per=1000)
+    show("batch of 10,000, encoded", policy, decide, 10_000, x=encoded, ids=ids)
+    show("batch of 1,000 dicts", policy, decide, 1000, x=rows, ids=ids[:1000])
 
 
 def growth() -> None:
+    decide, row = "policy.decide(x, id='request-1')", np.full(38, 0.5, np.float32)
     for size in (10, 100, 300, 1000):
-        show(f"array, {size} features", make_policy(numbers(size)), "decide", np.full(size, 0.5, np.float32), id="x-1")
-    row = np.full(38, 0.5, np.float32)
+        show(f"array, {size} features", make_policy(numbers(size)), decide, x=np.full(size, 0.5, np.float32))
     for size in (2, 100, 1000, 10_000):
-        show(f"array, {size} actions", make_policy(numbers(38), actions=size), "decide", row, id="x-1")
+        show(f"array, {size} actions", make_policy(numbers(38), actions=size), decide, x=row)
     for size in (10, 30, 300, 1000):
-        show(f"array, hidden layers of {size}", make_policy(numbers(38), width=size), "decide", row, id="x-1")
+        show(f"array, hidden layers of {size}", make_policy(numbers(38), width=size), decide, x=row)
 
 
 def main() -> None:

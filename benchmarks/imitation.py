@@ -5,30 +5,33 @@
 
 Labels are those of Linear-TS: a Bayesian linear regression for each action, of rewards that Thompson sampling itself
 collected. The warm start goes on from the student of the batch before, to labels that a fifth more observations have
-moved. Compilation is timed apart; a row with 0.00 found its program compiled by the row before. If torch is installed
-the paper's recipe also runs there, as an ordinary eager loop.
+moved. Compilation is timed apart; a row with 0.00 found its program compiled by a row before. If torch is installed
+the paper's recipe also runs there, as an ordinary eager loop, with one thread and with all; the faster is shown.
 """
 
 import argparse
 import importlib.util
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from scipy.special import softmax
 
-from potstill.distill import Fidelity, Imitation, Student, fidelity, imitate
+from potstill.distill import Imitation, Student, fidelity, imitate
 from potstill.keys import Key
-from potstill.policy.network import logits
+from potstill.policy.network import Layer, logits
 from potstill.teachers.best import probability_best
 
 DEFAULT = Student()
 ADAM = Student(optimiser="adam", learning_rate=0.01, steps=2000)
 PAPER = Student.paper()
+HIDDEN = [(), (50,), (100,), (50, 50), (100, 100), (200, 200), (100, 100, 100)]
+TORCH = importlib.util.find_spec("torch") is not None
 LEVELS = 4  # of each categorical feature
 NUMERIC = 10  # features, at most; the others are one-hot
 
@@ -48,6 +51,13 @@ CASES = [
     Case("late", 38, 7, 100_000),
     Case("sharp", 38, 7, 3_000_000),
 ]
+
+
+class Batch(NamedTuple):
+    """Contexts [N, d] and their labels [N, K]."""
+
+    contexts: np.ndarray
+    labels: np.ndarray
 
 
 class LinearPosterior:
@@ -91,28 +101,24 @@ class LinearPosterior:
         spread = [np.einsum("nd,nd->n", design @ np.linalg.inv(p), design) for p in self.precision]
         return probability_best(design @ mean.T, np.sqrt(beta / alpha * np.stack(spread, axis=1)), 2 * alpha)
 
+    def batch(self, n: int) -> Batch:
+        """Some contexts with their labels."""
+        contexts = self.contexts(n)
+        return Batch(contexts, self.labels(contexts))
+
 
 def _with_intercept(contexts: np.ndarray) -> np.ndarray:
     return np.concatenate([contexts, np.ones((len(contexts), 1))], axis=1).astype(np.float64)
 
 
-@dataclass
-class Batches:
-    """Two batches of one bandit: contexts and labels, and again after a fifth more observations."""
-
-    before: tuple[np.ndarray, np.ndarray]
-    now: tuple[np.ndarray, np.ndarray]
-
-    @classmethod
-    def of(cls, case: Case, contexts: int, seed: int) -> "Batches":
-        posterior = LinearPosterior(case, np.random.default_rng(seed))
-        for _ in range(10):
-            posterior.learn(case.observations // 10)
-        before = posterior.contexts(contexts)
-        labelled = before, posterior.labels(before)
-        posterior.learn(case.observations // 5)
-        now = posterior.contexts(contexts)
-        return cls(labelled, (now, posterior.labels(now)))
+def batches(case: Case, contexts: int, seed: int) -> Iterator[Batch]:
+    """A batch after the observations of the case, and another after a fifth more."""
+    posterior = LinearPosterior(case, np.random.default_rng(seed))
+    for _ in range(10):
+        posterior.learn(case.observations // 10)
+    yield posterior.batch(contexts)
+    posterior.learn(case.observations // 5)
+    yield posterior.batch(contexts)
 
 
 class Clock:
@@ -128,6 +134,7 @@ class Clock:
 
     @contextmanager
     def reading(self) -> Iterator[dict[str, float]]:
+        """Seconds of the block under ``compile`` and ``train``."""
         seconds: dict[str, float] = {}
         self.compiling, started = 0.0, time.perf_counter()
         yield seconds
@@ -137,7 +144,7 @@ class Clock:
 
 COLUMNS = {
     "case": "<13",
-    "recipe": "<20",
+    "recipe": "<22",
     "contexts": ">9",
     "compile s": ">10.2f",
     "train s": ">8.2f",
@@ -156,68 +163,74 @@ def row(*cells: object) -> None:
     print(" ".join(f"{cell:{style}}" for cell, style in zip(cells, COLUMNS.values(), strict=True)), flush=True)
 
 
-class Runner:
-    """Trains students one after the other and prints a row for each."""
-
-    def __init__(self) -> None:
-        self.clock = Clock()
-
-    def run(
-        self, case: Case, recipe: str, student: Student, batch: tuple[np.ndarray, np.ndarray], seed: int, start=None
-    ) -> Imitation:
-        contexts, labels = batch
-        with self.clock.reading() as seconds:
-            imitation = imitate(contexts, labels, student, Key(seed), start)
-        rows = imitation.held_out
-        p = softmax(logits(imitation.layers, student.activation, contexts[rows]), axis=1)
-        f = fidelity(labels[rows], p, 1.0)
-        row(case.name, recipe, len(contexts), *seconds.values(), imitation.steps, f.kl_mean, f.kl_p95, f.tv_mean)
-        return imitation
-
-    def recipes(self, case: Case, contexts: int, seed: int) -> None:
-        batches = Batches.of(case, contexts, seed)
-        earlier = self.run(case, "default, before", DEFAULT, batches.before, seed)
-        self.run(case, "default, cold", DEFAULT, batches.now, seed)
-        self.run(case, "default, warm", DEFAULT, batches.now, seed, earlier.layers)
-        self.run(case, "adam", ADAM, batches.now, seed)
-        self.run(case, "paper", PAPER, batches.now, seed)
-        torch_peer(case, batches.now, seed)
-
-    def growth(self, case: Case, sizes: list[int], seed: int) -> None:
-        for size in sizes:
-            self.run(case, "default, cold", DEFAULT, Batches.of(case, size, seed).now, seed)
-
-    def widths(self, case: Case, contexts: int, seed: int) -> None:
-        batch = Batches.of(case, contexts, seed).now
-        for hidden in [(), (100,), (50, 50), (100, 100), (200, 200), (100, 100, 100)]:
-            self.run(case, f"hidden {hidden}", Student(hidden=hidden), batch, seed)
+def show(
+    case: Case, recipe: str, seconds: dict[str, float], steps: int, labels: np.ndarray, p: np.ndarray, n: int
+) -> None:
+    f = fidelity(labels, p, reward_range=1.0)
+    row(case.name, recipe, n, seconds["compile"], seconds["train"], steps, f.kl_mean, f.kl_p95, f.tv_mean)
 
 
-def torch_peer(case: Case, batch: tuple[np.ndarray, np.ndarray], seed: int) -> None:
-    """The paper's recipe as one would write it in torch. Its fidelity is on the last tenth, which it does not see."""
-    if importlib.util.find_spec("torch") is None:
-        return
+def run(
+    clock: Clock, case: Case, recipe: str, student: Student, batch: Batch, seed: int, start: list[Layer] | None = None
+) -> Imitation:
+    with clock.reading() as seconds:
+        imitation = imitate(*batch, student, Key(seed), start)
+    rows = imitation.held_out
+    p = softmax(logits(imitation.layers, student.activation, batch.contexts[rows]), axis=1)
+    show(case, recipe, seconds, imitation.steps, batch.labels[rows], p, len(batch.contexts))
+    return imitation
+
+
+def recipes(clock: Clock, case: Case, contexts: int, seed: int) -> None:
+    before, now = batches(case, contexts, seed)
+    earlier = run(clock, case, "default, before", DEFAULT, before, seed)
+    run(clock, case, "default, cold", DEFAULT, now, seed)
+    run(clock, case, "default, warm", DEFAULT, now, seed, earlier.layers)
+    run(clock, case, "adam", ADAM, now, seed)
+    run(clock, case, "paper", PAPER, now, seed)
+    if TORCH:
+        torch_peer(case, now, seed)
+
+
+def torch_peer(case: Case, batch: Batch, seed: int) -> None:
+    """The paper's recipe as one would write it in torch; it does not see the last rows, which are judged."""
     import torch
 
-    torch.manual_seed(seed)
     x, p = map(torch.tensor, batch)
     cut = len(x) - min(len(x) // 10, 4096)
-    sizes = [x.shape[1], *PAPER.hidden]
-    hidden = [m for a, b in zip(sizes, sizes[1:], strict=False) for m in (torch.nn.Linear(a, b), torch.nn.Tanh())]
-    network = torch.nn.Sequential(*hidden, torch.nn.Linear(sizes[-1], p.shape[1]), torch.nn.LogSoftmax(dim=1))
+    runs = []
+    for threads in {1, os.cpu_count() or 1}:
+        torch.set_num_threads(threads)
+        torch.manual_seed(seed)
+        started = time.perf_counter()
+        network = torch_train(x[:cut], p[:cut])
+        runs.append(time.perf_counter() - started)
+    with torch.no_grad():
+        judged = network(x[cut:]).exp().numpy()
+    seconds = {"compile": 0.0, "train": min(runs)}
+    show(case, "paper, torch eager", seconds, PAPER.steps, batch.labels[cut:], judged, len(x))
+
+
+def torch_train(x, p):
+    """A network of log-probabilities that has learnt the labels p[N, K] of the contexts x[N, d]."""
+    import torch
+    from torch import nn
+
+    hidden = [layer for a, b in pairwise([x.shape[1], *PAPER.hidden]) for layer in (nn.Linear(a, b), nn.Tanh())]
+    network = nn.Sequential(*hidden, nn.Linear(PAPER.hidden[-1], p.shape[1]), nn.LogSoftmax(dim=1))
     optimiser = torch.optim.RMSprop(network.parameters(), lr=PAPER.learning_rate, alpha=0.9)
     decay = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1 / (1 + 0.05 * (step // 100)))
-    started = time.perf_counter()
     for _ in range(PAPER.steps):
-        rows = torch.randint(cut, (PAPER.batch,))
+        rows = torch.randint(len(x), (PAPER.batch,))
         optimiser.zero_grad()
-        torch.nn.functional.kl_div(network(x[rows]), p[rows], reduction="batchmean").backward()
+        nn.functional.kl_div(network(x[rows]), p[rows], reduction="batchmean").backward()
         optimiser.step()
         decay.step()
-    seconds = time.perf_counter() - started
-    with torch.no_grad():
-        f = fidelity(p[cut:].numpy(), network(x[cut:]).exp().numpy(), 1.0)
-    row(case.name, "paper, torch eager", len(x), 0.0, seconds, PAPER.steps, f.kl_mean, f.kl_p95, f.tv_mean)
+    return network
+
+
+def units(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(",") if word)
 
 
 def main() -> None:
@@ -225,21 +238,25 @@ def main() -> None:
     parser.add_argument("--case", choices=[case.name for case in CASES], action="append", help="default: all")
     parser.add_argument("--contexts", type=int, default=50_000)
     parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 50_000, 200_000], help="for the growth table")
+    parser.add_argument("--hidden", type=units, nargs="*", default=HIDDEN, help="for the width table, such as 100,100")
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     cases = [case for case in CASES if arguments.case is None or case.name in arguments.case]
-    runner = Runner()
-    if importlib.util.find_spec("torch") is None:
+    clock = Clock()
+    if not TORCH:
         print("torch is not installed: no peer is run")
     heading("Recipes")
     for case in cases:
         for seed in range(arguments.seeds):
-            runner.recipes(case, arguments.contexts, seed)
+            recipes(clock, case, arguments.contexts, seed)
     heading("Growth with contexts")
     for case in cases:
-        runner.growth(case, arguments.sizes, seed=0)
+        for size in arguments.sizes:
+            run(clock, case, "default, cold", DEFAULT, next(batches(case, size, seed=0)), seed=0)
     heading("Growth with width")
-    runner.widths(cases[0], arguments.contexts, seed=0)
+    batch = next(batches(cases[0], arguments.contexts, seed=0))
+    for hidden in arguments.hidden:
+        run(clock, cases[0], f"hidden {hidden}", Student(hidden=hidden), batch, seed=0)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,8 @@ def make_policy(file: str) -> ps.Policy:
         Layer((scale * rng.standard_normal((i, o)) / np.sqrt(max(i, 1))).astype(np.float32), normal(rng, o))
         for i, o in itertools.pairwise(sizes)
     ]
-    return ps.Policy.build(chosen, layers, version=7, activation=activation, floor=floor)
+    policy = ps.Policy.build(chosen, layers, version=7, activation=activation, floor=floor)
+    return policy.with_runtime("numpy")
 
 
 def normal(rng: np.random.Generator, n: int) -> Any:

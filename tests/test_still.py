@@ -72,6 +72,7 @@ def test_the_policy_file_says_where_it_comes_from():
     assert metadata.lineage.observations == 150
     assert metadata.lineage.seed == 11
     assert from_config(metadata.lineage.teacher) == LinearTS(discount=0.9)
+    assert metadata.lineage.exactness == {"kind": "exact"}
     assert metadata.fidelity["kl_mean"] == report.fidelity.kl_mean
     assert report.fidelity.smallest_propensity >= np.float32(0.01)
 

@@ -140,6 +140,7 @@ class Still:
                 library=__version__,
                 seed=self.seed,
                 teacher=to_config(self.teacher),
+                exactness=msgspec.to_builtins(self.teacher.exactness),
                 student=msgspec.to_builtins(self.student),
                 observations=observations,
             ),

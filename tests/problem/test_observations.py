@@ -60,3 +60,15 @@ def test_parts_and_sums(problem, context):
     other = ps.Problem(name="other", context=problem.context, actions=problem.actions)
     with pytest.raises(ps.InvalidObservation, match="'video-upload' and 'other' are of different problems"):
         whole + ps.Observations.none(other)
+
+
+def test_rewards_outside_the_stated_bounds_are_refused(problem, context):
+    bounded = ps.Problem(
+        name="bounded", context=problem.context, actions=problem.actions, reward=ps.Reward(low=0, high=1)
+    )
+    ps.Observations.from_records(bounded, [record(context, reward=r) for r in (0, 0.5, 1)])
+    for reward in (-0.1, 1.1):
+        with pytest.raises(
+            ps.InvalidObservation, match="row 1: reward must be within the bounds that the problem states"
+        ):
+            ps.Observations.from_records(bounded, [record(context), record(context, reward=reward)])

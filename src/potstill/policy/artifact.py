@@ -25,11 +25,12 @@ class InvalidPolicy(ValueError):
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a policy comes from: enough to make it again from the same data."""
+    """Where a policy comes from: enough to make it again from the same data, and whether its labels were exact."""
 
     library: str
     seed: int | None = None
     teacher: dict[str, Any] | None = None
+    exactness: dict[str, Any] | None = None
     student: dict[str, Any] | None = None
     observations: int = 0
 

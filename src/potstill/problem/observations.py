@@ -40,10 +40,17 @@ class Observations:
             if array.shape != (count,):
                 raise InvalidObservation(f"{name} must have shape ({count},), as contexts has, got {array.shape}")
         self._refuse(~np.isfinite(self.rewards), self.rewards, "reward", "a finite number")
+        self._refuse(self._out_of_bounds(), self.rewards, "reward", "within the bounds that the problem states")
         known = (self.actions >= 0) & (self.actions < len(self.problem.actions))
         self._refuse(~known, self.actions, "action", f"a position from 0 to {len(self.problem.actions) - 1}")
         probable = (self.propensities > 0) & (self.propensities <= 1)
         self._refuse(~probable, self.propensities, "propensity", "a probability above 0 and at most 1")
+
+    def _out_of_bounds(self) -> NDArray[np.bool_]:
+        stated = self.problem.reward
+        low = -np.inf if stated.low is None else stated.low
+        high = np.inf if stated.high is None else stated.high
+        return (self.rewards < low) | (self.rewards > high)
 
     def _refuse(self, bad: NDArray[np.bool_], values: NDArray[Any], what: str, expected: str) -> None:
         rows = np.flatnonzero(bad)

@@ -18,7 +18,7 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Args:
         default: the reward of a decision for which none arrived in time.
         window: how long after the decision a reward still counts: a whole number and ``s``, ``m``, ``h`` or ``d``.
-        low: the smallest possible reward, if there is one.
+        low: the smallest possible reward, if there is one; observations below it are refused.
         high: the largest possible reward, if there is one.
     """
 

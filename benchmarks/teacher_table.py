@@ -1,8 +1,8 @@
 """Every teacher on the wheel and on video upload: its own regret, that of its distilled policy, and what they cost.
 
 Usage: python benchmarks/teacher_table.py [--trials 5] [--batches 8] [--size 500] [--teachers linear-ts ...] [--json]
-Prints the table of docs/teachers.md. Trials are paired: a teacher and its policy meet the same contexts with the same
-luck. Each teacher runs in a process of its own.
+Prints the table of docs/teachers.md. Policies are distilled on the observed contexts and 4,000 others. Trials are
+paired: a teacher and its policy meet the same contexts with the same luck. Each teacher has a process of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from potstill.lab.wheel import Wheel
 from potstill.teachers import available, from_config
 
 PROBLEMS = {"wheel": Wheel, "video": VideoUpload}
+UNLABELLED = 4000
 
 
 def measure(name: str, problem: str, trials: int, sizes: list[int]) -> dict[str, Any]:
@@ -29,7 +30,9 @@ def measure(name: str, problem: str, trials: int, sizes: list[int]) -> dict[str,
     own, distilled, last = [], [], []
     for seed in range(trials):
         own.append(sum(t.regret for t in play(environment, teacher, sizes=sizes, seed=seed, distilled=False)))
-        turns: list[Turn] = list(play(environment, teacher, sizes=sizes, seed=seed, distilled=True))
+        turns: list[Turn] = list(
+            play(environment, teacher, sizes=sizes, seed=seed, distilled=True, unlabelled=UNLABELLED)
+        )
         distilled.append(sum(turn.regret for turn in turns))
         last.append(turns[-1])
     difference = np.array(distilled) - np.array(own)

@@ -10,7 +10,7 @@ from potstill.distill.fidelity import Fidelity, fidelity
 
 
 def test_two_contexts_by_hand():
-    # KL is log 2 - (log 3)/2 + … worked out: ½·log(½ / ¼) + ½·log(½ / ¾), and log(1 / ½).
+    # Of the first row ½·log(½ / ¼) + ½·log(½ / ¾), of the second log(1 / ½); percentiles interpolate between them.
     measured = fidelity([[0.5, 0.5], [1.0, 0.0]], [[0.25, 0.75], [0.5, 0.5]], reward_range=3.0)
     first, second = 0.5 * math.log(2) + 0.5 * math.log(2 / 3), math.log(2)
     assert measured.contexts == 2

@@ -11,10 +11,14 @@ from numpy.typing import NDArray
 
 from potstill.distill import Student
 from potstill.keys import Key
-from potstill.lab.environment import Environment, regrets
+from potstill.lab.environment import Columns, Environment, regrets
+from potstill.policy import Policy
 from potstill.problem import Observations
 from potstill.still import Still
 from potstill.teachers import AnyTeacher
+
+Float32 = NDArray[np.float32]
+Actions = NDArray[np.int64]
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,18 +45,29 @@ def play(
     seed: int,
     distilled: bool,
     student: Student | None = None,
+    unlabelled: int = 0,
 ) -> Iterator[Turn]:
-    """Play batches of those sizes. Equal seeds give equal contexts and equal luck, distilled or not."""
-    actor = _Distilled(environment, teacher, seed, student) if distilled else _Undistilled(environment, teacher, seed)
+    """Play batches of those sizes. Equal seeds give equal contexts, luck and first batches, distilled or not.
+
+    Args:
+        environment: the problem.
+        teacher: the posterior.
+        sizes: decisions in each batch; the first one is decided by the uniform policy.
+        seed: of everything random.
+        distilled: whether the teacher's policy decides, or the teacher itself by its own samples.
+        student: that imitates.
+        unlabelled: further contexts to imitate on, for which nothing is observed.
+    """
+    still = Still(environment.problem, teacher, student=student, seed=seed)
+    more = environment.contexts(unlabelled, Key(seed).child("unlabelled").generator()) if unlabelled else None
+    actor = _Distilled(still, more) if distilled else _Undistilled(still)
     for number, size in enumerate(sizes):
         key = Key(seed).child("trial", number)
         contexts = environment.contexts(size, key.child("contexts").generator())
         encoded = environment.problem.encode_many(contexts)
         actions, propensities = actor.choose(encoded, number)
         rewards = environment.rewards(contexts, actions, key.child("rewards").generator())
-        observations = Observations(
-            environment.problem, encoded, actions.astype(np.int32), rewards, propensities.astype(np.float32)
-        )
+        observations = Observations(environment.problem, encoded, actions.astype(np.int32), rewards, propensities)
         turn = actor.learn(observations, number)
         yield msgspec.structs.replace(turn, regret=float(regrets(environment.means(contexts), actions).sum()))
 
@@ -60,30 +75,29 @@ def play(
 class _Distilled:
     """The teacher's distilled policy decides."""
 
-    def __init__(self, environment: Environment, teacher: AnyTeacher, seed: int, student: Student | None) -> None:
-        self.still = Still(environment.problem, teacher, student=student, seed=seed)
+    def __init__(self, still: Still, more: Columns | None) -> None:
+        self.still, self.more = still, more
 
-    def choose(self, encoded: NDArray[np.float32], number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        return self.still.policy.decide_many(encoded, [f"{number}-{i}" for i in range(len(encoded))])
+    def choose(self, encoded: Float32, number: int) -> tuple[Actions, Float32]:
+        return _by_policy(self.still.policy, encoded, number)
 
     def learn(self, observations: Observations, number: int) -> Turn:  # noqa: ARG002
-        report = self.still.update(observations)
+        report = self.still.update(observations, contexts=self.more)
         seconds = report.seconds
         return Turn(regret=0.0, learn=seconds["learn"], label=seconds["label"], kl=report.fidelity.kl_mean)
 
 
 class _Undistilled:
-    """Batch on-policy Thompson sampling: the teacher acts on its own samples; uniform before the first batch."""
+    """Batch on-policy Thompson sampling: the teacher acts on its own samples, after the same uniform first batch."""
 
-    def __init__(self, environment: Environment, teacher: AnyTeacher, seed: int) -> None:
-        self.teacher, self.state, self.key = teacher, teacher.init(environment.problem), Key(seed).child("undistilled")
-        self.actions = len(environment.problem.actions)
+    def __init__(self, still: Still) -> None:
+        self.teacher, self.state, self.first = still.teacher, still.state, still.policy
+        self.key = Key(still.seed).child("undistilled")
 
-    def choose(self, encoded: NDArray[np.float32], number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        n, key = len(encoded), self.key.child("choose", number)
+    def choose(self, encoded: Float32, number: int) -> tuple[Actions, Float32]:
         if number == 0:
-            uniform = np.full(n, 1 / self.actions, np.float32)
-            return key.generator().integers(self.actions, size=n), uniform
+            return _by_policy(self.first, encoded, number)
+        n, key = len(encoded), self.key.child("choose", number)
         actions = self.teacher.sample_actions(self.state, encoded, 1, key)[:, 0]
         p = self.teacher.propensities(self.state, encoded, key.child("propensities"))[np.arange(n), actions]
         # What was drawn was possible, even where an estimate says 0.
@@ -93,3 +107,7 @@ class _Undistilled:
         started = time.perf_counter()
         self.state = self.teacher.update(self.state, observations, self.key.child("learn", number))
         return Turn(regret=0.0, learn=time.perf_counter() - started)
+
+
+def _by_policy(policy: Policy, encoded: Float32, number: int) -> tuple[Actions, Float32]:
+    return policy.decide_many(encoded, [f"{number}-{i}" for i in range(len(encoded))])

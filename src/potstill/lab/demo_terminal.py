@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -116,6 +117,12 @@ def _line(cells: list[str], style: str) -> Text:
     return line
 
 
+def _interpreter() -> str:
+    """The Python that has Potstill, as one would type it from here."""
+    path, here = Path(sys.executable), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 def conclude(results: Results, policy: Path, report: Path, seconds: float, console: Console) -> None:
     """Say how it went, where things are, and how to use them."""
     share = results.late_share
@@ -131,6 +138,6 @@ def conclude(results: Results, policy: Path, report: Path, seconds: float, conso
     console.print(f"\n{results.settings.decisions:,} decisions in {seconds:.0f} s:")
     for name, finding in findings.items():
         console.print(Text.assemble((f"  {name:8}", "bold"), finding), soft_wrap=True)
-    console.print("\nTo decide with the policy, from this directory:\n")
+    console.print(f"\nTo decide with the policy, start {_interpreter()} in this directory and paste:\n", soft_wrap=True)
     # As they are, whatever the width: lines that are broken to fit cannot be pasted.
     console.print(Text(usage(policy)), soft_wrap=True)

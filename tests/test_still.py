@@ -109,7 +109,15 @@ def test_what_cannot_be_distilled_is_refused(problem):
         still.update(ps.Observations.none(PROBLEM))
     with pytest.raises(ps.InvalidObservation, match="observations of problem 'video-upload'"):
         still.update(ps.Observations.none(problem))
+    with pytest.raises(ps.InvalidObservation, match="update takes Observations, got list"):
+        still.update([{"reward": 1.0}])
     assert still.update(ps.Observations.none(PROBLEM), contexts=example_contexts(1)).version == 1
+
+
+@pytest.mark.parametrize("teacher", ["linear-ts", LinearTS])
+def test_what_is_no_teacher_is_refused(teacher):
+    with pytest.raises(TypeError, match=r"teacher must be a teacher such as LinearTS\(\), got"):
+        ps.Still(PROBLEM, teacher)
 
 
 def test_a_floor_is_kept_by_every_version():

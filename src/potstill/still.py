@@ -77,6 +77,8 @@ class Still:
     ) -> None:
         self.problem = problem
         self.teacher: AnyTeacher = teacher if teacher is not None else LinearTS()
+        if isinstance(teacher, type) or not hasattr(self.teacher, "propensities"):
+            raise TypeError(f"teacher must be a teacher such as LinearTS(), got {teacher!r}")
         self.student = student if student is not None else Student()
         self.seed = seed
         self.policy = Policy.uniform(problem, seed=seed, floor=floor)
@@ -168,6 +170,10 @@ class Still:
         )
 
     def _refuse_foreign(self, observations: Observations) -> None:
+        if not isinstance(observations, Observations):
+            raise InvalidObservation(
+                f"update takes Observations, got {type(observations).__name__}: see Observations.from_records"
+            )
         if observations.problem.hash != self.problem.hash:
             raise InvalidObservation(
                 f"observations of problem {observations.problem.name!r} ({observations.problem.hash}), "

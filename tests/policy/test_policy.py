@@ -110,6 +110,17 @@ def test_eligible_actions_keep_an_answer_when_all_are_improbable(problem, contex
     assert policy.probabilities(context, floor=0.01).min() == np.float32(0.01)
 
 
+@pytest.mark.parametrize("runtime", ["numpy", None])
+def test_eligible_may_be_anything_that_can_be_gone_through(problem, context, runtime):
+    policy = ps.Policy.uniform(problem)
+    policy = policy if runtime is None else policy.with_runtime(runtime)
+    wanted = policy.decide(context, id="x", eligible=("360p", "720p"))
+    for eligible in (["360p", "720p"], np.array(["360p", "720p"]), iter(["360p", "720p"])):
+        decision = policy.decide(context, id="x", eligible=eligible)
+        assert decision == wanted
+        assert {type(name) for name in decision.eligible} == {str}
+
+
 def test_the_policys_own_floor(policy, context):
     floored = policy.with_floor(0.1)
     np.testing.assert_array_equal(floored.probabilities(context), policy.probabilities(context, floor=0.1))

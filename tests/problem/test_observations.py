@@ -24,6 +24,7 @@ def test_from_records(problem, context):
     ("change", "message"),
     [
         ({"reward": float("nan")}, "row 1: reward must be a finite number, got nan"),
+        ({"reward": -1e200}, "row 1: reward must be at most 1e+100 in size; rescale it, got -1e+200"),
         ({"reward": None}, "row 1: 'reward' is missing; a record has context, action, reward, propensity"),
         ({"reward": "1"}, "row 1: reward must be a number, got '1' (str)"),
         ({"propensity": 0.0}, "row 1: propensity must be a probability above 0 and at most 1, got 0.0"),
@@ -72,3 +73,8 @@ def test_rewards_outside_the_stated_bounds_are_refused(problem, context):
             ps.InvalidObservation, match="row 1: reward must be within the bounds that the problem states"
         ):
             ps.Observations.from_records(bounded, [record(context), record(context, reward=reward)])
+
+
+def test_a_record_that_is_no_mapping_is_refused(problem, context):
+    with pytest.raises(ps.InvalidObservation, match="row 0: a record must be a mapping with context, action"):
+        ps.Observations.from_records(problem, record(context))

@@ -144,3 +144,8 @@ def test_inverse_propensity_weights_count_rare_actions_more():
     np.testing.assert_allclose(sums.n, [2 / 3, 4 / 3])
     np.testing.assert_allclose(sums.moment[:, 1], [2 / 3, 4 / 3])
     np.testing.assert_allclose(sums.gram[:, 1, 1], [2 / 3, 4 / 3])
+
+
+def test_a_misspelt_weighting_is_refused():
+    with pytest.raises(ValueError, match="weighting must be 'equal' or 'inverse-propensity', got 'inverse_propensity'"):
+        LinearTS(weighting="inverse_propensity").summarise(example_observations(3))

@@ -330,3 +330,18 @@ except ModuleNotFoundError as error:
 def test_without_numpyro_the_way_out_is_named():
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "ProgramTS needs numpyro: pip install 'potstill[programs]'"
+
+
+def dose_response(contexts, actions, rewards=None):
+    """A product and a sum inside abs: what a compiler fuses one way here and another way there."""
+    slope = numpyro.sample("slope", dist.Normal(0, 3))
+    mean = -jnp.abs(actions - slope * contexts[:, 0])
+    numpyro.sample("reward", dist.Normal(mean, 1.0), obs=rewards)
+    return mean
+
+
+@pytest.mark.parametrize("n", [1, 5, 37, 400])
+def test_no_draw_is_lost_to_rounding(n):
+    teacher = ProgramTS(dose_response, draws=100)
+    p = teacher.propensities(teacher.init(PROBLEM), example_contexts(n), KEY)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)

@@ -151,7 +151,7 @@ def read_context(text: str) -> dict[str, Any]:
         text = sys.stdin.read()
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ValueError(f"the context must be a JSON object: {error}") from None
 
 

@@ -242,6 +242,8 @@ class Policy:
     def _decide_by_steps(
         self, context: Context, decision_id: str | None, eligible: Sequence[str] | None, floor: float | None
     ) -> Decision:
+        if eligible is not None and not isinstance(eligible, str):
+            eligible = tuple(eligible)  # whatever can be gone through only once
         mask = self._mask(eligible)
         encoded = self._runtime.encode(context)[None]
         smallest = self._floor(floor)
@@ -250,9 +252,8 @@ class Policy:
         u = np.array([uniform(decision_id, self._salt)])
         chosen, propensities = self._runtime.choose(encoded, u, mask, smallest)
         action, propensity = self.problem.actions.names[chosen[0]], float(self._finite(propensities)[0])
-        return Decision(
-            decision_id, action, propensity, self.version, None if eligible is None else tuple(eligible), floor
-        )
+        allowed = None if eligible is None else tuple(map(str, eligible))
+        return Decision(decision_id, action, propensity, self.version, allowed, floor)
 
     def _floor(self, floor: float | None) -> float:
         if floor is None:

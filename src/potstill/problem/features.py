@@ -50,7 +50,9 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
         check_name(self.name, "a feature's name")
         for side in ("low", "high"):
             msgspec.structs.force_setattr(self, side, self._bound(side, getattr(self, side)))
-        if not self.low < self.high or not math.isfinite(self.high - self.low):
+        if not math.isfinite(self.high - self.low):
+            raise InvalidProblem(f"feature {self.name!r}: the range from {self.low} to {self.high} is too large")
+        if not self.low < self.high:
             raise InvalidProblem(f"feature {self.name!r}: low must be below high, got low={self.low}, high={self.high}")
         if self.scale not in ("linear", "log"):
             raise InvalidProblem(f"feature {self.name!r}: scale must be 'linear' or 'log', got {shown(self.scale)}")

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from potstill.problem.errors import InvalidContext, InvalidObservation, shown
 from potstill.problem.problem import Contexts, Problem
 
+#: Sums of squares of rewards must stay within float64.
+LARGEST = 1e100
 _FIELDS = ("context", "action", "reward", "propensity")
 
 
@@ -40,6 +42,7 @@ class Observations:
             if array.shape != (count,):
                 raise InvalidObservation(f"{name} must have shape ({count},), as contexts has, got {array.shape}")
         self._refuse(~np.isfinite(self.rewards), self.rewards, "reward", "a finite number")
+        self._refuse(np.abs(self.rewards) > LARGEST, self.rewards, "reward", f"at most {LARGEST:g} in size; rescale it")
         self._refuse(self._out_of_bounds(), self.rewards, "reward", "within the bounds that the problem states")
         known = (self.actions >= 0) & (self.actions < len(self.problem.actions))
         self._refuse(~known, self.actions, "action", f"a position from 0 to {len(self.problem.actions) - 1}")
@@ -105,6 +108,10 @@ class Observations:
         """Observations from mappings with the keys ``context``, ``action``, ``reward`` and ``propensity``."""
         rows = list(records)
         for i, row in enumerate(rows):
+            if not isinstance(row, Mapping):
+                raise InvalidObservation(
+                    f"row {i}: a record must be a mapping with {', '.join(_FIELDS)}, got {shown(row)}"
+                )
             for field in _FIELDS:
                 if row.get(field) is None:
                     raise InvalidObservation(f"row {i}: {field!r} is missing; a record has {', '.join(_FIELDS)}")

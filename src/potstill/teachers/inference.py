@@ -80,6 +80,10 @@ def prior(program: Program, names: tuple[str, ...], width: int, count: int, key:
     return jax.vmap(draw)(jax.random.split(key, count))
 
 
+#: Mean rewards that differ by less than this share of the largest are equal, in float32.
+_TIE = 1e-6
+
+
 @partial(jax.jit, static_argnames=("program", "k"))
 def wins(program: Program, draws: Draws, contexts: Any, k: int) -> tuple[Any, Any]:
     """How many draws prefer each action, [N, K], ties split evenly; and how many give no finite reward, [N]."""
@@ -91,7 +95,8 @@ def wins(program: Program, draws: Draws, contexts: Any, k: int) -> tuple[Any, An
         # The reward itself is drawn as well, from the seed, and dropped by the compiler because nothing uses it.
         known = handlers.seed(handlers.substitute(program, draw), 0)
         means = jnp.stack([known(contexts, a) for a in actions])
-        best = means == means.max(axis=0)
+        # Not by equality: the compiler may compute a mean twice, with different rounding.
+        best = means >= means.max(axis=0) - _TIE * jnp.abs(means).max(axis=0)
         won, bad = totals
         return (won + best / best.sum(axis=0), bad + ~jnp.isfinite(means).all(axis=0)), None
 

@@ -19,6 +19,8 @@ SMALLEST_PROPENSITY = 0.01
 
 def weights(observations: Observations, weighting: Weighting) -> NDArray[np.float64]:
     """The weight of each observation, float64[N], with mean 1 over the batch."""
+    if weighting not in ("equal", "inverse-propensity"):
+        raise ValueError(f"weighting must be 'equal' or 'inverse-propensity', got {weighting!r}")
     if weighting == "equal" or not len(observations):
         return np.ones(len(observations))
     inverse = 1 / np.maximum(observations.propensities.astype(np.float64), SMALLEST_PROPENSITY)

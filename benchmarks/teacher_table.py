@@ -16,9 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from potstill.distill import Student
+from potstill.keys import Key
+from potstill.lab.agents import Distilled, Undistilled
 from potstill.lab.trial import Turn, play
 from potstill.lab.video import VideoUpload
 from potstill.lab.wheel import Wheel
+from potstill.lab.world import Simulation
 from potstill.teachers import available, from_config
 
 PROBLEMS = {"wheel": Wheel, "video": VideoUpload}
@@ -29,12 +33,17 @@ def measure(name: str, problem: str, trials: int, sizes: list[int]) -> dict[str,
     environment, teacher = PROBLEMS[problem](), from_config({"type": name})
     own, distilled, last = [], [], []
     for seed in range(trials):
-        own.append(sum(t.regret for t in play(environment, teacher, sizes=sizes, seed=seed, distilled=False)))
-        turns: list[Turn] = list(
-            play(environment, teacher, sizes=sizes, seed=seed, distilled=True, unlabelled=UNLABELLED)
-        )
-        distilled.append(sum(turn.regret for turn in turns))
-        last.append(turns[-1])
+        rng = Key(seed).child("unlabelled").generator()
+        more = environment.encode(environment.contexts(UNLABELLED, rng))
+        for agent, regrets in (
+            (Undistilled(environment.problem, teacher, seed), own),
+            (Distilled(environment.problem, teacher, Student(), seed, more), distilled),
+        ):
+            world = Simulation(environment, sum(sizes), Key(seed))
+            turns: list[Turn] = list(play(world, agent, sizes, seed))
+            regrets.append(sum(turn.regret for turn in turns))
+        # Nothing is learnt from the last batch.
+        last.append(turns[-2].learned)
     difference = np.array(distilled) - np.array(own)
     return {
         "teacher": name,
@@ -43,9 +52,9 @@ def measure(name: str, problem: str, trials: int, sizes: list[int]) -> dict[str,
         "distilled": float(np.mean(distilled)),
         "difference": float(difference.mean()),
         "standard_error": float(difference.std(ddof=1) / np.sqrt(trials)),
-        "learn": float(np.median([turn.learn for turn in last])),
-        "label": float(np.median([turn.label for turn in last])),
-        "kl": float(np.mean([turn.kl for turn in last])),
+        "learn": float(np.median([learned.seconds["learn"] for learned in last])),
+        "label": float(np.median([learned.seconds["label"] for learned in last])),
+        "kl": float(np.mean([learned.kl for learned in last])),
     }
 
 

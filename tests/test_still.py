@@ -5,8 +5,10 @@ import pytest
 
 import potstill as ps
 from potstill.keys import Key
+from potstill.lab.agents import Distilled, Undistilled
 from potstill.lab.trial import play
 from potstill.lab.wheel import Wheel
+from potstill.lab.world import Simulation
 from potstill.teachers import LinearTS, Uniform, from_config
 from potstill.teachers.check import PROBLEM, example_contexts, example_observations
 
@@ -128,8 +130,11 @@ def test_a_floor_is_kept_by_every_version():
 
 def wheel_regret(seed, distilled):
     """Regret of 4 batches of 500 on the wheel, of Linear-TS acting itself or through its distilled policy."""
-    turns = play(Wheel(), LinearTS(), sizes=[500] * 4, seed=seed, distilled=distilled, student=SMALL)
-    return sum(turn.regret for turn in turns)
+    world = Simulation(Wheel(), 2000, Key(seed))
+    agent = (
+        Distilled(world.problem, LinearTS(), SMALL, seed) if distilled else Undistilled(world.problem, LinearTS(), seed)
+    )
+    return sum(turn.regret for turn in play(world, agent, [500] * 4, seed))
 
 
 def test_distilled_linear_ts_has_the_regret_of_linear_ts_on_the_wheel():

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from potstill.problem import Problem
 
+Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-#: Raw values by feature name, one NumPy array of length N each; `Problem.encode_many` takes them as they are.
+#: Values by name, one NumPy array of length N each.
 Columns = dict[str, NDArray[Any]]
 
 
@@ -22,7 +23,10 @@ class Environment(Protocol):
         """What is decided."""
 
     def contexts(self, n: int, rng: np.random.Generator) -> Columns:
-        """The contexts of n requests."""
+        """The contexts of a trial's n requests, in the order in which they come."""
+
+    def encode(self, contexts: Columns) -> Float32:
+        """What algorithms see of contexts, float32[N, d]. Columns may hold more: what only the truth depends on."""
 
     def means(self, contexts: Columns) -> Float64:
         """The expected reward of each action, float64[N, K]: its row maximum is the best possible."""

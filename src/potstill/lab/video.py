@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.lab.environment import Columns, Float64
+from potstill.lab.environment import Columns, Float32, Float64
 from potstill.problem import Boolean, Categorical, Discrete, Numeric, Problem, Reward
 
 #: Actions in the order of their quality, and the bitrate of each.
@@ -143,6 +143,10 @@ class VideoUpload(msgspec.Struct, frozen=True):
         network = _networks(place, rng)
         phone = _phones(place, rng)
         return {**_videos(phone["memory_gb"], rng), **network, **place, **phone}
+
+    def encode(self, contexts: Columns) -> Float32:
+        """Contexts as the problem encodes them, float32[N, 38]."""
+        return _PROBLEM.encode_many(contexts)
 
     def means(self, contexts: Columns) -> Float64:
         """The expected reward of each action, float64[N, 7]."""

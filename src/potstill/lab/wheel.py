@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.lab.environment import Columns, Float64
+from potstill.lab.environment import Columns, Float32, Float64
 from potstill.problem import Discrete, Numeric, Problem
 
 _SAFE, _PLAIN, _JACKPOT = 1.2, 1.0, 50.0
@@ -50,6 +50,10 @@ class Wheel(msgspec.Struct, frozen=True):
         # The square root makes rings of equal area equally likely.
         radius, angle = np.sqrt(rng.random(n)), 2 * np.pi * rng.random(n)
         return {"x": radius * np.cos(angle), "y": radius * np.sin(angle)}
+
+    def encode(self, contexts: Columns) -> Float32:
+        """Contexts as the problem encodes them, float32[N, 2]."""
+        return _PROBLEM.encode_many(contexts)
 
     def means(self, contexts: Columns) -> Float64:
         """The expected reward of each action, float64[N, 5]."""

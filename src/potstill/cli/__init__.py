@@ -1,9 +1,10 @@
 """The command line: one thin command per verb. What a command needs is imported when it runs."""
 
-from potstill.cli import demo, policy, status  # each adds its commands to the app
+# Each adds its commands to the app.
+from potstill.cli import demo, lab, lab_data, lab_report, lab_studies, policy, status
 from potstill.cli.app import app
 
-__all__ = ["app", "demo", "main", "policy", "status"]
+__all__ = ["app", "demo", "lab", "lab_data", "lab_report", "lab_studies", "main", "policy", "status"]
 
 
 def main() -> None:

@@ -14,10 +14,9 @@ from potstill.keys import Key
 from potstill.lab.demo import ALGORITHMS, Batch
 from potstill.lab.demo_results import Results, microseconds
 from potstill.lab.environment import Float64
+from potstill.lab.page import Chart
 from potstill.lab.video import VideoUpload
 from potstill.policy import Policy
-
-Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 
 # Copper, as pot stills are made of; all four are readable on white and on near-black.
 _COLOURS = {"potstill": "#c8662b", "thompson": "#4a83c4", "uniform": "#8b919b", "best": "#2f9e72"}

@@ -86,7 +86,14 @@ def load(out: Path) -> Iterator[Trial]:
     """All finished trials under a folder, in the order of their paths."""
     for path in sorted(out.glob("*/*/*/[0-9]*.json")):
         if not path.name.endswith(".seconds.json"):
-            yield msgspec.json.decode(path.read_bytes(), type=Trial)
+            yield _read(path)
+
+
+def _read(path: Path) -> Trial:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Trial)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path} is not a finished trial: {error}; run again, and it is played anew") from None
 
 
 def seconds_of(out: Path, trial: Trial) -> Seconds | None:

@@ -1,0 +1,130 @@
+"""The lab's commands: the paper's evaluation, rerun."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from potstill.cli.app import app, fail, make_directory, needs, print_json, refusing
+
+if TYPE_CHECKING:
+    from potstill.lab.experiment import Experiment
+
+lab = typer.Typer(
+    name="lab",
+    help="The paper's evaluation: run it, report it, and try it on data of your own.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+app.add_typer(lab)
+
+Names = list[str]
+
+
+@lab.command()
+def run(
+    problem: Annotated[
+        Names | None,
+        typer.Option(help="A problem of --list, `all`, or a CSV file of your own; repeat it, or separate by commas."),
+    ] = None,
+    algorithms: Annotated[
+        Names | None,
+        typer.Option(help="Names of --list, `all` or `peers`; repeat it, or separate by commas or spaces."),
+    ] = None,
+    more: Annotated[Names | None, typer.Argument(metavar="ALGORITHMS", help="What follows --algorithms.")] = None,
+    preset: Annotated[str, typer.Option(help="Hyperparameters: `paper`, `potstill` or `both`.")] = "both",
+    trials: Annotated[int | None, typer.Option(min=1, help="Of each algorithm; 10 if left out.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one per core if left out.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal results, whatever the jobs.")] = 0,
+    decisions: Annotated[int | None, typer.Option(min=1, help="In a trial, instead of the problem's own.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results; finished trials in it are kept.")] = Path("results"),
+    quick: Annotated[bool, typer.Option("--quick", help="All of it on a small scale, in a few minutes.")] = False,
+    label: Annotated[str | None, typer.Option(help="For a CSV file: the column of the class to name.")] = None,
+    target: Annotated[str | None, typer.Option(help="For a CSV file: the column of the amount to hit.")] = None,
+    levels: Annotated[int, typer.Option(min=2, help="For --target: how many amounts to choose from.")] = 20,
+    listing: Annotated[bool, typer.Option("--list", help="Show the problems and algorithms, and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON; progress to stderr.")] = False,
+) -> None:
+    """Run trials of algorithms on problems, and keep each as it ends.
+
+    Every algorithm meets the same requests with the same luck in trials of the same number. A run that was stopped goes
+    on where it was when the same command is given again.
+
+    Examples:
+    potstill lab run --problem wheel --algorithms all --trials 50 --jobs 2 --out results/
+
+    potstill lab run --problem mushroom,warfarin-20 --algorithms linear-ts,linear-ts-il,peers
+
+    potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
+    """
+    with needs("lab"):
+        from potstill.lab.experiment import Experiment, OwnTable
+    if listing:
+        _print_list()
+        return
+    with refusing(ValueError, OSError):
+        experiment = Experiment.of(
+            problems=_split(problem),
+            algorithms=_split([*(algorithms or []), *(more or [])]),
+            preset=preset,
+            trials=trials,
+            decisions=decisions,
+            seed=seed,
+            own=OwnTable(label=label, target=target, levels=levels),
+            quick=quick,
+        )
+        _run(experiment, jobs or _cores(), out, as_json=as_json)
+
+
+def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None:
+    from potstill.lab.run_terminal import display, print_rows
+
+    make_directory(out)
+    console = Console(stderr=as_json)
+    with console.status("reading the data"):
+        experiment.prepare()
+    try:
+        with display(console) as show:
+            ended = experiment.run(jobs, out, on_progress=show)
+    except KeyboardInterrupt:
+        typer.secho(f"stopped; finished trials are kept in {out}: give the same command again to go on", err=True)
+        raise typer.Exit(130) from None
+    rows = experiment.summary(out)
+    if as_json:
+        failures = [{"task": str(failure.task), "error": failure.error} for failure in ended.failures]
+        print_json({"out": str(out), "rows": rows, "skipped": experiment.skipped, "failures": failures})
+    else:
+        print_rows(rows, experiment.skipped, console)
+        console.print(f"kept in {out}; see it all with: potstill lab report {out}", highlight=False, soft_wrap=True)
+    if ended.failures:
+        fail(f"{len(ended.failures)} of {ended.total} trials failed; the others are kept")
+
+
+def _cores() -> int:
+    """How many this process may use; not every system can tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _split(names: Names | None) -> Names:
+    return [part for name in names or [] for part in name.split(",") if part]
+
+
+def _print_list() -> None:
+    from potstill.lab.algorithms import ALGORITHMS
+    from potstill.lab.scenarios import SCENARIOS
+
+    console = Console()
+    table = Table("problem", "what", "decisions", "update every", title="Problems", title_justify="left")
+    for one in SCENARIOS.values():
+        table.add_row(one.name, one.title, f"{one.decisions:,}", f"{one.batch:,}")
+    console.print(table)
+    console.print("and wheel-DELTA, such as wheel-0.5, or a CSV file with --label or --target\n", highlight=False)
+    table = Table("algorithm", "what", "presets", title="Algorithms", title_justify="left")
+    for algorithm in ALGORITHMS.values():
+        table.add_row(algorithm.name, algorithm.about, ", ".join(algorithm.presets))
+    console.print(table)

@@ -1,0 +1,168 @@
+"""What is to be run, from names that people give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from potstill.lab import runner
+from potstill.lab.algorithms import Algorithm, PeerAlgorithm, named
+from potstill.lab.data import MissingData
+from potstill.lab.presets import PRESETS
+from potstill.lab.runner import Progress
+from potstill.lab.scenarios import SCENARIOS, Scenario, scenario
+from potstill.lab.summary import Row, summary
+
+TRIALS = 10
+
+
+class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be decided in a CSV file: a class, or an amount on so many levels."""
+
+    label: str | None = None
+    target: str | None = None
+    levels: int = 20
+
+
+class Quick(msgspec.Struct, frozen=True):
+    """The whole evaluation on a small scale: decisions by problem, and what is run on each."""
+
+    decisions: dict[str, int]
+    algorithms: tuple[str, ...]
+    trials: int
+
+
+QUICK = Quick(
+    decisions={"wheel": 3_000, "mushroom": 3_000, "warfarin-20": 800, "video": 3_000},
+    algorithms=(
+        "uniform",
+        "neural-greedy",
+        "linear-ts",
+        "linear-ts-il",
+        "neural-linear-ts",
+        "neural-linear-ts-il",
+        "bootstrap-nn-ts",
+        "bootstrap-nn-ts-il",
+    ),
+    trials=5,
+)
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    """Problems, algorithms under presets, and how often.
+
+    Attributes:
+        scenarios: problems.
+        pairs: for each problem, a preset and an algorithm each.
+        trials: of each.
+        seed: of everything random.
+        skipped: what was asked for by `all` or `peers` and is left out, and why.
+    """
+
+    scenarios: list[Scenario]
+    pairs: dict[str, list[tuple[str, Algorithm]]]
+    trials: int
+    seed: int
+    skipped: dict[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        problems: Sequence[str],
+        algorithms: Sequence[str],
+        preset: str = "both",
+        trials: int | None = None,
+        decisions: int | None = None,
+        seed: int = 0,
+        own: OwnTable | None = None,
+        quick: bool = False,
+    ) -> Experiment:
+        """From names; what is left out is taken from `QUICK` if it is to be quick."""
+        if not problems and not quick:
+            raise ValueError("name a problem with --problem, such as --problem wheel; --list shows them")
+        presets = _presets(preset)
+        skipped: dict[str, str] = {}
+        names = [name for name in _problems(problems) if not _is_missing(name, problems, skipped)]
+        found = [_found(name, decisions, own or OwnTable(), quick) for name in names]
+        asked = list(algorithms) or list(QUICK.algorithms if quick else ["all"])
+        pairs = {one.name: _pairs(asked, presets, one, skipped) for one in found}
+        if not any(pairs.values()):
+            raise ValueError("nothing is left to run: " + "; ".join(skipped.values()))
+        count = trials or (QUICK.trials if quick else TRIALS)
+        return cls(scenarios=found, pairs=pairs, trials=count, seed=seed, skipped=skipped)
+
+    def prepare(self) -> None:
+        """Read or make what trials need, before any of them; `MissingData` if it cannot be had."""
+        for one in self.scenarios:
+            one.prepare()
+
+    def run(self, jobs: int, out: Path, on_progress: Callable[[Progress], None] = lambda _: None) -> Progress:
+        """Run what is not finished yet."""
+        return runner.run(
+            self.scenarios, self.pairs, trials=self.trials, jobs=jobs, seed=self.seed, out=out, on_progress=on_progress
+        )
+
+    def summary(self, out: Path) -> list[Row]:
+        """What it came to."""
+        return summary(out, self.scenarios, self.pairs, self.trials)
+
+
+def _presets(name: str) -> list[str]:
+    if name == "both":
+        return list(PRESETS)
+    if name not in PRESETS:
+        raise ValueError(f"no preset is called {name!r}; there are {', '.join(PRESETS)} and both")
+    return [name]
+
+
+def _problems(names: Sequence[str]) -> list[str]:
+    """Names without repetition; none is those of `QUICK`."""
+    every = {"all": list(SCENARIOS)}
+    return list(dict.fromkeys(part for name in names or QUICK.decisions for part in every.get(name, [name])))
+
+
+def _is_missing(name: str, asked: Sequence[str], skipped: dict[str, str]) -> bool:
+    """Whether a problem lacks its data and was not asked for by its own name."""
+    if name not in SCENARIOS or name in asked:
+        return False
+    try:
+        SCENARIOS[name].problem  # noqa: B018
+    except MissingData as error:
+        skipped[SCENARIOS[name].title] = str(error)
+        return True
+    return False
+
+
+def _found(name: str, decisions: int | None, own: OwnTable, quick: bool) -> Scenario:
+    if name.endswith(".csv") or "/" in name:
+        from potstill.lab.own_table import own_scenario
+
+        return own_scenario(Path(name), label=own.label, target=own.target, levels=own.levels, decisions=decisions)
+    one = scenario(name)
+    count = decisions or (QUICK.decisions.get(name) if quick else None)
+    return one.with_decisions(count) if count else one
+
+
+def _pairs(
+    asked: Sequence[str], presets: list[str], one: Scenario, skipped: dict[str, str]
+) -> list[tuple[str, Algorithm]]:
+    """Each algorithm under each preset that it knows. What was asked for by its own name is run in any case."""
+    chosen = []
+    for algorithm in named(asked):
+        reason = None if algorithm.name in asked else _why_not(algorithm, one)
+        if reason:
+            skipped[f"{algorithm.title} on {one.title}"] = reason
+        else:
+            chosen.append(algorithm)
+    return [
+        (preset, algorithm) for preset in [*presets, "peers"] for algorithm in chosen if preset in algorithm.presets
+    ]
+
+
+def _why_not(algorithm: Algorithm, one: Scenario) -> str | None:
+    if isinstance(algorithm, PeerAlgorithm):
+        return algorithm.peer.why_not()
+    return algorithm.why_not(one.decisions)

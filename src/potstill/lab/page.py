@@ -1,0 +1,267 @@
+"""One HTML page with everything in it, readable without a network: headlines, then sections of charts and tables.
+
+`Page(title, subtitle, headlines, sections).write(path)` writes it; `png(chart)` gives a chart as a picture.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple
+
+import altair as alt
+import vl_convert
+
+from potstill._version import __version__
+from potstill.lab.picture import smaller
+
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart | alt.ConcatChart
+
+_NUMBER = re.compile(r"[~<>≤≥±+−-]?\s*\d")
+_NOTHING = {"", "–"}
+
+
+class Table(NamedTuple):
+    """Cells as they are to be read. Columns of numbers are set to the right.
+
+    Attributes:
+        header: one title per column.
+        rows: of as many cells.
+        caption: what the numbers are; empty if the section says it.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+
+    def is_numeric(self, column: int) -> bool:
+        """Whether all cells of a column are numbers, or empty."""
+        cells = {row[column] for row in self.rows} - _NOTHING
+        return bool(cells) and all(_NUMBER.match(cell) for cell in cells)
+
+
+class Section(NamedTuple):
+    """A finding: what is seen, said first, and the charts and tables that show it.
+
+    Attributes:
+        title: of the section.
+        caption: plain text; blank lines part paragraphs.
+        figures: charts by an identifier that is unique in the page, side by side; ``width="container"`` fills the room.
+        tables: below the charts.
+        code: to be copied, below all.
+        wide: charts one below the other instead of side by side.
+    """
+
+    title: str
+    caption: str
+    figures: Mapping[str, Chart] = {}
+    tables: Sequence[Table] = ()
+    code: str = ""
+    wide: bool = False
+
+
+class Page(NamedTuple):
+    """A report.
+
+    Attributes:
+        title: its heading.
+        subtitle: one paragraph: what was run.
+        headlines: the few figures that matter, each with a sentence that says of what.
+        sections: in their order.
+        name: in the browser's tab; the heading if left out.
+    """
+
+    title: str
+    subtitle: str
+    headlines: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+    name: str = ""
+
+    def write(self, path: Path) -> None:
+        """Write the page."""
+        path.write_text(self.html(), encoding="utf-8")
+
+    def html(self) -> str:
+        """The page as one text."""
+        return _PAGE.substitute(
+            name=html.escape(self.name or self.title),
+            title=html.escape(self.title),
+            subtitle=html.escape(self.subtitle),
+            headlines="\n".join(_headline(*headline) for headline in self.headlines),
+            sections="\n".join(_section(section) for section in self.sections),
+            version=__version__,
+            library=_javascript(),
+            specs=_json({name: chart.to_dict() for name, chart in self.figures.items()}),
+            light=_json(_theme(_LIGHT)),
+            dark=_json(_theme(_DARK)),
+        )
+
+    @property
+    def figures(self) -> dict[str, Chart]:
+        """All charts of the page, by identifier."""
+        figures: dict[str, Chart] = {}
+        for section in self.sections:
+            if twice := figures.keys() & section.figures.keys():
+                raise ValueError(f"page {self.title!r}: two figures are called {min(twice)!r}")
+            figures |= section.figures
+        return figures
+
+
+def png(chart: Chart, width: int = 560, scale: float = 1.6) -> bytes:
+    """A chart as a PNG picture on white; `width` is for charts that fill their room, in pixels before scaling."""
+    spec = _with_width(chart.to_dict(), width)
+    config = {**_theme(_LIGHT), "background": "white", "padding": 12}
+    picture: bytes = vl_convert.vegalite_to_png(spec, vl_version=_vega_lite(), scale=scale, config=config)
+    return smaller(picture)
+
+
+def _with_width(spec: Any, width: int) -> Any:
+    """The specification with a number where it says that a chart is as wide as what contains it."""
+    if isinstance(spec, dict):
+        return {
+            key: width if (key, value) == ("width", "container") else _with_width(value, width)
+            for key, value in spec.items()
+        }
+    return [_with_width(part, width) for part in spec] if isinstance(spec, list) else spec
+
+
+class _Palette(NamedTuple):
+    ink: str
+    soft: str
+    line: str
+
+
+_LIGHT = _Palette(ink="#1f2328", soft="#5f6670", line="#e3e5e8")
+_DARK = _Palette(ink="#e4e6e9", soft="#9aa1ab", line="#30353c")
+
+
+def _theme(palette: _Palette) -> dict[str, Any]:
+    """How charts look, as Vega-Lite's configuration."""
+    ink, soft, line = palette
+    text = {"labelColor": soft, "titleColor": soft, "labelFontSize": 12, "titleFontSize": 12}
+    text = {**text, "titleFontWeight": "normal"}
+    return {
+        "background": "transparent",
+        "font": "system-ui, sans-serif",
+        "view": {"stroke": None},
+        "axis": {**text, "gridColor": line, "domainColor": line, "tickColor": line},
+        "legend": text,
+        "header": {**text, "labelColor": ink},
+        "title": {"color": ink, "fontSize": 13, "anchor": "start"},
+    }
+
+
+def _headline(figure: str, text: str) -> str:
+    return f"<div><strong>{html.escape(figure)}</strong><span>{html.escape(text)}</span></div>"
+
+
+def _section(section: Section) -> str:
+    paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in section.caption.split("\n\n"))
+    charts = "".join(f'<div class="chart" id="{name}"></div>' for name in section.figures)
+    parts = [f"<h2>{html.escape(section.title)}</h2>{paragraphs}"]
+    if charts:
+        parts.append(f'<div class="charts{" wide" * section.wide}">{charts}</div>')
+    parts += [_table(table) for table in section.tables]
+    if section.code:
+        parts.append(f"<pre>{html.escape(section.code)}</pre>")
+    return f"<section>{''.join(parts)}</section>"
+
+
+def _table(table: Table) -> str:
+    kinds = ["number" if table.is_numeric(column) else "words" for column in range(len(table.header))]
+    lines = [_cells("th", table.header, kinds), *(_cells("td", row, kinds) for row in table.rows)]
+    caption = f"<p>{html.escape(table.caption)}</p>" if table.caption else ""
+    return f'{caption}<div class="table"><table>{"".join(lines)}</table></div>'
+
+
+def _cells(tag: str, cells: Sequence[str], kinds: Sequence[str]) -> str:
+    inside = (f'<{tag} class="{kind}">{html.escape(cell)}</{tag}>' for cell, kind in zip(cells, kinds, strict=True))
+    return f"<tr>{''.join(inside)}</tr>"
+
+
+def _json(value: object) -> str:
+    # A script ends at the first "</", wherever it stands.
+    return json.dumps(value).replace("</", "<\\/")
+
+
+@cache
+def _javascript() -> str:
+    """Vega, Vega-Lite and Vega-Embed in one script."""
+    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed", vl_version=_vega_lite())
+    return script.replace("</script", "<\\/script")
+
+
+def _vega_lite() -> str:
+    """The version of Vega-Lite that Altair writes for."""
+    major, minor = alt.SCHEMA_VERSION.lstrip("v").split(".")[:2]
+    return f"{major}.{minor}"
+
+
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$name</title>
+<style>
+:root { color-scheme: light dark; --ink: #1f2328; --soft: #5f6670; --line: #e3e5e8; --page: #fff; --copper: #b25722; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e6e9; --soft: #9aa1ab; --line: #30353c; --page: #15181c; --copper: #e08a52; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+main { max-width: 1040px; margin: 0 auto; padding: 48px 24px 64px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px; }
+h2 { font-size: 19px; margin: 0 0 6px; }
+p { margin: 0; color: var(--soft); max-width: 76ch; }
+p + p, div + p { margin-top: 12px; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(210px, 1fr)); gap: 28px; margin: 36px 0 8px; }
+.figures strong { display: block; font-size: 32px; line-height: 1.2; color: var(--copper); font-weight: 600; }
+.figures span { color: var(--soft); font-size: 14px; line-height: 1.45; display: block; margin-top: 4px; }
+section { border-top: 1px solid var(--line); padding-top: 28px; margin-top: 36px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 24px; margin-top: 18px; }
+.charts.wide { grid-template-columns: 1fr; }
+.chart { width: 100%; min-width: 0; overflow-x: auto; }
+.table { overflow-x: auto; margin-top: 12px; }
+table { border-collapse: collapse; font-size: 14px; line-height: 1.35; font-variant-numeric: tabular-nums; }
+th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
+th, td { padding: 5px 18px 5px 0; border-bottom: 1px solid var(--line); text-align: left; }
+th.number, td.number { text-align: right; }
+td:not(:last-child), td.number { white-space: nowrap; }
+pre { overflow-x: auto; padding: 14px 16px; border: 1px solid var(--line); border-radius: 6px; font-size: 13px; }
+footer { color: var(--soft); font-size: 13px; margin-top: 36px; }
+@media (max-width: 520px) { .charts { grid-template-columns: 1fr; } }
+</style>
+</head>
+<body>
+<main>
+<h1>$title</h1>
+<p>$subtitle</p>
+<div class="figures">
+$headlines
+</div>
+<noscript><p>The charts below are drawn by a script in this page, and scripts are switched off.</p></noscript>
+$sections
+<footer>Potstill $version. This page needs no network.</footer>
+</main>
+<script type="module">$library</script>
+<script type="module">
+const specs = $specs;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const themes = {light: $light, dark: $dark};
+function draw() {
+  const config = themes[dark.matches ? "dark" : "light"];
+  for (const [id, spec] of Object.entries(specs))
+    vegaEmbed("#" + id, spec, {actions: false, renderer: "svg", config});
+}
+draw();
+dark.addEventListener("change", draw);
+</script>
+</body>
+</html>
+""")

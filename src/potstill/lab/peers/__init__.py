@@ -1,0 +1,102 @@
+"""Other libraries' algorithms in the same trials: one small file for each library, one line here for each algorithm.
+
+They see what Potstill's see: contexts as the problem encodes them, rewards as they come, and every batch at its end.
+Hyperparameters are the library's defaults unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+
+from potstill.lab.agents import Agent
+from potstill.problem import Problem
+
+
+class MissingPackage(ValueError):
+    """A peer's library is not installed."""
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """An algorithm of another library.
+
+    Attributes:
+        name: on the command line and in results.
+        title: in tables and figures.
+        about: one line.
+        package: its library, as it is installed and imported.
+        file: in this folder, whose ``make(problem, seed, **options)`` gives an agent.
+        options: hyperparameters.
+        cost: very roughly, seconds per update.
+    """
+
+    name: str
+    title: str
+    about: str
+    package: str
+    file: str
+    options: dict[str, Any]
+    cost: float
+
+    def make(self, problem: Problem, seed: int) -> Agent:
+        """An agent for one trial."""
+        self.version()
+        agent: Agent = import_module(f"{__name__}.{self.file}").make(problem, seed, **self.options)
+        return agent
+
+    def why_not(self) -> str | None:
+        """What to install before it can be run; None if it can."""
+        if find_spec(self.package):
+            return None
+        return f"{self.title} needs {self.package}, which is not installed: pip install 'potstill[peers]'"
+
+    def version(self) -> str:
+        """Of its library; `MissingPackage` if there is none."""
+        if reason := self.why_not():
+            raise MissingPackage(reason)
+        return metadata.version(self.package)
+
+
+def _vowpal(name: str, title: str, about: str, arguments: str, cost: float) -> Peer:
+    return Peer(
+        name=name,
+        title=title,
+        about=about,
+        package="vowpalwabbit",
+        file="vowpal",
+        options={"arguments": arguments},
+        cost=cost,
+    )
+
+
+def _mabwiser(name: str, title: str, about: str, policy: str, alpha: float) -> Peer:
+    return Peer(
+        name=name,
+        title=title,
+        about=about,
+        package="mabwiser",
+        file="mabwiser",
+        options={"policy": policy, "alpha": alpha},
+        cost=0.02,
+    )
+
+
+PEERS = (
+    _vowpal("vw-bag", "VW bag 10", "Vowpal Wabbit, ten bootstrapped linear models that vote", "--bag 10", 0.1),
+    _vowpal("vw-squarecb", "VW SquareCB", "Vowpal Wabbit, inverse gap weighting on a linear model", "--squarecb", 0.1),
+    _mabwiser("mabwiser-lints", "MABWiser LinTS", "ridge regressions, sampled", "LinTS", 1.0),
+    _mabwiser("mabwiser-linucb", "MABWiser LinUCB", "ridge regressions, upper bounds, α = 1", "LinUCB", 1.0),
+    _mabwiser("mabwiser-linucb-0.1", "MABWiser LinUCB 0.1", "the same, α = 0.1", "LinUCB", 0.1),
+    Peer(
+        name="bayesianbandits-nig",
+        title="bayesianbandits NIG",
+        about="normal-inverse-gamma regressions, Thompson sampling",
+        package="bayesianbandits",
+        file="bayesian",
+        options={},
+        cost=0.02,
+    ),
+)

@@ -1,0 +1,43 @@
+"""bayesianbandits: conjugate regressions behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+import numpy as np
+from bayesianbandits import Arm, ContextualAgent, NormalInverseGammaRegressor, ThompsonSampling
+
+from potstill.lab.environment import Float32
+from potstill.lab.peers.shared import TimedPeer, with_intercept
+from potstill.lab.world import Decided
+from potstill.problem import Observations, Problem
+
+
+class Conjugate(TimedPeer):
+    """Thompson sampling with a normal-inverse-gamma regression for each action.
+
+    Regressions have no intercept, so that contexts come with a column of ones.
+
+    Args:
+        actions: how many.
+        seed: of its generator.
+    """
+
+    def __init__(self, actions: int, seed: int) -> None:
+        arms = [Arm(action, learner=NormalInverseGammaRegressor()) for action in range(actions)]
+        self.agent = ContextualAgent(arms, ThompsonSampling(), random_seed=seed)
+
+    def choose(self, contexts: Float32) -> Decided:
+        """Pull for the whole batch at once. Probabilities are not known to it, and 1 stands for them."""
+        actions = np.asarray(self.agent.pull(with_intercept(contexts)), np.int64)
+        return actions, np.ones(len(actions), np.float32)
+
+    def fit(self, observations: Observations) -> None:
+        """Update the regression of every action that was taken."""
+        contexts = with_intercept(observations.contexts)
+        for action in np.unique(observations.actions):
+            rows = observations.actions == action
+            self.agent.select_for_update(int(action)).update(contexts[rows], observations.rewards[rows])
+
+
+def make(problem: Problem, seed: int) -> Conjugate:
+    """An agent for one trial."""
+    return Conjugate(len(problem.actions), seed)

@@ -1,0 +1,42 @@
+"""MABWiser: ridge regressions apart for each action (Strong, Kleynhans, Kadıoğlu 2019)."""
+
+from __future__ import annotations
+
+import numpy as np
+from mabwiser.mab import MAB, LearningPolicy
+
+from potstill.lab.environment import Float32
+from potstill.lab.peers.shared import TimedPeer, with_intercept
+from potstill.lab.world import Decided
+from potstill.problem import Observations, Problem
+
+
+class Mabwiser(TimedPeer):
+    """A bandit of MABWiser's. Its regressions have no intercept, so that contexts come with a column of ones.
+
+    Args:
+        actions: how many.
+        seed: of its generator.
+        policy: name of a linear learning policy.
+        alpha: how much it explores.
+    """
+
+    def __init__(self, actions: int, seed: int, policy: str, alpha: float) -> None:
+        self.bandit = MAB(list(range(actions)), getattr(LearningPolicy, policy)(alpha=alpha), seed=seed)
+        self._fitted = False
+
+    def choose(self, contexts: Float32) -> Decided:
+        """Predict the whole batch at once. Probabilities are not known to it, and 1 stands for them."""
+        actions = np.atleast_1d(self.bandit.predict(with_intercept(contexts))).astype(np.int64)
+        return actions, np.ones(len(actions), np.float32)
+
+    def fit(self, observations: Observations) -> None:
+        """Fit, or fit further."""
+        take_in = self.bandit.partial_fit if self._fitted else self.bandit.fit
+        take_in(observations.actions, observations.rewards, with_intercept(observations.contexts))
+        self._fitted = True
+
+
+def make(problem: Problem, seed: int, policy: str, alpha: float) -> Mabwiser:
+    """An agent for one trial."""
+    return Mabwiser(len(problem.actions), seed, policy, alpha)

@@ -1,0 +1,30 @@
+"""What the peers' files have in common."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from potstill.lab.agents import Learned
+from potstill.lab.environment import Float32, Float64
+from potstill.problem import Observations
+
+
+class TimedPeer:
+    """A peer whose learning is timed."""
+
+    def fit(self, observations: Observations) -> None:
+        """Take in one batch."""
+        raise NotImplementedError
+
+    def learn(self, observations: Observations) -> Learned:
+        """Take in one batch, and say how long it took."""
+        started = time.perf_counter()
+        self.fit(observations)
+        return Learned(seconds={"learn": time.perf_counter() - started})
+
+
+def with_intercept(contexts: Float32) -> Float64:
+    """Contexts and a column of ones, float64[N, d + 1], for regressions without an intercept of their own."""
+    return np.column_stack([contexts.astype(np.float64), np.ones(len(contexts))])

@@ -1,0 +1,65 @@
+"""Vowpal Wabbit: online linear models behind several ways to explore.
+
+Both ways are run as ``--cb_explore_adf`` with the interaction of every context column with every action (``-q ca``), so
+that each action has a linear model of its own; costs are rewards with their sign changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from vowpalwabbit import Workspace
+
+from potstill.keys import Key
+from potstill.lab.environment import Float32
+from potstill.lab.peers.shared import TimedPeer
+from potstill.lab.world import Decided
+from potstill.problem import Observations, Problem
+
+
+class Vowpal(TimedPeer):
+    """A workspace of Vowpal Wabbit's.
+
+    Args:
+        actions: how many.
+        seed: of its randomness, and of the draws from its probabilities.
+        arguments: how it explores.
+    """
+
+    def __init__(self, actions: int, seed: int, arguments: str) -> None:
+        key = Key(seed)
+        # Its own generator takes few bits as a seed.
+        its_seed = key.child("vowpal").integer() % 2**31
+        self.workspace = Workspace(f"--cb_explore_adf {arguments} -q ca --random_seed {its_seed} --quiet")
+        self._rng = key.child("draws").generator()
+        self._actions = range(actions)
+
+    def choose(self, contexts: Float32) -> Decided:
+        """Draw from the probabilities that it gives for each context."""
+        p = np.array([self._probabilities(shared) for shared in _shared(contexts)])
+        cumulative = p.cumsum(axis=1)
+        drawn = (cumulative < self._rng.random((len(p), 1)) * cumulative[:, -1:]).sum(axis=1)
+        return drawn, np.take_along_axis(p, drawn[:, None], axis=1)[:, 0].astype(np.float32)
+
+    def _probabilities(self, shared: str) -> list[float]:
+        return self.workspace.predict([shared, *(f"|a {action}" for action in self._actions)])  # type: ignore[no-any-return]
+
+    def fit(self, observations: Observations) -> None:
+        """Learn from decisions one after the other, in one pass."""
+        taken = zip(observations.actions, observations.rewards, observations.propensities, strict=True)
+        for shared, (action, reward, propensity) in zip(_shared(observations.contexts), taken, strict=True):
+            label = f"0:{-reward}:{propensity} "
+            self.workspace.learn([shared, *(f"{label if a == action else ''}|a {a}" for a in self._actions)])
+
+
+def _shared(contexts: Float32) -> Iterator[str]:
+    """The line that each context begins with; columns that are 0 go without saying."""
+    for row in contexts:
+        columns = " ".join(f"{i}:{row[i]}" for i in np.flatnonzero(row))
+        yield f"shared |c {columns}"
+
+
+def make(problem: Problem, seed: int, arguments: str) -> Vowpal:
+    """An agent for one trial."""
+    return Vowpal(len(problem.actions), seed, arguments)

@@ -1,0 +1,51 @@
+"""Hyperparameters by preset: for each algorithm a teacher and, for its distilled policy, a student.
+
+Everything that tells the presets apart is in this table. One preset serves all problems.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from potstill.distill import Student
+from potstill.teachers import (
+    PAPER,
+    AnyTeacher,
+    BootstrapTS,
+    GaussianProcessTS,
+    LinearTS,
+    NeuralGreedy,
+    NeuralLinearTS,
+)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A posterior, and what imitates it."""
+
+    teacher: AnyTeacher
+    student: Student
+
+
+#: The paper's appendix "Experiment Details", which follows Riquelme, Tucker and Snoek (2018). Gaussian processes are
+#: not among its experiments: there the teacher is Potstill's and only the student is the paper's.
+_PAPER: dict[str, AnyTeacher] = {
+    "neural-greedy": NeuralGreedy(recipe=PAPER, standardise=False),
+    "linear-ts": LinearTS(precision=0.25, alpha=6.0, beta=6.0),
+    "neural-linear-ts": NeuralLinearTS(recipe=PAPER, standardise=False, precision=0.25, alpha=3.0, beta=3.0),
+    "bootstrap-nn-ts": BootstrapTS(networks=10, bootstrap=False, recipe=PAPER, standardise=False),
+    "gp-ts": GaussianProcessTS(),
+}
+
+#: What somebody gets who names a teacher and nothing else.
+_POTSTILL: dict[str, AnyTeacher] = {
+    "neural-greedy": NeuralGreedy(),
+    "linear-ts": LinearTS(),
+    "neural-linear-ts": NeuralLinearTS(),
+    "bootstrap-nn-ts": BootstrapTS(),
+    "gp-ts": GaussianProcessTS(),
+}
+
+PRESETS: dict[str, dict[str, Choice]] = {
+    "paper": {name: Choice(teacher, Student.paper()) for name, teacher in _PAPER.items()},
+    "potstill": {name: Choice(teacher, Student()) for name, teacher in _POTSTILL.items()},
+}

@@ -1,0 +1,67 @@
+"""Everything that a report says, for machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from potstill._version import __version__
+from potstill.lab import report_origin
+from potstill.lab.comparison import expected_by_chance
+from potstill.lab.measurements import Measurements
+from potstill.lab.report_imitation import Imitated, imitation
+from potstill.lab.report_paper import DEVIATIONS
+from potstill.lab.report_rows import Compared, Final, Timed, comparisons, finals, latencies
+from potstill.lab.report_runs import Runs
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the report says, for machines.
+
+    Attributes:
+        library: Potstill's version.
+        commit: that the report was made from; None outside a checkout.
+        commands: that make such results.
+        trials: finished ones that were read.
+        deviations: from the paper.
+        notes: remarks that were handed over.
+        finals: where every algorithm ended.
+        comparisons: distilled policies against their Thompson sampling.
+        outside_by_chance: how many of these would be outside two standard errors if nothing differed.
+        imitation: error, price and cost of the distilled policies.
+        latency: beside the paper's.
+        measurements: of this machine, raw; None if none were asked for.
+    """
+
+    library: str
+    commit: str | None
+    commands: list[str]
+    trials: int
+    deviations: list[str]
+    notes: str
+    finals: list[Final]
+    comparisons: list[Compared]
+    outside_by_chance: float
+    imitation: list[Imitated]
+    latency: list[Timed]
+    measurements: Measurements | None
+
+
+def summary(runs: Runs, folder: Path, measured: Measurements | None, notes: str, command: str) -> Summary:
+    """Everything that is said of some runs."""
+    compared = comparisons(runs)
+    return Summary(
+        library=__version__,
+        commit=report_origin.commit(),
+        commands=[*report_origin.commands(runs, folder), command or f"potstill lab report {folder.name}"],
+        trials=sum(len(run.trials) for run in runs.runs),
+        deviations=list(DEVIATIONS),
+        notes=notes,
+        finals=finals(runs),
+        comparisons=compared,
+        outside_by_chance=expected_by_chance([row.comparison for row in compared]),
+        imitation=imitation(runs),
+        latency=latencies(measured.latency) if measured else [],
+        measurements=measured,
+    )

@@ -1,0 +1,119 @@
+"""What studies share: independent tasks on all cores, equal results for any number of them, and a bar to watch."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from potstill.lab.workers import ONE_THREAD, environment
+
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
+
+#: Seconds between two looks at how far workers have come.
+_TICK = 0.5
+
+
+class _Counter(Protocol):
+    """A number that processes share."""
+
+    value: int
+
+    def get_lock(self) -> Any: ...
+
+
+_counter: _Counter | None = None
+
+
+def _born(counter: _Counter) -> None:
+    global _counter
+    _counter = counter
+    # Ctrl-C reaches every process of the terminal; the one that started this one ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def advance() -> None:
+    """Say that one more of the steps that `mapped` was told of is done; outside of a worker nobody listens."""
+    if _counter is not None:
+        with _counter.get_lock():
+            _counter.value += 1
+
+
+def mapped(
+    function: Callable[[TaskT], ResultT],
+    tasks: Sequence[TaskT],
+    *,
+    jobs: int,
+    steps: int,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> list[ResultT]:
+    """The results of a function for each task, in the order of the tasks, from processes of one numeric thread each.
+
+    Args:
+        function: from a module, so that other processes can import it; it calls `advance` after each step.
+        tasks: begun in their order, so the longest should come first.
+        jobs: processes.
+        steps: of all tasks together.
+        on_progress: told from time to time how many steps are done.
+    """
+    context, others = multiprocessing.get_context("spawn"), multiprocessing.active_children()
+    counter: Any = context.Value("L", 0)
+    workers = max(1, min(jobs, len(tasks)))
+    with environment(ONE_THREAD), ProcessPoolExecutor(workers, context, _born, (counter,)) as pool:
+        futures = [pool.submit(function, task) for task in tasks]
+        try:
+            _watch(futures, lambda: on_progress(min(counter.value, steps)))
+            return [future.result() for future in futures]
+        except BaseException:
+            # Interrupted or failed: what is under way is of no use any more, and can take minutes.
+            for worker in set(multiprocessing.active_children()) - set(others):
+                worker.kill()
+            raise
+
+
+def _watch(futures: Sequence[Future[Any]], look: Callable[[], None]) -> None:
+    unfinished = True
+    while unfinished:
+        done, waiting = wait(futures, _TICK, FIRST_EXCEPTION)
+        unfinished = bool(waiting) and not any(future.exception() for future in done)
+        look()
+
+
+def watched(
+    function: Callable[[TaskT], ResultT],
+    tasks: Sequence[TaskT],
+    *,
+    jobs: int,
+    steps: int,
+    title: str,
+    console: Console,
+) -> list[ResultT]:
+    """The same, with a progress bar and the time left where the console is a terminal."""
+    with _bar(console) as progress:
+        bar = progress.add_task(title, total=steps)
+        return mapped(function, tasks, jobs=jobs, steps=steps, on_progress=partial(_show, progress, bar))
+
+
+def _show(progress: Progress, bar: Any, steps: int) -> None:
+    progress.update(bar, completed=steps)
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )

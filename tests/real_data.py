@@ -1,0 +1,13 @@
+"""Skips a test whose real data is not there, with the message that says how to get it."""
+
+import pytest
+
+from potstill.lab import data
+
+
+def needs(source: data.Source) -> pytest.MarkDecorator:
+    try:
+        data.find(source.name)
+    except data.MissingData as error:
+        return pytest.mark.skip(reason=str(error))
+    return pytest.mark.skipif(False, reason="the data is there")

@@ -43,7 +43,7 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def presets(self) -> tuple[str, ...]:
         """Those that it can be run under."""
-        return tuple(PRESETS)
+        return tuple(name for name, choices in PRESETS.items() if self.teacher is None or self.teacher in choices)
 
     def make(self, problem: Problem, seed: int, preset: str) -> Agent:
         """An agent for one trial."""
@@ -119,6 +119,7 @@ _OWN = [
     *_pair("linear-ts", "Linear-TS", "a Bayesian linear regression for each action", 0.01, 1.2),
     *_pair("neural-linear-ts", "NeuralLinear-TS", "the same on features that a network learns", 0.1, 1.3),
     *_pair("bootstrap-nn-ts", "Bootstrap-NN-TS", "ten networks, of which one at random decides", 1, 2),
+    *_pair("adaptive-ts", "Adaptive-TS", "a regression that learns its own prior; not in the paper", 0.5, 1),
     *_pair("gp-ts", "GP-TS", "a Gaussian process over contexts and actions", 5, 8, GP_DECISIONS),
 ]
 _PEERS: list[Algorithm] = [

@@ -10,6 +10,7 @@ import msgspec
 from potstill.distill import Student
 from potstill.teachers import (
     PAPER,
+    AdaptiveTS,
     AnyTeacher,
     BootstrapTS,
     GaussianProcessTS,
@@ -43,6 +44,7 @@ _POTSTILL: dict[str, AnyTeacher] = {
     "neural-linear-ts": NeuralLinearTS(),
     "bootstrap-nn-ts": BootstrapTS(),
     "gp-ts": GaussianProcessTS(),
+    "adaptive-ts": AdaptiveTS(),
 }
 
 PRESETS: dict[str, dict[str, Choice]] = {

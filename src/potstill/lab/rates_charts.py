@@ -98,7 +98,7 @@ def _labels(findings: Findings) -> Section:
         "More labels",
         "What sampled labels add to the divergence that exact labels leave on the same contexts, against all labels "
         f"together, N·N_a. Fitted power: {exponent(fitted)}, 95 % interval {interval(fitted)}, from {fitted.points} "
-        "points; the dashed line is the theorem's −½. That curves of different N meet in one says that many "
+        "points; the dashed line is the theorem's −½. Where curves of different N meet, many "
         "labels on few contexts are worth about as much as few labels on many, as long as it is labels that are short.",
         {"labels": added(findings)},
     )

@@ -143,7 +143,7 @@ def latencies(timed: Sequence[Timed]) -> Chart:
         if us is not None
     ]
     places = ["here, median", "here, p99", "paper, mean"]
-    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    problems = list(dict.fromkeys(str(row["problem"]) for row in rows))
     chart: alt.FacetChart = (
         alt.Chart(pl.DataFrame(rows), width=min(_ROOM // len(problems), 300), height=alt.Step(19))
         .mark_point(filled=True, size=50, opacity=1)
@@ -203,7 +203,7 @@ def imitation_error(imitated: Sequence[Imitated], heading: str) -> Chart:
         for number, kl in enumerate(one.kl)
     ]
     known = {one.title: _HUES.get(one.algorithm.removesuffix("-il"), _GREY) for one in imitated}
-    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    problems = list(dict.fromkeys(str(row["problem"]) for row in rows))
     chart: alt.FacetChart = (
         alt.Chart(pl.DataFrame(rows), width=_ROOM // 4, height=140)
         .mark_line(strokeWidth=2)
@@ -234,7 +234,9 @@ def price(imitated: Sequence[Imitated]) -> Chart:
     ]
     # Prices and costs are orders of magnitude apart, and costs have both signs: linear up to a thousandth of the
     # largest, and logarithmic beyond.
-    least = 10.0 ** (math.ceil(math.log10(max(float(row["price"]) for row in rows) or 1.0)) - 3)
+    least = 10.0 ** (
+        math.ceil(math.log10(max(one.price.mean / one.decisions for one in imitated if one.cost) or 1.0)) - 3
+    )
     scale = alt.Scale(type="symlog", constant=least)
     marks = [sign * least * 10**power for sign in (-1, 1) for power in range(4)]
     axis = alt.Axis(values=[0.0, *marks], format="~g")

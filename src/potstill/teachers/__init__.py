@@ -1,5 +1,6 @@
 """Posteriors over reward functions, behind one contract."""
 
+from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.best import probability_best
 from potstill.teachers.bootstrap import BootstrapTS
 from potstill.teachers.check import check_teacher
@@ -22,6 +23,7 @@ __all__ = [
     "EXACT",
     "PAPER",
     "TEACHERS",
+    "AdaptiveTS",
     "AnyTeacher",
     "BootstrapTS",
     "DiagonalLinearTS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,10 @@ class Memory(NamedTuple):
             np.concatenate([self.weights, weights]),
         )
         return Memory(*joined) if window is None else Memory(*(array[-window:] for array in joined))
+
+    def rows(self, chosen: NDArray[Any] | slice) -> Memory:
+        """Some of the observations, by mask or positions."""
+        return Memory(self.contexts[chosen], self.actions[chosen], self.rewards[chosen], self.weights[chosen])
 
 
 def empty(width: int) -> Memory:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.bootstrap import BootstrapTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.gaussian_process import GaussianProcessTS
@@ -17,6 +18,7 @@ from potstill.teachers.ucb import LinUCB
 from potstill.teachers.uniform import Uniform
 
 TEACHERS: dict[str, type[AnyTeacher]] = {
+    "adaptive-ts": AdaptiveTS,
     "bootstrap-ts": BootstrapTS,
     "diagonal-linear-ts": DiagonalLinearTS,
     "epsilon-greedy": EpsilonGreedy,

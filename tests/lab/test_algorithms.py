@@ -15,7 +15,8 @@ from potstill.lab.scenarios import scenario
 from potstill.lab.workers import Task, turns_of
 from potstill.teachers import GaussianProcessTS
 
-OWN = [name for name, algorithm in ALGORITHMS.items() if "paper" in algorithm.presets]
+OWN = [name for name, algorithm in ALGORITHMS.items() if algorithm.presets != ("peers",)]
+PAPERS = {name for name in OWN if "paper" in ALGORITHMS[name].presets}
 SMALL = msgspec.structs.replace(scenario("wheel"), decisions=120, batch=60)
 
 
@@ -23,7 +24,7 @@ SMALL = msgspec.structs.replace(scenario("wheel"), decisions=120, batch=60)
 def test_every_algorithm_plays_a_trial(name):
     if name.startswith("gp-ts"):
         pytest.skip("takes a minute; GP-TS is tested as a teacher, and its agents as the others'")
-    turns = list(turns_of(Task("wheel", "paper", name, 0, 1), SMALL))
+    turns = list(turns_of(Task("wheel", ALGORITHMS[name].presets[0], name, 0, 1), SMALL))
     assert [turn.decisions for turn in turns] == [60, 60]
     assert all(turn.regret >= 0 for turn in turns)
     assert (turns[0].learned.kl is not None) == bool(ALGORITHMS[name].imitates)
@@ -40,7 +41,7 @@ def test_names_and_imitations_belong_together():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_thompson_sampling_acts_on_its_own_samples_and_il_on_its_policy(preset):
     problem = Wheel().problem
-    for name in OWN:
+    for name in [name for name in OWN if preset in ALGORITHMS[name].presets]:
         agent = ALGORITHMS[name].make(problem, 0, preset)
         expected = Distilled if name.endswith("-il") else Fixed if name == "uniform" else Undistilled
         assert type(agent) is expected
@@ -80,10 +81,15 @@ def test_settings_tell_presets_apart():
     assert "student" not in ALGORITHMS["linear-ts"].settings("paper")
 
 
+def test_an_algorithm_that_a_preset_does_not_have_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match="Adaptive-TS is not in the preset paper, only in potstill"):
+        Experiment.of(problems=["wheel"], algorithms=["adaptive-ts"], preset="paper")
+
+
 def test_all_leaves_gaussian_processes_out_of_long_trials_and_says_why():
     both = Experiment.of(problems=["wheel", "video"], algorithms=["all"], preset="paper")
-    assert {a.name for _, a in both.pairs["wheel"]} == set(OWN)
-    assert {a.name for _, a in both.pairs["video"]} == set(OWN) - {"gp-ts", "gp-ts-il"}
+    assert {a.name for _, a in both.pairs["wheel"]} == PAPERS
+    assert {a.name for _, a in both.pairs["video"]} == PAPERS - {"gp-ts", "gp-ts-il"}
     assert set(both.skipped) == {"GP-TS on Video upload, replayed", "GP-TS-IL on Video upload, replayed"}
     assert all(f"{GP_DECISIONS:,} decisions" in reason for reason in both.skipped.values())
     by_name = Experiment.of(problems=["video"], algorithms=["gp-ts"], preset="paper")

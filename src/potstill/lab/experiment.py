@@ -45,6 +45,8 @@ QUICK = Quick(
         "neural-linear-ts-il",
         "bootstrap-nn-ts",
         "bootstrap-nn-ts-il",
+        "adaptive-ts",
+        "adaptive-ts-il",
     ),
     trials=5,
 )
@@ -152,7 +154,7 @@ def _pairs(
     """Each algorithm under each preset that it knows. What was asked for by its own name is run in any case."""
     chosen = []
     for algorithm in named(asked):
-        reason = None if algorithm.name in asked else _why_not(algorithm, one)
+        reason = _why_not_named(algorithm, presets) if algorithm.name in asked else _why_not(algorithm, one)
         if reason:
             skipped[f"{algorithm.title} on {one.title}"] = reason
         else:
@@ -160,6 +162,12 @@ def _pairs(
     return [
         (preset, algorithm) for preset in [*presets, "peers"] for algorithm in chosen if preset in algorithm.presets
     ]
+
+
+def _why_not_named(algorithm: Algorithm, presets: list[str]) -> str | None:
+    if not {*presets, "peers"}.isdisjoint(algorithm.presets):
+        return None
+    return f"{algorithm.title} is not in the preset {presets[0]}, only in {', '.join(algorithm.presets)}"
 
 
 def _why_not(algorithm: Algorithm, one: Scenario) -> str | None:

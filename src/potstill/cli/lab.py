@@ -78,7 +78,7 @@ def run(
             own=OwnTable(label=label, target=target, levels=levels),
             quick=quick,
         )
-        _run(experiment, jobs or _cores(), out, as_json=as_json)
+        _run(experiment, jobs or cores(), out, as_json=as_json)
 
 
 def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None:
@@ -105,7 +105,7 @@ def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None
         fail(f"{len(ended.failures)} of {ended.total} trials failed; the others are kept")
 
 
-def _cores() -> int:
+def cores() -> int:
     """How many this process may use; not every system can tell."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

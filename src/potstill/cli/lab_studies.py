@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from potstill.cli.app import fail, make_directory, needs, print_json, refusing
-from potstill.cli.lab import lab
+from potstill.cli.lab import cores, lab
 
 if TYPE_CHECKING:
     from potstill.lab.page import Page, Table
@@ -181,7 +180,7 @@ def _mapped(jobs: int | None, steps: int, title: str, console: Console) -> Any:
     """How a study is to run its tasks."""
     from potstill.lab.studies import watched
 
-    count = jobs or len(os.sched_getaffinity(0))
+    count = jobs or cores()
     return lambda function, tasks: watched(function, tasks, jobs=count, steps=steps, title=title, console=console)
 
 

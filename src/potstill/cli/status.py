@@ -13,8 +13,9 @@ from potstill.cli.app import AsJson, app, print_json
 #: Extra: a module that comes with it, and what it is for.
 EXTRAS = {
     "learn": ("jax", "teachers and distillation"),
-    "lab": ("altair", "simulated problems, the demo, reports"),
+    "lab": ("altair", "the paper's evaluation, tables of your own, the demo, reports"),
     "onnx": ("onnx", "export to ONNX"),
+    "peers": ("vowpalwabbit", "other libraries in the lab, to compare against"),
     "programs": ("numpyro", "reward models written as probabilistic programs"),
 }
 

@@ -134,7 +134,7 @@ _GROUPS = {"all": _OWN, "peers": _PEERS}
 
 
 def named(names: Iterable[str]) -> list[Algorithm]:
-    """Algorithms by their names; ``all`` are those of the paper and ``peers`` those of other libraries."""
+    """Algorithms by their names; ``all`` are Potstill's and ``peers`` those of other libraries."""
     chosen: dict[str, Algorithm] = {}
     for name in names:
         if name not in ALGORITHMS and name not in _GROUPS:

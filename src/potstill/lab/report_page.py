@@ -109,14 +109,23 @@ def _by_chance(said: Summary) -> str:
 
 def _problem(runs: Runs, said: Summary, problem: str) -> Section:
     rows = [row for row in said.finals if row.problem == problem]
-    measure = words.REGRET if rows[0].measure == "regret" else words.REWARD
-    peers = words.PEERS if any(row.best_peer for row in rows) else ""
     return Section(
         problem_title(problem),
-        measure + peers,
+        _how_to_read(said, problem),
         _curves(runs, problem),
         [tables.final_table(rows)],
     )
+
+
+def _how_to_read(said: Summary, problem: str) -> str:
+    """How to read a problem's figures and table, unless an earlier section has said it."""
+    earlier = said.finals[: next(i for i, row in enumerate(said.finals) if row.problem == problem)]
+    rows = [row for row in said.finals if row.problem == problem]
+    measure = words.REGRET if rows[0].measure == "regret" else words.REWARD
+    peers = words.PEERS if any(row.best_peer for row in rows) else ""
+    said_before = any(row.measure == rows[0].measure for row in earlier)
+    peers_before = any(row.best_peer for row in earlier)
+    return ("" if said_before else measure) + ("" if peers_before else peers)
 
 
 def _curves(runs: Runs, problem: str) -> dict[str, Chart]:

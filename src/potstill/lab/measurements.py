@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -16,10 +14,10 @@ from potstill._version import __version__
 from potstill.files import write_atomically
 from potstill.lab.complexity import Growth
 from potstill.lab.latency import Latency
+from potstill.lab.workers import ONE_THREAD, environment
 
 #: Calls of one decision at each size of a complexity sweep, at most.
 _COMPLEXITY_CALLS = 3_000
-_SINGLE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 Said = Callable[[str], None]
 
@@ -100,7 +98,7 @@ def _measured(wanted: Measurements, say: Said) -> Measurements:
     spawning = multiprocessing.get_context("spawn")
     here, there = spawning.Pipe(duplex=False)
     process = spawning.Process(target=_in_process, args=(wanted, there), daemon=True)
-    with _single_thread():
+    with environment(ONE_THREAD):
         process.start()
     there.close()
     try:
@@ -119,21 +117,6 @@ def _in_process(wanted: Measurements, there: Connection) -> None:
     timed = latency.measure(wanted.problems, wanted.algorithms, wanted.calls, on_progress=there.send)
     grown = complexity.measure(min(wanted.calls, _COMPLEXITY_CALLS), on_progress=there.send)
     there.send(msgspec.structs.replace(wanted, latency=timed, complexity=grown))
-
-
-@contextmanager
-def _single_thread() -> Iterator[None]:
-    """Processes that start in here compute with one thread: libraries read these when they are loaded."""
-    before = {name: os.environ.get(name) for name in _SINGLE}
-    os.environ.update(_SINGLE)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _processor() -> str:

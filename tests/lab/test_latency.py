@@ -127,10 +127,11 @@ class Ones:
 
 def test_measuring_covers_every_algorithm_on_every_problem():
     said = []
-    measured = latency.measure(["wheel"], ["uniform", "linear-ts"], 30, on_progress=said.append)
+    measured = latency.measure(["wheel"], ["uniform", "linear-ts", "adaptive-ts"], 30, on_progress=said.append)
     assert [(one.problem, one.algorithm, one.calls) for one in measured] == [
         ("wheel", "uniform", 30),
         ("wheel", "linear-ts", 30),
+        ("wheel", "adaptive-ts", 30),  # not in the preset paper, so by its own
     ]
-    assert said == ["wheel, uniform", "wheel, linear-ts"]
+    assert said == ["wheel, uniform", "wheel, linear-ts", "wheel, adaptive-ts"]
     assert all(one.mean_us > 0 for one in measured)

@@ -68,7 +68,7 @@ def measure(
         problems: names of scenarios.
         algorithms: names.
         calls: for each.
-        preset: of hyperparameters.
+        preset: of hyperparameters, for algorithms that it has.
         seconds: after which a slow algorithm is timed no further.
         on_progress: told what is measured next.
     """
@@ -86,7 +86,8 @@ def trained(problem: str, algorithm: str, preset: str) -> tuple[Agent, Float32]:
     """An agent that has learnt from one uniform batch, and the contexts of that batch."""
     # Simulated where trials replay a log too: contexts are the same, and no log has to be there.
     world = Simulation(scenario(problem).environment(), LEARNT, Key(0))
-    agent = ALGORITHMS[algorithm].make(world.problem, 0, preset)
+    known = ALGORITHMS[algorithm].presets
+    agent = ALGORITHMS[algorithm].make(world.problem, 0, preset if preset in known else known[0])
     batch = world.batch(LEARNT, Fixed(Policy.uniform(world.problem)).choose)
     agent.learn(batch.observations)
     return agent, np.ascontiguousarray(batch.observations.contexts)

@@ -86,7 +86,7 @@ def test_a_failing_trial_ends_in_exit_code_1(results, monkeypatch):
     out, _ = results
     failure = Failure(Task("wheel", "paper", "linear-ts", 1, 0), "MemoryError: out of it")
     ended = Progress(total=4, kept=3, failures=[failure])
-    monkeypatch.setattr("potstill.lab.runner.run", lambda *_, **__: ended)
+    monkeypatch.setattr(sys.modules["potstill.lab.runner"], "run", lambda *_, **__: ended)
     done = run(*SMALL, "--out", out, "--json")
     assert done.exit_code == 1
     assert done.stderr == "potstill: 1 of 4 trials failed; the others are kept\n"

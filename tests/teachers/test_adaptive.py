@@ -172,6 +172,16 @@ def test_between_refits_only_the_posterior_changes():
     assert not np.array_equal(first.posterior.mean, second.posterior.mean)
 
 
+def test_a_window_of_two_always_leaves_something_to_train_on():
+    teacher = AdaptiveTS(**QUICK, window=2, refit=1.0)
+    data = observations(3, 12, lambda x, a, rng: a * x[:, 0])
+    state = teacher.init(data.problem)
+    for i in range(12):
+        state = teacher.update(state, data[i : i + 1], Key(i))
+    assert len(state.memory.actions) == 2
+    assert np.isfinite(state.posterior.mean).all()
+
+
 def test_a_temperature_of_zero_is_greedy_and_of_one_explores_more():
     data = observations(3, 60, lambda x, a, rng: a * (x[:, 0] - 0.5) + rng.standard_normal(len(a)))
     contexts = np.random.default_rng(3).random((50, 2)).astype(np.float32)
@@ -200,7 +210,7 @@ def test_a_state_is_saved_and_read_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", [{"vagueness": 0.0}, {"temperature": -0.1}, {"refit": 0.5}, {"draws": 0}, {"hidden": ()}]
+    "option", [{"vagueness": 0.0}, {"temperature": -0.1}, {"refit": 0.5}, {"draws": 0}, {"hidden": ()}, {"window": 1}]
 )
 def test_bad_options_are_refused(option):
     with pytest.raises(ValueError, match=next(iter(option))):

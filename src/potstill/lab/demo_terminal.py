@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 from potstill.lab import demo_report
+from potstill.lab.bars import bars
 from potstill.lab.demo import Batch, Demo, usage
 from potstill.lab.demo_results import Results, Row, microseconds, ratio
 
@@ -66,7 +66,7 @@ def play(demo: Demo, console: Console) -> list[Batch]:
     console.print(_INTRODUCTION, highlight=False)
     console.print(_line(list(_COLUMNS), "bold"))
     batches = []
-    with _progress(console) as progress:
+    with bars(console) as progress:
         task = progress.add_task("batch 1", total=demo.decisions)
         for batch in demo.run():
             batches.append(batch)
@@ -82,19 +82,6 @@ _INTRODUCTION = (
     "from its teacher (KL, in nats, on held-out contexts), the time it takes to decide, and the time it took to "
     "learn.\n"
 )
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
 
 
 def _cells(row: Row) -> list[str]:

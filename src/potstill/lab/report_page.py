@@ -67,11 +67,15 @@ def _peer_headline(finals: Sequence[Final]) -> list[tuple[str, str]]:
         row for row in finals if row.preset == "potstill" and row.algorithm.endswith("-il") and row.against_best_peer
     ]
     problems = {row.problem for row in rivals}
-    won = {row.problem for row in rivals if _is_better(row)}
+    won = [row for row in rivals if _is_better(row)]
+    clearly = {row.problem for row in won if row.against_best_peer and row.against_best_peer.outside}
     if not problems:
         return []
-    said = "problems have a distilled policy of preset potstill that does better than the best of the other libraries."
-    return [(f"{len(won)} of {len(problems)}", said)]
+    said = (
+        "problems have a distilled policy of preset potstill whose mean is better than that of the best of the other "
+        f"libraries; {len(clearly)} of them by more than two standard errors."
+    )
+    return [(f"{len({row.problem for row in won})} of {len(problems)}", said)]
 
 
 def _is_better(row: Final) -> bool:

@@ -140,7 +140,7 @@ def imitation_table(rows: Sequence[Imitated]) -> Table:
 def estimate(one: Estimate) -> str:
     """A mean and its two standard errors, with as many digits as the error leaves."""
     if one.two_se is None:
-        return _minus(f"{one.mean:,.4g}")
+        return _minus(_significant(one.mean, 4))
     digits = _digits(one.two_se) if one.two_se else _digits(one.mean)
     return _minus(f"{one.mean:,.{digits}f} ± {one.two_se:,.{digits}f}")
 

@@ -39,13 +39,14 @@ PEERS = "\n\n" + _flowed("""
 
 LATENCY = _flowed("""
     One decision at a time from an encoded context, drawing of randomness included, on {processor} with one thread,
-    Python {python}, preset paper, after {learnt} observations. The paper's numbers (its table of decision-making
-    latency, Intel Xeon E5-2680 v4, 32-bit floats) are from another machine and another framework: compare ratios.
+    Python {python}, preset paper (Adaptive-TS: potstill), after {learnt} observations. The paper's numbers (its table
+    of decision-making latency, Intel Xeon E5-2680 v4, 32-bit floats) are from another machine and another framework:
+    compare ratios.
 
     A distilled policy is policy.decide, a C kernel that returns the decision with its propensity. Thompson sampling is
     timed as one would serve it from NumPy, with everything computed beforehand that does not depend on the context: one
     matrix product for the scale of every action's Student-t reward, as much arithmetic as the paper's triangular
-    solves; one network at random for the ensemble; for GP-TS the joint posterior of all actions, as the library
+    solves; one network at random for the ensemble; for GP-TS and Adaptive-TS the joint posterior, as the library
     computes it. So part of the ratio is C against NumPy: a network of about the policy's size in NumPy is the row of
     Neural-Greedy. TS / IL is the ratio of the medians, since means also hold what other programs on the machine cost;
     in the paper, of means. Slow algorithms were stopped after 20 s, which the number of calls shows.

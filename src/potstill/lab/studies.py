@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn
 
+from potstill.lab.bars import bars
 from potstill.lab.workers import ONE_THREAD, environment
 
 TaskT = TypeVar("TaskT")
@@ -96,24 +97,10 @@ def watched(
     console: Console,
 ) -> list[ResultT]:
     """The same, with a progress bar and the time left where the console is a terminal."""
-    with _bar(console) as progress:
+    with bars(console, TextColumn("{task.completed:,.0f} of {task.total:,.0f}")) as progress:
         bar = progress.add_task(title, total=steps)
         return mapped(function, tasks, jobs=jobs, steps=steps, on_progress=partial(_show, progress, bar))
 
 
 def _show(progress: Progress, bar: Any, steps: int) -> None:
     progress.update(bar, completed=steps)
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )

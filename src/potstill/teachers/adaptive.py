@@ -92,6 +92,9 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.window == 1:
+            # The one observation may be an honest one, and nothing is left to train the network on.
+            self._refuse("window", "2 or more, or left out")
         if not 0 < self.vagueness < np.inf:
             self._refuse("vagueness", "a positive number")
         if not 0 <= self.temperature < np.inf:

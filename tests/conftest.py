@@ -1,5 +1,8 @@
 """Shared by all tests: one example problem, and a bounded, repeatable hypothesis."""
 
+from collections.abc import Iterator
+from uuid import uuid4
+
 import hypothesis
 import pytest
 
@@ -27,3 +30,24 @@ def problem() -> ps.Problem:
 @pytest.fixture
 def context() -> dict[str, object]:
     return {"bandwidth_kbps": 900, "connection": "4g", "hd_screen": True}
+
+
+@pytest.fixture(scope="session")
+def _s3() -> Iterator[dict[str, str]]:
+    object_store = pytest.importorskip("object_store", reason="needs moto and obstore", exc_type=ImportError)
+    with object_store.s3_server() as environment:
+        yield environment
+
+
+@pytest.fixture
+def s3(_s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an empty prefix on a real S3-compatible server."""
+    for name, value in _s3.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://bucket/{uuid4().hex}"
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: object) -> str:
+    """Where a workspace can be: a folder, then an object store."""
+    return str(tmp_path) if request.param == "folder" else request.getfixturevalue("s3")

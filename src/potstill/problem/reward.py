@@ -39,10 +39,15 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def window_seconds(self) -> int:
         """The window in seconds."""
-        match = re.fullmatch(r"([1-9]\d*)([smhd])", self.window) if isinstance(self.window, str) else None
-        if not match:
-            raise InvalidProblem(f"reward: window must look like '30s', '15m', '1h' or '7d', got {shown(self.window)}")
-        return int(match[1]) * _SECONDS[match[2]]
+        return seconds(self.window, "reward: window")
+
+
+def seconds(text: object, what: str, *, zero: bool = False) -> int:
+    """A length of time such as ``15m`` in seconds; ``0s`` only where `zero` is allowed."""
+    match = re.fullmatch(r"(\d{1,9})([smhd])", text) if isinstance(text, str) else None
+    if not match or not (zero or int(match[1])):
+        raise InvalidProblem(f"{what} must look like '30s', '15m', '1h' or '7d', got {shown(text)}")
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def _finite(field: str, value: object) -> float:

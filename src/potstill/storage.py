@@ -1,0 +1,180 @@
+"""Where a workspace keeps its small files: a folder or an object store, behind one contract.
+
+Two things make a registry safe without a server: a file is there whole or not at all, and of several that create the
+same name exactly one succeeds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from pathlib import Path
+from typing import Any, Protocol
+
+from potstill.files import write_atomically
+
+
+class AlreadyThere(FileExistsError):
+    """A file of that name exists, and it was to be created."""
+
+
+class Storage(Protocol):
+    """Small files by name; names are relative and use ``/``. A missing file is a `FileNotFoundError`."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, as a user would write it."""
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a new file, whole and durably; `AlreadyThere` if there is one, which is left as it is."""
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file, whole and durably, over the one before."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file; one that is not there is no error."""
+
+    def names(self, folder: str, after: str = "") -> list[str]:
+        """The names of the files right in a folder that sort after a name, in order, without the folder."""
+
+    def within(self, folder: str) -> Storage:
+        """A folder of this one."""
+
+
+def open_storage(url: str | Path) -> Storage:
+    """A folder for a path, an object store for an address such as ``s3://bucket/prefix``."""
+    return ObjectStorage(str(url)) if "://" in str(url) else LocalStorage(Path(url))
+
+
+def child(url: str, name: str) -> str:
+    """The address of a folder or file in a folder or object store."""
+    return f"{url.rstrip('/')}/{name}"
+
+
+class LocalStorage:
+    """A folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def url(self) -> str:
+        """The folder's path."""
+        return str(self.folder)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+        return (self.folder / name).read_bytes()
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a new file: linked under its name when it is whole, which fails if the name is taken."""
+        path = self._place(name)
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        write_atomically(temporary, data)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise AlreadyThere(f"{path} exists already") from None
+        finally:
+            temporary.unlink()
+        _sync_folder(path.parent)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file over the one before."""
+        path = self._place(name)
+        write_atomically(path, data)
+        _sync_folder(path.parent)
+
+    def delete(self, name: str) -> None:
+        """Remove a file."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def names(self, folder: str, after: str = "") -> list[str]:
+        """The names of the files right in a folder; unfinished ones begin with a dot and do not count."""
+        try:
+            found = [entry.name for entry in os.scandir(self.folder / folder) if entry.is_file()]
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in found if name > after and not name.startswith("."))
+
+    def within(self, folder: str) -> LocalStorage:
+        """A folder of this one."""
+        return LocalStorage(self.folder / folder)
+
+    def _place(self, name: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+class ObjectStorage:
+    """A prefix of an object store with conditional writes: S3 and what is compatible with it, GCS, Azure.
+
+    Credentials and endpoints come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+        import obstore
+
+        return bytes(obstore.get(self._store, name).bytes())
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a new file, on condition that there is none of that name."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            obstore.put(self._store, name, data, mode="create")
+        except AlreadyExistsError:
+            raise AlreadyThere(f"{child(self.url, name)} exists already") from None
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file over the one before."""
+        import obstore
+
+        obstore.put(self._store, name, data)
+
+    def delete(self, name: str) -> None:
+        """Remove a file."""
+        import obstore
+
+        with contextlib.suppress(FileNotFoundError):
+            obstore.delete(self._store, name)
+
+    def names(self, folder: str, after: str = "") -> list[str]:
+        """The names of the files right in a folder."""
+        import obstore
+
+        offset = f"{folder}/{after}" if after else None
+        pages = obstore.list(self._store, folder, offset=offset)
+        paths = [str(entry["path"]) for page in pages for entry in page]
+        return sorted(path[len(folder) + 1 :] for path in paths if "/" not in path[len(folder) + 1 :])
+
+    def within(self, folder: str) -> ObjectStorage:
+        """A folder of this one."""
+        return ObjectStorage(child(self.url, folder))
+
+    @property
+    def _store(self) -> Any:
+        if not hasattr(self, "_opened"):
+            from obstore.store import from_url
+
+            self._opened = from_url(self.url)
+        return self._opened
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in a folder survive a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

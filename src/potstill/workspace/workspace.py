@@ -1,0 +1,108 @@
+"""A workspace: one problem, its events and its policies, in a folder or under a prefix of an object store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from potstill.events import EventLog
+from potstill.problem import InvalidProblem, Problem
+from potstill.registry import Registry
+from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_storage
+from potstill.workspace.config import Config, read_config
+
+if TYPE_CHECKING:
+    from potstill.events.lake import Lake
+
+PROBLEM, CONFIG = "problem.toml", "potstill.toml"
+
+
+class NoWorkspace(FileNotFoundError):
+    """There is no workspace at that place."""
+
+
+class WorkspaceExists(FileExistsError):
+    """There is one already."""
+
+
+class Workspace:
+    """One problem, its events and its policies.
+
+    >>> workspace = Workspace("video")        # or "s3://bucket/video"
+    >>> with workspace.event_log() as log:
+    ...     log.append(LoggedReward(id="upload-123", reward=1.0))
+
+    Args:
+        place: a folder, or an address such as ``s3://bucket/prefix``.
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        self.storage: Storage = open_storage(place)
+        self.url = self.storage.url
+        try:
+            self.problem: Problem = read_problem(self.storage.read(PROBLEM), child(self.url, PROBLEM))
+        except FileNotFoundError:
+            raise NoWorkspace(f"{self.url} is no workspace: it has no {PROBLEM}; make one with potstill init") from None
+        self.config: Config = self._read_config()
+        self.registry = Registry(self.storage.within("registry"), self.problem)
+
+    @classmethod
+    def create(cls, place: str | Path, problem: bytes, config: bytes) -> Workspace:
+        """A new workspace from the text of its two files. Nothing that is there is touched."""
+        storage = open_storage(place)
+        read_problem(problem, PROBLEM)
+        read_config(config)
+        try:
+            storage.create(CONFIG, config)
+            storage.create(PROBLEM, problem)
+        except AlreadyThere as error:
+            raise WorkspaceExists(f"{storage.url} is a workspace already: {error}") from None
+        return cls(place)
+
+    @cached_property
+    def lake(self) -> Lake:
+        """The tables of events."""
+        from potstill.events.lake import Lake
+
+        return Lake(child(self.url, "events"), self.problem)
+
+    @cached_property
+    def cuts(self) -> Storage:
+        """The record of what was joined when."""
+        return self.storage.within("events/cuts")
+
+    @property
+    def spool(self) -> Path:
+        """The local folder for events that are not in the lake yet, and for locks."""
+        if self.config.log.spool is not None:
+            return Path(self.config.log.spool).expanduser()
+        if isinstance(self.storage, LocalStorage):
+            return self.storage.folder / "events" / "log"
+        home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        return home / "potstill" / hashlib.sha256(self.url.encode()).hexdigest()[:16]
+
+    def event_log(self) -> EventLog:
+        """A log for this process to append to; close it, or use it in a ``with``."""
+        stated = self.config.log
+        return EventLog(
+            self.spool, self.problem, rotate_bytes=stated.rotate_bytes, rotate_seconds=stated.rotate_seconds
+        )
+
+    def _read_config(self) -> Config:
+        try:
+            return read_config(self.storage.read(CONFIG), child(self.url, CONFIG))
+        except FileNotFoundError:
+            return Config()
+
+
+def read_problem(data: bytes, where: str) -> Problem:
+    """A problem from the text of its file."""
+    try:
+        return msgspec.toml.decode(data, type=Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidProblem(f"{where}: {error}") from error

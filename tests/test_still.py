@@ -111,7 +111,7 @@ def test_what_cannot_be_distilled_is_refused(problem):
         still.update(ps.Observations.none(PROBLEM))
     with pytest.raises(ps.InvalidObservation, match="observations of problem 'video-upload'"):
         still.update(ps.Observations.none(problem))
-    with pytest.raises(ps.InvalidObservation, match="update takes Observations, got list"):
+    with pytest.raises(ps.InvalidObservation, match="update takes Observations, got dict"):
         still.update([{"reward": 1.0}])
     assert still.update(ps.Observations.none(PROBLEM), contexts=example_contexts(1)).version == 1
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,12 +16,14 @@ from potstill.distill import Fidelity, Imitation, Student, fidelity, imitate
 from potstill.keys import Key
 from potstill.policy import Lineage, Policy
 from potstill.problem import Contexts, InvalidObservation, Observations, Problem
-from potstill.teachers import AnyTeacher, Exactness, LinearTS, to_config
+from potstill.seen import Seen
+from potstill.teachers import AnyTeacher, Exactness, LinearTS, Summarising, to_config
+from potstill.teachers.states import pack, unpack
 
 Float32 = NDArray[np.float32]
 
-#: Observed contexts that are kept to imitate on: enough for the student, little enough for any machine.
-CONTEXTS_KEPT = 100_000
+#: Told of each stage as it begins: ``learn``, ``label``, ``imitate``.
+OnStage = Callable[[str], None]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,40 +86,47 @@ class Still:
         self.seed = seed
         self.policy = Policy.uniform(problem, seed=seed, floor=floor)
         self.state = self.teacher.init(problem)
-        self._observations = 0
-        self._contexts = np.zeros((0, problem.width), np.float32)
-        self._rewards = (np.inf, -np.inf)
+        self.seen = Seen.nothing(problem)
 
-    def update(self, observations: Observations, contexts: Contexts | None = None) -> Report:
+    def update(
+        self,
+        observations: Observations | Iterable[Observations],
+        contexts: Contexts | None = None,
+        *,
+        version: int | None = None,
+        origin: dict[str, Any] | None = None,
+        on_stage: OnStage | None = None,
+    ) -> Report:
         """One batch: learn from the observations, and distil a new policy.
 
         Args:
-            observations: what came of the decisions since the last update.
+            observations: what came of the decisions since the last update; in parts if they are many, which a teacher
+                that can summarise takes one after the other in little memory.
             contexts: further contexts to imitate on, for which no action or reward is needed; they are cheap, and the
                 more there are the closer the imitation. Observed contexts are used in any case.
+            version: of the new policy; one more than the last if left out.
+            origin: where the observations come from, for the policy's lineage.
+            on_stage: told of each stage as it begins.
         """
-        self._refuse_foreign(observations)
         key = Key(self.seed).child("batch", self.policy.version)
         seconds: dict[str, float] = {}
-        with _timed(seconds, "learn"):
-            state = self.teacher.update(self.state, observations, key.child("learn"))
-        seen = self._keep(observations.contexts, key.child("keep"))
-        pool = seen if contexts is None else np.concatenate([seen, self.problem.encode_many(contexts)])
+        with _timed(seconds, "learn", on_stage):
+            state, seen = self._learnt(observations, key)
+        pool = seen.contexts
+        if contexts is not None:
+            pool = np.concatenate([pool, self.problem.encode_many(contexts)])
         if not len(pool):
             raise InvalidObservation("nothing to distil on: give at least one observation or one context")
-        with _timed(seconds, "label"):
+        with _timed(seconds, "label", on_stage):
             labels = self.teacher.propensities(state, pool, key.child("label"))
-        with _timed(seconds, "imitate"):
+        with _timed(seconds, "imitate", on_stage):
             start = self.policy.layers if self.policy.version else None
             imitation = imitate(pool, labels, self.student, key.child("imitate"), start=start)
-        rewards = self._range(observations)
-        seen_in_all = self._observations + len(observations)
-        policy, measured = self._distilled(imitation, pool, labels, rewards, seen_in_all)
-        self.policy, self.state, self._contexts, self._rewards = policy, state, seen, rewards
-        self._observations = seen_in_all
-        return Report(
-            version=policy.version,
-            observations=len(observations),
+        version = self.policy.version + 1 if version is None else version
+        policy, measured = self._distilled(imitation, pool, labels, seen, version, origin)
+        report = Report(
+            version=version,
+            observations=int(seen.observations - self.seen.observations),
             contexts=len(pool),
             exactness=self.teacher.exactness,
             fidelity=measured,
@@ -124,15 +134,50 @@ class Still:
             warm=imitation.warm,
             seconds=seconds,
         )
+        self.policy, self.state, self.seen = policy, state, seen
+        return report
+
+    def memory(self) -> bytes:
+        """What the next batch needs beside the policy: the teacher's state, and what was seen. Never pickle."""
+        return pack((self.state, self.seen), self.teacher, self.problem)
+
+    def recall(self, policy: Policy, memory: bytes) -> None:
+        """Go on from a policy and the memory of the still that made it, to the bit as that one would."""
+        state, seen = unpack(memory, (self.state, self.seen), self.teacher, self.problem)
+        self.policy, self.state, self.seen = policy, state, seen
+
+    def _learnt(self, observations: Observations | Iterable[Observations], key: Key) -> tuple[Any, Seen]:
+        """The state and what was seen after the observations; a teacher that cannot summarise gets them all at once."""
+        parts = [observations] if isinstance(observations, Observations) else observations
+        seen, kept, stats = self.seen, [], None
+        for i, part in enumerate(parts):
+            self._refuse_foreign(part)
+            seen = seen.after(part, key.child("keep", i))
+            if isinstance(self.teacher, Summarising):
+                added = self.teacher.summarise(part)
+                stats = added if stats is None else stats + added
+            else:
+                kept.append(part)
+        if isinstance(self.teacher, Summarising):
+            stats = self.teacher.summarise(Observations.none(self.problem)) if stats is None else stats
+            return self.teacher.absorb(self.state, stats), seen
+        everything = Observations.joined(self.problem, kept)
+        return self.teacher.update(self.state, everything, key.child("learn")), seen
 
     def _distilled(
-        self, imitation: Imitation, pool: Float32, labels: Float32, rewards: tuple[float, float], observations: int
+        self,
+        imitation: Imitation,
+        pool: Float32,
+        labels: Float32,
+        seen: Seen,
+        version: int,
+        origin: dict[str, Any] | None,
     ) -> tuple[Policy, Fidelity]:
         """The new policy, and its fidelity as served: through its own probabilities, floor included."""
         policy = Policy.build(
             self.problem,
             imitation.layers,
-            version=self.policy.version + 1,
+            version=version,
             seed=self.seed,
             parent=self.policy.version,
             floor=self.policy.floor,
@@ -144,30 +189,14 @@ class Still:
                 teacher=to_config(self.teacher),
                 exactness=msgspec.to_builtins(self.teacher.exactness),
                 student=msgspec.to_builtins(self.student),
-                observations=observations,
+                observations=int(seen.observations),
+                origin=origin,
             ),
         )
         rows = imitation.held_out
-        spread = max(rewards[1] - rewards[0], 0.0)
+        spread = seen.spread(self.problem.reward)
         measured = fidelity(labels[rows], policy.probabilities_many(pool[rows]), spread)
         return policy.with_fidelity(msgspec.to_builtins(measured)), measured
-
-    def _keep(self, contexts: Float32, key: Key) -> Float32:
-        """The observed contexts to imitate on: all of them, or a sample once there are many."""
-        seen = np.concatenate([self._contexts, contexts])
-        if len(seen) > CONTEXTS_KEPT:
-            seen = seen[key.generator().choice(len(seen), CONTEXTS_KEPT, replace=False)]
-        return seen
-
-    def _range(self, observations: Observations) -> tuple[float, float]:
-        """The smallest and the largest reward: as the problem says, or as seen so far."""
-        stated = self.problem.reward
-        low = min(self._rewards[0], observations.rewards.min(initial=np.inf))
-        high = max(self._rewards[1], observations.rewards.max(initial=-np.inf))
-        return (
-            float(low) if stated.low is None else stated.low,
-            float(high) if stated.high is None else stated.high,
-        )
 
     def _refuse_foreign(self, observations: Observations) -> None:
         if not isinstance(observations, Observations):
@@ -182,7 +211,9 @@ class Still:
 
 
 @contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+def _timed(seconds: dict[str, float], stage: str, on_stage: OnStage | None) -> Iterator[None]:
+    if on_stage is not None:
+        on_stage(stage)
     started = time.perf_counter()
     yield
     seconds[stage] = time.perf_counter() - started

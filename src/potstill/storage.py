@@ -9,14 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from potstill.files import write_atomically
+from potstill.files import make_folder, sync_folder, write_atomically
 
 
 class AlreadyThere(FileExistsError):
     """A file of that name exists, and it was to be created."""
+
+
+class StorageUnavailable(OSError):
+    """An object store cannot be reached, or refuses; the message says why."""
 
 
 class Storage(Protocol):
@@ -50,6 +55,14 @@ def open_storage(url: str | Path) -> Storage:
     return ObjectStorage(str(url)) if "://" in str(url) else LocalStorage(Path(url))
 
 
+def holds(storage: Storage, name: str, data: bytes) -> bool:
+    """Whether a file is there with just these bytes."""
+    try:
+        return storage.read(name) == data
+    except FileNotFoundError:
+        return False
+
+
 def child(url: str, name: str) -> str:
     """The address of a folder or file in a folder or object store."""
     return f"{url.rstrip('/')}/{name}"
@@ -81,13 +94,13 @@ class LocalStorage:
             raise AlreadyThere(f"{path} exists already") from None
         finally:
             temporary.unlink()
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file over the one before."""
         path = self._place(name)
         write_atomically(path, data)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def delete(self, name: str) -> None:
         """Remove a file."""
@@ -107,7 +120,7 @@ class LocalStorage:
 
     def _place(self, name: str) -> Path:
         path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         return path
 
 
@@ -124,29 +137,32 @@ class ObjectStorage:
         """The bytes of a file."""
         import obstore
 
-        return bytes(obstore.get(self._store, name).bytes())
+        with self._reaching(name):
+            return bytes(obstore.get(self._store, name).bytes())
 
     def create(self, name: str, data: bytes) -> None:
         """Write a new file, on condition that there is none of that name."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        try:
-            obstore.put(self._store, name, data, mode="create")
-        except AlreadyExistsError:
-            raise AlreadyThere(f"{child(self.url, name)} exists already") from None
+        with self._reaching(name):
+            try:
+                obstore.put(self._store, name, data, mode="create")
+            except AlreadyExistsError:
+                raise AlreadyThere(f"{child(self.url, name)} exists already") from None
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file over the one before."""
         import obstore
 
-        obstore.put(self._store, name, data)
+        with self._reaching(name):
+            obstore.put(self._store, name, data)
 
     def delete(self, name: str) -> None:
         """Remove a file."""
         import obstore
 
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), self._reaching(name):
             obstore.delete(self._store, name)
 
     def names(self, folder: str, after: str = "") -> list[str]:
@@ -154,13 +170,26 @@ class ObjectStorage:
         import obstore
 
         offset = f"{folder}/{after}" if after else None
-        pages = obstore.list(self._store, folder, offset=offset)
-        paths = [str(entry["path"]) for page in pages for entry in page]
+        with self._reaching(folder):
+            pages = obstore.list(self._store, folder, offset=offset)
+            paths = [str(entry["path"]) for page in pages for entry in page]
         return sorted(path[len(folder) + 1 :] for path in paths if "/" not in path[len(folder) + 1 :])
 
     def within(self, folder: str) -> ObjectStorage:
         """A folder of this one."""
         return ObjectStorage(child(self.url, folder))
+
+    @contextlib.contextmanager
+    def _reaching(self, name: str) -> Iterator[None]:
+        """Say in one line what the library says in forty."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except BaseError as error:
+            raise StorageUnavailable(f"{child(self.url, name)}: {_first_line(error)}") from error
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{child(self.url, name)}: {_first_line(error)}") from None
 
     @property
     def _store(self) -> Any:
@@ -171,10 +200,5 @@ class ObjectStorage:
         return self._opened
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in a folder survive a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

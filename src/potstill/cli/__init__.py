@@ -1,10 +1,23 @@
 """The command line: one thin command per verb. What a command needs is imported when it runs."""
 
 # Each adds its commands to the app.
-from potstill.cli import demo, lab, lab_data, lab_report, lab_studies, policy, status
+from potstill.cli import demo, events, lab, lab_data, lab_report, lab_studies, policy, status, update, workspace
 from potstill.cli.app import app
 
-__all__ = ["app", "demo", "lab", "lab_data", "lab_report", "lab_studies", "main", "policy", "status"]
+__all__ = [
+    "app",
+    "demo",
+    "events",
+    "lab",
+    "lab_data",
+    "lab_report",
+    "lab_studies",
+    "main",
+    "policy",
+    "status",
+    "update",
+    "workspace",
+]
 
 
 def main() -> None:

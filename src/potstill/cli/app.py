@@ -55,6 +55,8 @@ def refusing(*errors: type[Exception]) -> Iterator[None]:
     """Turn what a user can mend into one line on stderr."""
     try:
         yield
+    except typer.Exit:
+        raise
     except errors as error:
         fail(str(error))
 

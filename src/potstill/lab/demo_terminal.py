@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from potstill.bars import bars
 from potstill.lab import demo_report
-from potstill.lab.bars import bars
 from potstill.lab.demo import Batch, Demo, usage
 from potstill.lab.demo_results import Results, Row, microseconds, ratio
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from potstill.lab.bars import bars
+from potstill.bars import bars
 from potstill.lab.workers import ONE_THREAD, environment
 
 TaskT = TypeVar("TaskT")

@@ -25,7 +25,17 @@ class InvalidPolicy(ValueError):
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a policy comes from: enough to make it again from the same data, and whether its labels were exact."""
+    """Where a policy comes from: enough to make it again from the same data, and whether its labels were exact.
+
+    Attributes:
+        library: version of Potstill.
+        seed: of everything random.
+        teacher: its configuration.
+        exactness: of the labels.
+        student: its configuration.
+        observations: that the teacher has learnt from in all.
+        origin: where the observations of the last batch are, such as the cuts of a workspace's log.
+    """
 
     library: str
     seed: int | None = None
@@ -33,6 +43,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exactness: dict[str, Any] | None = None
     student: dict[str, Any] | None = None
     observations: int = 0
+    origin: dict[str, Any] | None = None
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

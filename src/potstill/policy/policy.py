@@ -51,12 +51,12 @@ class Policy:
         return _from_bytes, (self.to_bytes(), self._named_runtime)  # the kernel is built again where a copy arrives
 
     @classmethod
-    def uniform(cls, problem: Problem, *, seed: int = 0, floor: float = 0.0) -> Policy:
-        """Every action with equal probability: version 0."""
+    def uniform(cls, problem: Problem, *, version: int = 0, seed: int = 0, floor: float = 0.0) -> Policy:
+        """Every action with equal probability: where a problem starts."""
         zeros = Layer(
             np.zeros((problem.width, len(problem.actions)), np.float32), np.zeros(len(problem.actions), np.float32)
         )
-        return cls.build(problem, [zeros], version=0, seed=seed, floor=floor)
+        return cls.build(problem, [zeros], version=version, seed=seed, floor=floor)
 
     @classmethod
     def build(

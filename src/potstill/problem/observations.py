@@ -66,17 +66,7 @@ class Observations:
 
     def __add__(self, other: Observations) -> Observations:
         """These observations, then the others."""
-        if self.problem.hash != other.problem.hash:
-            raise InvalidObservation(
-                f"observations of {self.problem.name!r} and {other.problem.name!r} are of different problems"
-            )
-        return Observations(
-            self.problem,
-            np.concatenate([self.contexts, other.contexts]),
-            np.concatenate([self.actions, other.actions]),
-            np.concatenate([self.rewards, other.rewards]),
-            np.concatenate([self.propensities, other.propensities]),
-        )
+        return Observations.joined(self.problem, [self, other])
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Observations:
         """Some of the rows, by slice, mask or positions."""
@@ -124,6 +114,24 @@ class Observations:
             actions=[row["action"] for row in rows],
             rewards=[row["reward"] for row in rows],
             propensities=[row["propensity"] for row in rows],
+        )
+
+    @classmethod
+    def joined(cls, problem: Problem, parts: Sequence[Observations]) -> Observations:
+        """Observations of one problem, one part after the other."""
+        for part in parts:
+            if part.problem.hash != problem.hash:
+                raise InvalidObservation(
+                    f"observations of {problem.name!r} and {part.problem.name!r} are of different problems"
+                )
+        if not parts:
+            return cls.none(problem)
+        return cls(
+            problem,
+            np.concatenate([part.contexts for part in parts]),
+            np.concatenate([part.actions for part in parts]),
+            np.concatenate([part.rewards for part in parts]),
+            np.concatenate([part.propensities for part in parts]),
         )
 
     @classmethod

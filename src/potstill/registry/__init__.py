@@ -1,0 +1,18 @@
+"""Policy versions: published atomically, verified whenever they are read, rolled back."""
+
+from potstill.registry.entries import Entry, File, Files, Version
+from potstill.registry.errors import Conflict, CorruptVersion, NoState, OtherProblem, UnknownVersion
+from potstill.registry.registry import Registry
+
+__all__ = [
+    "Conflict",
+    "CorruptVersion",
+    "Entry",
+    "File",
+    "Files",
+    "NoState",
+    "OtherProblem",
+    "Registry",
+    "UnknownVersion",
+    "Version",
+]

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from potstill.files import write_atomically
 from potstill.problem import Problem
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.registry import to_config
+
+TreeT = TypeVar("TreeT")
 
 
 class InvalidState(ValueError):
@@ -27,25 +29,48 @@ class InvalidState(ValueError):
 
 def save_state(path: str | Path, teacher: AnyTeacher, state: Any, problem: Problem) -> None:
     """Write a teacher's state, atomically, with what it needs to be read back only by an equal teacher."""
-    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _leaves(state)}
-    write_atomically(path, save(arrays, _metadata(teacher, problem)))
+    write_atomically(path, pack(state, teacher, problem))
 
 
 def load_state(path: str | Path, teacher: AnyTeacher, problem: Problem) -> Any:
     """Read a state that an equal teacher wrote for the same problem."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            found, names = file.metadata() or {}, file.keys()
-            arrays = {name: file.get_tensor(name) for name in names}
-    except SafetensorError as error:
-        raise InvalidState(f"{path}: not a readable state: {error}") from error
+        return unpack(Path(path).read_bytes(), teacher.init(problem), teacher, problem)
+    except InvalidState as error:
+        raise InvalidState(f"{path}: {error}") from error
+
+
+def pack(tree: Any, teacher: AnyTeacher, problem: Problem) -> bytes:
+    """Nested tuples of arrays as the bytes of a file, with the teacher and the problem that they belong to."""
+    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _leaves(tree)}
+    data: bytes = save(arrays, _metadata(teacher, problem))
+    return data
+
+
+def unpack(data: bytes, like: TreeT, teacher: AnyTeacher, problem: Problem) -> TreeT:
+    """What `pack` wrote for an equal teacher and problem, in the structure of `like`."""
+    try:
+        arrays, found = load(data), _read_metadata(data)
+    except (SafetensorError, msgspec.DecodeError) as error:
+        raise InvalidState(f"not a readable state: {error}") from error
     for name, expected in _metadata(teacher, problem).items():
         if found.get(name) != expected:
-            raise InvalidState(f"{path}: its {name} is {found.get(name)}, but here it is {expected}")
+            raise InvalidState(f"its {name} is {found.get(name)}, but here it is {expected}")
     try:
-        return _rebuild(teacher.init(problem), arrays, "state")
+        rebuilt: TreeT = _rebuild(like, arrays, "state")
     except KeyError as error:
-        raise InvalidState(f"{path}: array {error} is missing") from None
+        raise InvalidState(f"array {error} is missing") from None
+    return rebuilt
+
+
+class _Header(msgspec.Struct, rename={"metadata": "__metadata__"}):
+    metadata: dict[str, str] = {}
+
+
+def _read_metadata(data: bytes) -> dict[str, str]:
+    """What `save` was given beside the arrays; the library gives it back only for files on disk."""
+    size = int.from_bytes(data[:8], "little")
+    return msgspec.json.decode(data[8 : 8 + size], type=_Header).metadata
 
 
 def _metadata(teacher: AnyTeacher, problem: Problem) -> dict[str, str]:

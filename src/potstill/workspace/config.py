@@ -22,7 +22,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pass
 
 
-class PolicyConfig(_Section):
+class PolicyConfig(_Section, frozen=True):
     """Of the policies that are made.
 
     Attributes:
@@ -34,7 +34,7 @@ class PolicyConfig(_Section):
     floor: Share = 0.0
 
 
-class JoinConfig(_Section):
+class JoinConfig(_Section, frozen=True):
     """How rewards become observations.
 
     Attributes:
@@ -54,7 +54,7 @@ class JoinConfig(_Section):
         return seconds(self.settle, "join.settle", zero=True)
 
 
-class UpdateConfig(_Section):
+class UpdateConfig(_Section, frozen=True):
     """When to distil a new policy, on what, and what must hold before it serves.
 
     Attributes:
@@ -69,10 +69,10 @@ class UpdateConfig(_Section):
     contexts_at_most: Count = 100_000
     min_observations: Count = 100
     max_kl: Positive = 0.5
-    states_kept: Annotated[int, msgspec.Meta(ge=1)] = 10
+    states_kept: Annotated[int, msgspec.Meta(ge=1)] = 3
 
 
-class LogConfig(_Section):
+class LogConfig(_Section, frozen=True):
     """How events reach the disk.
 
     Attributes:
@@ -86,7 +86,7 @@ class LogConfig(_Section):
     rotate_seconds: Positive = 10.0
 
 
-class Config(_Section):
+class Config(_Section, frozen=True):
     """A workspace's configuration.
 
     Attributes:

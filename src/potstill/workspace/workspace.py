@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from functools import cached_property
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from potstill.events import EventLog
+from potstill.policy import Policy
 from potstill.problem import InvalidProblem, Problem
-from potstill.registry import Registry
+from potstill.registry import Conflict, OtherProblem, Registry, UnknownVersion
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_storage
-from potstill.workspace.config import Config, read_config
+from potstill.workspace.config import Config, InvalidConfig, read_config
 
 if TYPE_CHECKING:
     from potstill.events.lake import Lake
@@ -53,15 +55,16 @@ class Workspace:
 
     @classmethod
     def create(cls, place: str | Path, problem: bytes, config: bytes) -> Workspace:
-        """A new workspace from the text of its two files. Nothing that is there is touched."""
+        """A new workspace from the text of its two files. A ``potstill.toml`` that is there is left as it is."""
         storage = open_storage(place)
         read_problem(problem, PROBLEM)
         read_config(config)
         try:
-            storage.create(CONFIG, config)
             storage.create(PROBLEM, problem)
-        except AlreadyThere as error:
-            raise WorkspaceExists(f"{storage.url} is a workspace already: {error}") from None
+        except AlreadyThere:
+            raise WorkspaceExists(f"{storage.url} is a workspace already: it has a {PROBLEM}") from None
+        with contextlib.suppress(AlreadyThere):
+            storage.create(CONFIG, config)
         return cls(place)
 
     @cached_property
@@ -79,12 +82,33 @@ class Workspace:
     @property
     def spool(self) -> Path:
         """The local folder for events that are not in the lake yet, and for locks."""
-        if self.config.log.spool is not None:
-            return Path(self.config.log.spool).expanduser()
+        stated = self.config.log.spool
         if isinstance(self.storage, LocalStorage):
-            return self.storage.folder / "events" / "log"
+            return self.storage.folder / Path(stated or "events/log").expanduser()
+        if stated is not None:
+            return _absolute(stated, child(self.url, CONFIG))
         home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
         return home / "potstill" / hashlib.sha256(self.url.encode()).hexdigest()[:16]
+
+    def serving(self) -> Policy:
+        """The policy that serves; where there is none for this problem yet, a uniform one."""
+        try:
+            return self.registry.policy()
+        except (UnknownVersion, OtherProblem):  # nothing was published yet, or the problem has changed since
+            stated = self.config.policy
+            version = self.registry.next_version() if self.registry.head() else 0
+            return Policy.uniform(self.problem, version=version, seed=stated.seed, floor=stated.floor)
+
+    def start(self) -> Policy:
+        """The policy that serves; a uniform one is published first where there is none for this problem."""
+        head = self.registry.head()
+        policy = self.serving()
+        if head is None or policy.version > head.latest:
+            try:
+                self.registry.publish(policy, teacher=None, report=b"{}", expected=head.number if head else 0)
+            except Conflict:
+                return self.registry.policy()  # another process was faster
+        return policy
 
     def event_log(self) -> EventLog:
         """A log for this process to append to; close it, or use it in a ``with``."""
@@ -98,6 +122,14 @@ class Workspace:
             return read_config(self.storage.read(CONFIG), child(self.url, CONFIG))
         except FileNotFoundError:
             return Config()
+
+
+def _absolute(stated: str, where: str) -> Path:
+    """A folder that does not depend on where a process was started, or there would be several."""
+    path = Path(stated).expanduser()
+    if not path.is_absolute():
+        raise InvalidConfig(f"{where}: log.spool must be an absolute path where there is no folder, got {stated!r}")
+    return path
 
 
 def read_problem(data: bytes, where: str) -> Problem:

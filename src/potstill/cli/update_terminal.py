@@ -1,0 +1,168 @@
+"""Updates, audits and imports in a terminal: bars while they go on, and a few lines when they are over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, TaskID, TextColumn
+from rich.table import Table
+
+from potstill.bars import bars
+from potstill.cli.app import print_json
+from potstill.cli.shown import counted, size, when
+
+if TYPE_CHECKING:
+    from potstill.pipeline.audit import Audit
+    from potstill.pipeline.reproduce import Reproduction
+    from potstill.pipeline.status import Status
+    from potstill.pipeline.update import UpdateReport
+    from potstill.pipeline.warm_start import Imported
+
+_COUNT = "{task.completed:,.0f} of {task.total:,.0f} {task.fields[unit]}"
+
+
+@contextmanager
+def steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for the step that is going on."""
+    with bars(console, TextColumn("{task.fields[note]}")) as progress:
+        bar = progress.add_task("", total=None, note="")
+
+        def show(step: str, done: int, of: int) -> None:
+            note = f"{done:,} of {of:,}" if of else ""
+            progress.update(bar, description=f"{step:8}", completed=done, total=of or None, note=note)
+
+        yield show
+
+
+@contextmanager
+def rows(console: Console, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar over rows."""
+    with bars(console, TextColumn(_COUNT)) as progress:
+        yield _Rows(progress, progress.add_task("", total=0, unit=unit))
+
+
+class _Rows:
+    def __init__(self, progress: Progress, bar: TaskID) -> None:
+        self._progress, self._bar = progress, bar
+
+    def __call__(self, done: int, of: int) -> None:
+        self._progress.update(self._bar, completed=done, total=of)
+
+
+def show_report(report: UpdateReport, console: Console, *, as_json: bool) -> None:
+    """What an update did, or would do."""
+    if as_json:
+        print_json(report)
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, line in _lines(report).items():
+        table.add_row(name, escape(line))
+    console.print(table)
+    colour = {"published": "green", "refused": "red"}.get(report.outcome, "bold")
+    console.print(f"[{colour}]{report.outcome}[/]: {escape(report.why)}", highlight=False, soft_wrap=True)
+    for reason in report.reasons:
+        console.print(f"  {escape(reason)}", highlight=False, soft_wrap=True)
+
+
+def _lines(report: UpdateReport) -> dict[str, str]:
+    lines = {}
+    joined, flushed, still = report.joined, report.flushed, report.still
+    if flushed is not None:
+        lines["log → lake"] = f"{flushed.decisions:,} decisions, {flushed.rewards:,} rewards"
+        if flushed.error:
+            lines["log → lake"] += f"; stopped: {flushed.error}"
+    lines["joined"] = (
+        f"{joined.decisions:,} decisions are final, {joined.rewarded:,} with a reward; {joined.pending:,} pending"
+    )
+    lines["observations"] = f"{report.observations:,} new, up to cut {report.cut}"
+    if report.why_anew:
+        lines["anew"] = f"all observations are learnt from, since {report.why_anew}"
+    if still is not None:
+        lines["distilled"] = (
+            f"on {still.contexts:,} contexts, {still.steps:,} steps"
+            + (" from the policy before" if still.warm else "")
+            + f"; held-out KL {still.fidelity.kl_mean:.4f} nats"
+        )
+        lines["took"] = ", ".join(f"{step} {took:.1f} s" for step, took in report.seconds.items())
+    return lines
+
+
+def show_status(found: Status, *, as_json: bool) -> None:
+    """How a workspace stands."""
+    if as_json:
+        print_json(found)
+        return
+    fidelity = "" if found.fidelity is None else f"; held-out KL {found.fidelity['kl_mean']:.4f} nats"
+    since = "uniform, until the first update" if found.since is None else f"since {when(found.since)}"
+    waits = f"{counted(found.log.segments, 'segment')}, {size(found.log.bytes)}" if found.log.segments else "nothing"
+    joined = found.next.joined
+    lines = {
+        "workspace": found.workspace,
+        "problem": f"{found.problem} ({found.problem_hash})",
+        "serving": f"version {found.serving}, {since}",
+        "learnt": f"from {found.learnt:,} observations{fidelity}",
+        "log": f"{waits} to go into the lake",
+        "joined": f"{joined.decisions:,} decisions became final since; {joined.pending:,} pending",
+        "update": found.next.why,
+    }
+    if found.latest is not None and found.latest > found.serving:
+        lines["serving"] += f"; the latest is {found.latest} (potstill versions)"
+    for name, line in lines.items():
+        typer.echo(f"{name:10} {line}")
+
+
+def show_reproduction(found: Reproduction, console: Console, *, as_json: bool) -> None:
+    """Whether a version came out the same."""
+    if as_json:
+        print_json(found)
+        return
+    said = "[green]identical, byte for byte[/]" if found.identical else "[red]different[/]"
+    console.print(f"version {found.version} made again: {said}", highlight=False)
+    if found.replayed:
+        console.print(f"  by way of versions {', '.join(map(str, found.replayed))}", highlight=False)
+    for line in found.differs:
+        console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+
+
+def show_audit(found: Audit, console: Console, *, as_json: bool) -> None:
+    """What does not agree."""
+    if as_json:
+        print_json({**msgspec.to_builtins(found), "clean": found.clean})
+        return
+    console.print(f"{found.checked:,} of {found.decisions:,} decisions computed again", highlight=False)
+    if found.clean:
+        largest = f"largest difference {found.largest:.2g}"
+        console.print(f"[green]every propensity and action agrees[/] ({largest})", highlight=False)
+    problems = {
+        "propensities that do not agree": found.propensities,
+        "actions that the draw does not give": found.actions,
+        "decisions whose context or action does not fit the policy's problem": found.unfit,
+        **{f"decisions of version {v}, which is not in the registry": n for v, n in found.missing.items()},
+    }
+    for what, count in problems.items():
+        if count:
+            console.print(f"[red]{count:,}[/] {what}", highlight=False)
+    if found.mismatches:
+        table = Table("decision", "version", "what", "logged", "computed")
+        for one in found.mismatches:
+            table.add_row(escape(one.id), str(one.policy), one.what, escape(str(one.logged)), escape(str(one.computed)))
+        console.print(table)
+
+
+def show_import(found: Imported, console: Console, *, as_json: bool) -> None:
+    """What was imported."""
+    if as_json:
+        print_json(found)
+        return
+    console.print(f"{found.observations:,} observations imported, as cut {found.cut}", highlight=False)
+    if found.skipped:
+        console.print(f"{found.skipped:,} rows that do not fit were left out", highlight=False)
+    if found.estimated:
+        console.print("propensities are estimates: each action's share of the log", highlight=False)
+    console.print("the next potstill update learns from them", highlight=False)

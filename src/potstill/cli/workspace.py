@@ -1,0 +1,200 @@
+"""A workspace and its versions: init, versions, rollback, promote."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from potstill.cli.app import AsJson, app, fail, needs, print_json, refusing
+from potstill.cli.place import MENDABLE, Place
+from potstill.cli.shown import when
+
+if TYPE_CHECKING:
+    from potstill.registry import Entry, Version
+    from potstill.workspace import Workspace
+
+#: Versions that are listed unless all are asked for.
+LISTED = 20
+
+Note = Annotated[str, typer.Option(help="Why, for those who look at it later.")]
+
+
+@app.command()
+def init(
+    place: Place,
+    problem: Annotated[
+        Path | None,
+        typer.Option(help="Your problem.toml, or a policy file to take the problem from; an example if left out."),
+    ] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Log a made-up day of uploads too, to try everything else on.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a workspace: a problem, a configuration with every option explained, and room for events and policies.
+
+    Examples:
+    potstill init try --example
+
+    potstill init s3://bucket/video --problem problem.toml
+    """
+    from potstill.workspace import Workspace, template
+
+    if example and problem:
+        fail("--example comes with a problem of its own; leave out --problem")
+    with needs("lake"), refusing(*MENDABLE):
+        text = template.PROBLEM.encode() if problem is None else _problem_text(problem)
+        workspace = Workspace.create(place, text, template.CONFIG.encode())
+        events = _log_example(workspace) if example else 0
+    if as_json:
+        made = workspace.problem
+        print_json({"workspace": workspace.url, "problem": made.name, "hash": made.hash, "events": events})
+        return
+    typer.echo(f"made a workspace for {workspace.problem.name!r} in {workspace.url}")
+    typer.echo(_try_it(place, events) if example else _next_steps(workspace, place, own=problem is not None))
+
+
+@app.command()
+def versions(
+    place: Place,
+    every: Annotated[bool, typer.Option("--all", help=f"Not only the latest {LISTED}.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the versions of a workspace's policy: which one serves, how faithful each is, and why some were refused."""
+    from potstill.workspace import Workspace
+
+    with needs("lake"), refusing(*MENDABLE):
+        workspace = Workspace(place)
+        standing = workspace.registry.standing()
+        serving, latest = (standing.serving, standing.latest) if standing else (None, 0)
+        after = 0 if every else max(latest - LISTED, 0)
+        found, damage = workspace.registry.versions(after), workspace.registry.damage(after)
+    if as_json:
+        print_json({"serving": serving, "latest": latest, "versions": found, "damage": damage})
+        return
+    for fault in damage:
+        typer.secho(fault, err=True, fg=typer.colors.RED)
+    if not found:
+        typer.echo(f"no versions yet; potstill update {shlex.quote(place)} makes the first")
+        return
+    Console().print(_table(found, workspace.problem.hash))
+    if after:
+        typer.echo(f"the latest {LISTED}; see also the earlier ones with --all")
+    note = f": {standing.note}" if standing and standing.note else ""
+    typer.echo("no version serves yet" if serving is None else f"version {serving} serves{note}")
+
+
+@app.command()
+def rollback(
+    place: Place,
+    to: Annotated[
+        int | None, typer.Option(help="The version to return to; the one that served before if left out.")
+    ] = None,
+    note: Note = "",
+    as_json: AsJson = False,
+) -> None:
+    """Return to a version that served before. Again, and it goes further back.
+
+    The next update publishes, and serves, a version with a new number.
+    """
+    from potstill.workspace import Workspace
+
+    with needs("lake"), refusing(*MENDABLE):
+        _say_served(Workspace(place).registry.rollback(to, note), as_json=as_json)
+
+
+@app.command()
+def promote(
+    place: Place,
+    version: Annotated[int, typer.Argument(help="A version of potstill versions.", show_default=False)],
+    note: Note = "",
+    as_json: AsJson = False,
+) -> None:
+    """Let a version serve: one that was staged, or one that was refused and that you trust all the same."""
+    from potstill.workspace import Workspace
+
+    with needs("lake"), refusing(*MENDABLE):
+        _say_served(Workspace(place).registry.serve(version, note), as_json=as_json)
+
+
+def _problem_text(file: Path) -> bytes:
+    """The text of a problem: as it is written, or as a policy file has it."""
+    import tomli_w
+
+    from potstill.policy import InvalidPolicy, Policy
+
+    if file.suffix == ".toml":
+        return file.read_bytes()
+    try:
+        return tomli_w.dumps(msgspec.to_builtins(Policy.load(file).problem)).encode()
+    except InvalidPolicy as error:
+        raise ValueError(f"{error}; a problem comes from a .toml file or from a policy file") from None
+
+
+def _log_example(workspace: Workspace) -> int:
+    from potstill.workspace.example import log_example
+
+    return log_example(workspace)
+
+
+def _try_it(place: str, events: int) -> str:
+    where = shlex.quote(place)
+    return f"""and logged {events:,} events of a made-up day. Next:
+  potstill events {where}      what has been logged
+  potstill update {where}      learn from it, and let the new policy serve
+  potstill versions {where}    what was made of it"""
+
+
+def _next_steps(workspace: Workspace, place: str, *, own: bool) -> str:
+    where = shlex.quote(place)
+    first = "read potstill.toml" if own else "make problem.toml yours, which is an example, and read potstill.toml"
+    context = {feature.name: feature.example for feature in workspace.problem.context}
+    reward = 1.0 if workspace.problem.reward.high is None else workspace.problem.reward.high
+    return f"""Next:
+  1. {first}: it explains every option
+  2. decide and log, in Python:
+       from potstill.events import LoggedDecision, LoggedReward
+       from potstill.workspace import Workspace
+       workspace = Workspace({place!r})
+       policy = workspace.start()
+       context = {context!r}
+       with workspace.event_log() as log:
+           decision = policy.decide(context)
+           log.append(LoggedDecision.of(decision, context))
+           log.append(LoggedReward(id=decision.id, reward={reward}))  # once it is known
+  3. potstill events {where}    what has been logged
+  4. potstill update {where}    learn from it, and let the new policy serve"""
+
+
+def _table(found: list[Version], problem: str) -> Table:
+    table = Table()
+    for name in ("version", "state", "when", "parent", "observations", "held-out KL", "reasons"):
+        table.add_column(name, justify="right" if name in ("version", "parent", "observations") else "left")
+    for one in found:
+        state = one.state if one.problem == problem else f"{one.state}, other problem"
+        table.add_row(
+            str(one.version),
+            Text(state, style="bold green" if one.state == "serving" else ""),
+            when(one.time),
+            "" if one.parent is None else str(one.parent),
+            f"{one.observations:,}",
+            "" if one.kl is None else f"{one.kl:.2g}",
+            Text("; ".join(one.reasons)),
+        )
+    return table
+
+
+def _say_served(entry: Entry, *, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(entry))
+        return
+    typer.echo(f"version {entry.serving} serves from now on")
+    if entry.reasons:
+        typer.echo(f"although it was refused: {'; '.join(entry.reasons)}")

@@ -1,0 +1,113 @@
+"""What was learnt from the events: observations of a range of cuts, encoded, in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from potstill.events.arrivals import moment
+from potstill.events.fit import decision_fits, reward_fits
+from potstill.events.schema import context_column
+from potstill.problem import Categorical, Feature, Numeric, Observations, Problem
+
+if TYPE_CHECKING:
+    from potstill.events.lake import Lake
+
+#: No value of a categorical feature: it stands for those that are unknown or missing.
+_UNSEEN = ""
+
+
+def count(lake: Lake, after: int, to: int) -> int:
+    """How many observations the cuts above `after` and up to `to` made."""
+    return int(_of_cuts(lake.scan("observations"), after, to).select(pl.len()).collect().item())
+
+
+def observed(lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000) -> Iterator[Observations]:
+    """The observations of the cuts above `after` and up to `to`, by cut, time and id, in chunks of about `rows`.
+
+    Where a chunk ends depends on the observations alone, not on the files that they are in: those of one cut and time
+    stay together. Observations that do not fit the problem, since it has changed, are left out; `count` has them.
+    """
+    files = lake.files("observations")
+    keys = _of_cuts(lake.read("observations", files), after, to).select("cut", pl.col("time").dt.epoch("us"))
+    sorted_keys = keys.collect(engine="streaming").sort("cut", "time")
+    for first, last in _chunks(sorted_keys, rows):
+        times = sorted_keys["time"][first:last]
+        earliest, latest = int(times.min()), int(times.max())  # type: ignore[arg-type]
+        near = [file for file in files if file.first <= latest and file.last >= earliest]
+        stretch = pl.col("time").is_between(moment(earliest), moment(latest))
+        frame = lake.read("observations", near).filter(stretch, *_within(sorted_keys, first, last))
+        fitting = frame.filter(decision_fits(problem), reward_fits(problem)).collect(engine="streaming")
+        if len(fitting):
+            yield encoded(fitting.sort("cut", "time", "id"), problem)
+
+
+def encoded(frame: pl.DataFrame, problem: Problem) -> Observations:
+    """Rows of the table ``observations`` that fit the problem."""
+    positions = {name: i for i, name in enumerate(problem.actions.names)}
+    return Observations(
+        problem,
+        encoded_contexts(frame, problem),
+        frame["action"].replace_strict(positions, return_dtype=pl.Int32).to_numpy(),
+        frame["reward"].to_numpy(),
+        frame["propensity"].to_numpy().astype(np.float32),
+    )
+
+
+def encoded_contexts(frame: pl.DataFrame, problem: Problem) -> NDArray[np.float32]:
+    """The context columns of a frame as float32[N, d], as `Problem.encode` has them row by row.
+
+    Missing values are filled before whole columns are encoded, with what the feature says or with a value that is
+    encoded as zero; the flags of missing values are set afterwards.
+    """
+    columns = {feature.name: _filled(frame[context_column(feature.name)], feature) for feature in problem.context}
+    contexts = problem.encode_many(columns) if columns else np.zeros((len(frame), 0), np.float32)
+    at = 0
+    for feature in problem.context:
+        at += len(feature.labels)
+        if feature.missing == "flag":  # the flag is the feature's last column
+            contexts[:, at - 1] = frame[context_column(feature.name)].is_null().to_numpy()
+    return contexts
+
+
+def _filled(column: pl.Series, feature: Feature) -> NDArray[Any]:
+    if isinstance(feature, Categorical):
+        places = {value: i for i, value in enumerate(feature.values)}
+        unseen = len(places)
+        codes = column.replace_strict(places, default=unseen, return_dtype=pl.UInt32).fill_null(unseen)
+        # As codes first: an array of strings is as wide as its longest, and an unknown one can be of any length.
+        return np.take(np.array([*feature.values, _UNSEEN]), codes.to_numpy())
+    if feature.missing == "flag":
+        column = column.fill_null(feature.low if isinstance(feature, Numeric) else False)
+    elif feature.missing != "error":
+        column = column.fill_null(feature.missing)
+    return column.to_numpy()
+
+
+def _of_cuts(rows: pl.LazyFrame, after: int, to: int) -> pl.LazyFrame:
+    return rows.filter(pl.col("cut") > after, pl.col("cut") <= to)
+
+
+def _chunks(keys: pl.DataFrame, rows: int) -> list[tuple[int, int]]:
+    """Where chunks begin and end; equal keys stay together."""
+    if not len(keys):
+        return []
+    ends = np.flatnonzero((keys[1:] != keys[:-1]).select(pl.any_horizontal(pl.all())).to_series().to_numpy()) + 1
+    wanted = np.arange(rows, len(keys), rows)
+    places = np.searchsorted(ends, wanted)
+    inner = ends[places[places < len(ends)]]
+    return list(pairwise([0, *np.unique(inner).tolist(), len(keys)]))
+
+
+def _within(keys: pl.DataFrame, first: int, last: int) -> list[pl.Expr]:
+    """Conditions for rows whose key is one of a chunk's: from that of its first row to that of its last."""
+    cut, time = pl.col("cut"), pl.col("time")
+    (low, since), (high, until) = keys.row(first), keys.row(last - 1)
+    from_low = (cut > low) | ((cut == low) & (time >= moment(since)))
+    to_high = (cut < high) | ((cut == high) & (time <= moment(until)))
+    return [cut.is_between(low, high), from_low, to_high]

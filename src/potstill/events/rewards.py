@@ -1,0 +1,106 @@
+"""The rewards of decisions: which of them count, and what they come to."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import polars as pl
+
+from potstill.events.arrivals import Rows
+
+if TYPE_CHECKING:
+    from potstill.events.cuts import Aggregate, Cut
+
+SECOND = 1_000_000
+#: A reward may seem to come this long before its decision, since clocks differ.
+SKEW = 60 * SECOND
+
+
+class RewardCounts(msgspec.Struct, kw_only=True):
+    """What became of the rewards.
+
+    The first three are of the decisions that the cut observed; the others of the rewards that it took up: those with a
+    time up to its `until` that no earlier cut took up, and for `too_late` those that arrived since the last cut.
+
+    Attributes:
+        matched: in the window of their decision, each counted once.
+        duplicates: the same key and value again; without a key, the same time and value again.
+        conflicting: the same key again with another value; the first by time counts, then the smaller.
+        late: after the window of their decision.
+        too_late: in the window, but they arrived when their decision had been observed without them.
+        orphans: without a decision, as far as a window and a day before them and a minute after them.
+    """
+
+    matched: int = 0
+    duplicates: int = 0
+    conflicting: int = 0
+    late: int = 0
+    too_late: int = 0
+    orphans: int = 0
+
+
+def rewarded(decisions: pl.DataFrame, rewards: Rows, cut: Cut, counts: RewardCounts) -> pl.DataFrame:
+    """Decisions, each id once and sorted by time, with their `reward` and whether one came (`rewarded`)."""
+    found = _in_window(decisions, rewards, cut.window * SECOND)
+    several = found.select(pl.col("id").is_duplicated()).to_series()
+    single = found.filter(~several).select("id", "reward")
+    counts.matched += len(single)
+    totals = pl.concat([single, _totals(_once(found.filter(several), counts), cut.aggregate)])
+    joined = decisions.join(totals, on="id", how="left", maintain_order="left")
+    return joined.with_columns(
+        pl.col("reward").is_not_null().alias("rewarded"), pl.col("reward").fill_null(cut.default)
+    )
+
+
+def _in_window(decisions: pl.DataFrame, rewards: Rows, window: int) -> pl.DataFrame:
+    if not len(decisions):
+        return rewards.scan(0, 0).select("id", "time", "reward", "key").collect()
+    times = decisions["time"].dt.epoch("us")
+    near = rewards.scan(times[0] - SKEW - 1, times[-1] + window).select("id", "time", "reward", "key")
+    pairs = near.join(decisions.lazy().select("id", decided="time"), on="id")
+    after = (pl.col("time") - pl.col("decided")).dt.total_microseconds()
+    return pairs.filter(after >= -SKEW, after <= window).drop("decided").collect(engine="streaming")
+
+
+def _once(rewards: pl.DataFrame, counts: RewardCounts) -> pl.DataFrame:
+    """Each reward once, by id and key, or by id, time and value if it has no key; in order of id, time and value."""
+    zero = pl.when(pl.col("reward") == 0).then(0.0).otherwise(pl.col("reward"))  # there is also a -0.0
+    rewards = rewards.with_columns(reward=zero).sort("id", "time", "reward", "key")
+    unnamed = pl.col("key").is_null()
+    same: list[str | pl.Expr] = [
+        "id",
+        "key",
+        pl.when(unnamed).then(pl.col("time")),
+        pl.when(unnamed).then(pl.col("reward")),
+    ]
+    marked = rewards.with_columns(
+        again=pl.int_range(pl.len()).over(*same) > 0, first=pl.col("reward").first().over(*same)
+    )
+    again = marked.filter("again")
+    conflicting = int((again["reward"] != again["first"]).sum())
+    counts.matched += len(marked) - len(again)
+    counts.conflicting += conflicting
+    counts.duplicates += len(again) - conflicting
+    return marked.filter(~pl.col("again")).select("id", "time", "reward")
+
+
+def _totals(rewards: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
+    """What the rewards of each id come to; they are in order of id, time and value."""
+    lists = rewards.group_by("id", maintain_order=True).agg("reward")
+    values = pl.col("reward").list
+    if aggregate in ("sum", "mean"):
+        total = _sums(lists["reward"])
+        return lists.with_columns(reward=total / lists["reward"].list.len() if aggregate == "mean" else total)
+    return lists.with_columns(
+        {"first": values.first(), "last": values.last(), "max": values.max()}[aggregate].alias("reward")
+    )
+
+
+def _sums(lists: pl.Series) -> pl.Series:
+    """The correctly rounded sum of each list, which does not depend on the order; that of two is so anyway."""
+    sums = lists.list.sum().to_numpy(writable=True)
+    many = (lists.list.len() > 2).to_numpy()
+    sums[many] = [math.fsum(values) for values in lists.filter(many).to_list()]
+    return pl.Series(sums)

@@ -1,0 +1,1 @@
+"""A workspace's update, and what looks back at it."""

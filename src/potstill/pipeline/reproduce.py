@@ -1,0 +1,120 @@
+"""Make a version again from its lineage, and compare it to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from potstill._version import __version__
+from potstill.distill import Student
+from potstill.events.observed import observed
+from potstill.pipeline.contexts import Further, further_contexts
+from potstill.pipeline.start import Origin
+from potstill.policy import Policy
+from potstill.registry import NoState
+from potstill.still import Still
+from potstill.teachers import from_config
+from potstill.workspace import Workspace
+
+
+class NotReproducible(ValueError):
+    """A version cannot be made again; the message says what is missing."""
+
+
+class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
+    """A version made again.
+
+    Attributes:
+        version: that was made again.
+        identical: whether its file is the same, byte for byte.
+        differs: what does not agree, if it is not.
+        replayed: the versions that had to be made again on the way, since their states were not kept.
+    """
+
+    version: int
+    identical: bool
+    differs: list[str]
+    replayed: list[int]
+
+
+def reproduce(workspace: Workspace, version: int) -> Reproduction:
+    """Make a version again from the observations and contexts that its lineage names."""
+    published = workspace.registry.policy(version)
+    replayed: list[int] = []
+    again = _remade(workspace, published, replayed).policy
+    identical = again.to_bytes() == published.to_bytes()
+    differs = [] if identical else _differences(published, again)
+    return Reproduction(version=version, identical=identical, differs=differs, replayed=replayed[:-1])
+
+
+def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Still:
+    """The still after it has made a version once more."""
+    origin = Origin.of(published)
+    lineage = published.metadata.lineage
+    if lineage.teacher is None:
+        raise NotReproducible(f"version {published.version} was not distilled: it is where the problem starts")
+    still = Still(
+        published.problem,
+        from_config(lineage.teacher),
+        student=msgspec.convert(lineage.student, Student),
+        seed=lineage.seed or 0,
+        floor=published.floor,
+    )
+    if published.metadata.parent is not None:
+        still.policy = workspace.registry.policy(published.metadata.parent).with_floor(published.floor)
+    if origin.base is not None:
+        still.recall(still.policy, _memory(workspace, origin.base, replayed))
+    further = _contexts(workspace, origin)
+    still.update(
+        observed(workspace.lake, published.problem, origin.after, origin.cut),
+        contexts=further.encoded if further else None,
+        version=published.version,
+        origin=lineage.origin,
+    )
+    replayed.append(published.version)
+    return still
+
+
+def _memory(workspace: Workspace, version: int, replayed: list[int]) -> bytes:
+    """The memory of the still that made a version: as it was kept, or by making the version again."""
+    try:
+        return workspace.registry.teacher(version)
+    except NoState:
+        return _remade(workspace, workspace.registry.policy(version), replayed).memory()
+
+
+def _contexts(workspace: Workspace, origin: Origin) -> Further | None:
+    if origin.contexts is None:
+        return None
+    found = further_contexts(workspace)
+    if found is None or found.described["sha256"] != origin.contexts["sha256"]:
+        raise NotReproducible(
+            f"it was distilled on {origin.contexts['rows']:,} further contexts of {origin.contexts['table']}, "
+            "and that table, or the sample that is drawn from it, is not the same any more"
+        )
+    return found
+
+
+def _differences(published: Policy, again: Policy) -> list[str]:
+    found = []
+    if published.metadata.lineage.library != __version__:
+        found.append(f"made by Potstill {published.metadata.lineage.library}, and this is {__version__}")
+    before, after = (msgspec.to_builtins(policy.metadata) for policy in (published, again))
+    found += [_said(name, before[name], after.get(name)) for name in before if before[name] != after.get(name)]
+    apart = max(
+        (
+            float(abs(a - b).max(initial=0))
+            for x, y in zip(published.layers, again.layers, strict=False)
+            for a, b in zip(x, y, strict=True)
+            if a.shape == b.shape
+        ),
+        default=0.0,
+    )
+    if apart:
+        found.append(f"weights differ by up to {apart:.3g}")
+    return found
+
+
+def _said(name: str, before: Any, after: Any) -> str:
+    return f"{name}: published {str(before)[:200]}, now {str(after)[:200]}"

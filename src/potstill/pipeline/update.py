@@ -1,0 +1,222 @@
+"""One update of a workspace: flush → join → learn → label → imitate → gates → publish.
+
+What a step has done is durable before the next one begins, and each step finds out by itself what is left to do. So an
+update that was killed anywhere is picked up by the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from potstill.events import now as clock
+from potstill.events.cuts import last_cut
+from potstill.events.flush import Flusher, FlushReport
+from potstill.events.join import join, preview
+from potstill.events.making import JoinReport
+from potstill.events.observed import count, observed
+from potstill.events.spool import Spool
+from potstill.pipeline.contexts import further_contexts
+from potstill.pipeline.gates import objections
+from potstill.pipeline.lock import only_updater
+from potstill.pipeline.start import Origin, Start, start
+from potstill.still import Report
+from potstill.workspace import Workspace
+
+#: Told of each step as it begins, and of how much of it is done.
+OnStep = Callable[[str, int, int], None]
+STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "done")
+Outcome = Literal["published", "staged", "refused", "waiting"]
+
+
+class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an update did, or would do.
+
+    Attributes:
+        outcome: ``waiting`` for more observations; ``published`` and serving; ``staged``, as was asked for; or
+            ``refused``, with reasons, and kept.
+        why: the outcome in words.
+        version: that was made, if any.
+        serving: the version that serves now.
+        observations: new ones, that the version has learnt from, or that wait.
+        cut: up to which they go.
+        why_anew: why the teacher learnt from all observations again, if it did.
+        reasons: against serving.
+        flushed: what went from the log to the lake.
+        joined: what became of decisions and rewards.
+        still: the batch.
+        seconds: of each step.
+    """
+
+    outcome: Outcome
+    why: str
+    version: int | None = None
+    serving: int
+    observations: int
+    cut: int
+    why_anew: str | None = None
+    reasons: list[str] = []
+    flushed: FlushReport | None = None
+    joined: JoinReport
+    still: Report | None = None
+    seconds: dict[str, float] = {}
+
+
+def update(
+    workspace: Workspace,
+    *,
+    stage: bool = False,
+    force: bool = False,
+    wait: bool = False,
+    now: int | None = None,
+    on_step: OnStep | None = None,
+) -> UpdateReport:
+    """Learn from what has become final since the serving policy, distil a new one, and let it serve.
+
+    Args:
+        workspace: the workspace.
+        stage: publish the new version without letting it serve.
+        force: also when there are few or no new observations.
+        wait: for another updater to finish; otherwise `Busy`.
+        now: microseconds since 1970; a decision is final when its window has closed by then.
+        on_step: told of each step as it begins: step, how much of it is done, of how much (0: not known).
+    """
+    steps = _Steps(on_step)
+    with only_updater(workspace, wait=wait):
+        began = start(workspace, workspace.start())
+        head = workspace.registry.head()
+        steps.begin("flush")
+        flushed = Flusher(Spool(workspace.spool), workspace.lake).flush()
+        steps.begin("join")
+        joined = join(
+            workspace.lake,
+            workspace.cuts,
+            workspace.problem,
+            aggregate=workspace.config.join.aggregate,
+            settle=workspace.config.join.settle_seconds,
+            now=clock() if now is None else now,
+            on_progress=steps.progress,
+        )
+        cut = last_cut(workspace.lake)
+        new = count(workspace.lake, began.after, cut)
+        so_far = UpdateReport(
+            outcome="waiting",
+            why=_waiting(workspace, new),
+            serving=began.still.policy.version,
+            observations=new,
+            cut=cut,
+            why_anew=began.why_anew,
+            flushed=flushed,
+            joined=joined,
+        )
+        if not force and too_few(workspace, new):
+            steps.begin("done")
+            return msgspec.structs.replace(so_far, seconds=steps.seconds)
+        return _distil(workspace, began, head.number if head else 0, so_far, stage, steps)
+
+
+def foresee(workspace: Workspace, now: int | None = None) -> UpdateReport:
+    """What an update would do now, without doing any of it. What is still in the log is not counted."""
+    began = start(workspace, workspace.serving())
+    rules = workspace.config.join
+    joined = preview(
+        workspace.lake,
+        workspace.cuts,
+        workspace.problem,
+        aggregate=rules.aggregate,
+        settle=rules.settle_seconds,
+        now=clock() if now is None else now,
+    )
+    cut = last_cut(workspace.lake)
+    new = count(workspace.lake, began.after, cut) + joined.decisions
+    few = too_few(workspace, new)
+    return UpdateReport(
+        outcome="waiting" if few else "published",
+        why=_waiting(workspace, new) if few else f"an update would learn from {new:,} new observations",
+        serving=began.still.policy.version,
+        observations=new,
+        cut=cut,
+        why_anew=began.why_anew,
+        joined=joined,
+    )
+
+
+def too_few(workspace: Workspace, new: int) -> bool:
+    """Whether there is too little to learn from."""
+    return new < max(workspace.config.update.min_observations, 1)
+
+
+def _waiting(workspace: Workspace, new: int) -> str:
+    wanted = max(workspace.config.update.min_observations, 1)
+    return f"{new:,} new observations, and update.min_observations = {wanted:,} are wanted"
+
+
+def _distil(
+    workspace: Workspace, began: Start, expected: int, so_far: UpdateReport, stage: bool, steps: _Steps
+) -> UpdateReport:
+    registry, still = workspace.registry, began.still
+    version = registry.next_version()
+    further = further_contexts(workspace)
+    origin = Origin(base=began.base, after=began.after, cut=so_far.cut, contexts=further.described if further else None)
+    report = still.update(
+        observed(workspace.lake, workspace.problem, began.after, so_far.cut),
+        contexts=further.encoded if further else None,
+        version=version,
+        origin=msgspec.to_builtins(origin),
+        on_stage=steps.begin,
+    )
+    steps.begin("check")
+    reasons = objections(still.policy, report, workspace.config.update)
+    steps.begin("publish")
+    entry = registry.publish(
+        still.policy,
+        teacher=still.memory(),
+        report=msgspec.json.encode(msgspec.structs.replace(so_far, still=report, reasons=reasons, version=version)),
+        reasons=tuple(reasons),
+        serve=not stage,
+        expected=expected,
+    )
+    registry.forget_states(workspace.config.update.states_kept)
+    steps.begin("done")
+    outcome: Outcome = "refused" if reasons else "staged" if stage else "published"
+    return msgspec.structs.replace(
+        so_far,
+        outcome=outcome,
+        why=_said(outcome, version, so_far.serving),
+        version=version,
+        serving=so_far.serving if entry.serving is None else entry.serving,
+        reasons=reasons,
+        still=report,
+        seconds=steps.seconds,
+    )
+
+
+def _said(outcome: Outcome, version: int, before: int) -> str:
+    return {
+        "published": f"version {version} serves from now on",
+        "staged": f"version {version} is staged; version {before} serves on, until potstill promote",
+        "refused": f"version {version} is kept but does not serve; version {before} serves on",
+    }[outcome]
+
+
+class _Steps:
+    """Which step is going on, and how long each took."""
+
+    def __init__(self, on_step: OnStep | None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._on_step = on_step
+        self._step, self._began = "", 0.0
+
+    def begin(self, step: str) -> None:
+        at = time.perf_counter()
+        if self._step:
+            self.seconds[self._step] = at - self._began
+        self._step, self._began = step, at
+        self.progress(0, 0)
+
+    def progress(self, done: int, of: int) -> None:
+        if self._on_step is not None:
+            self._on_step(self._step, done, of)

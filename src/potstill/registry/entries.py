@@ -1,0 +1,128 @@
+"""Entries: each is one change of the registry, and says how everything stands after it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Literal
+
+import msgspec
+
+from potstill.registry.errors import CorruptVersion
+
+_NAME = re.compile(r"(\d{10})\.json")
+
+#: What to do about a file that was altered.
+WAY_OUT = "go back to a sound version with potstill rollback, or to a certain one with its --to"
+
+State = Literal["serving", "served before", "staged", "refused"]
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file of a version: its name in the registry, and what its bytes must be."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of a version."""
+
+    policy: File
+    teacher: File | None = None
+    report: File
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One change, and how things stand after it. Everything from `version` on is about one version.
+
+    Attributes:
+        number: counts from 1, without gaps.
+        time: microseconds since 1970, UTC.
+        event: a version was published, or one that had been published before was made to serve.
+        serving: the version that serves from now on, if any.
+        latest: the highest version number that was given out.
+        back: the entry whose serving version a rollback returns to, if there is one.
+        writer: random, so that a writer knows its own entry when a store's answer got lost.
+        note: what the one who made the change had to say.
+        version: that was published or made to serve.
+        parent: the version that it was distilled after, if any.
+        problem: hash of its problem.
+        observations: that it has learnt from, in all.
+        kl: its mean held-out divergence from its teacher in nats, if it was measured.
+        reasons: why it was not to serve; none if nothing was against it.
+        files: of the version.
+    """
+
+    number: int
+    time: int
+    event: Literal["published", "served"]
+    serving: int | None
+    latest: int
+    back: int | None = None
+    writer: str
+    note: str = ""
+    version: int
+    parent: int | None = None
+    problem: str
+    observations: int = 0
+    kl: float | None = None
+    reasons: tuple[str, ...] = ()
+    files: Files
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """A version, and what became of it. The other attributes are those of the `Entry` that published it.
+
+    Attributes:
+        state: ``refused`` if there were reasons against it, ``staged`` if there were none and it has not served yet.
+    """
+
+    version: int
+    state: State
+    time: int
+    parent: int | None
+    problem: str
+    observations: int
+    kl: float | None
+    reasons: tuple[str, ...]
+    note: str
+    files: Files
+
+
+class _Sealed(msgspec.Struct):
+    sha256: str
+    entry: msgspec.Raw
+
+
+def entry_name(number: int) -> str:
+    """The name of an entry's file; names sort as numbers do."""
+    return f"{number:010}.json"
+
+
+def entry_number(name: str) -> int | None:
+    """The number in the name of an entry's file, or None if it is some other file."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def seal(entry: Entry) -> bytes:
+    """An entry as the bytes of its file, with their checksum."""
+    data = msgspec.json.encode(entry)
+    return msgspec.json.encode(_Sealed(hashlib.sha256(data).hexdigest(), msgspec.Raw(data)))
+
+
+def unseal(data: bytes, number: int, where: str) -> Entry:
+    """The entry in the bytes of a file; if anything was altered, `CorruptVersion`."""
+    try:
+        sealed = msgspec.json.decode(data, type=_Sealed)
+        actual = hashlib.sha256(sealed.entry).hexdigest()
+        if actual != sealed.sha256:
+            raise CorruptVersion(f"{where}: altered: its SHA-256 is {actual}, but it says {sealed.sha256}; {WAY_OUT}")
+        entry = msgspec.json.decode(sealed.entry, type=Entry)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptVersion(f"{where}: truncated or altered: {error}; {WAY_OUT}") from error
+    if entry.number != number:
+        raise CorruptVersion(f"{where}: it is entry {entry.number} under another name; {WAY_OUT}")
+    return entry

@@ -1,0 +1,23 @@
+"""What can go wrong with versions; every message names the version or file, and the way out."""
+
+from __future__ import annotations
+
+
+class Conflict(RuntimeError):
+    """Somebody else changed the registry first; nothing of this change is to be seen."""
+
+
+class CorruptVersion(ValueError):
+    """A file of the registry is not what was written; another version can be served instead."""
+
+
+class NoState(LookupError):
+    """The teacher's state of a version is not kept, or never was."""
+
+
+class OtherProblem(ValueError):
+    """The version that serves is for another problem than the workspace has now."""
+
+
+class UnknownVersion(LookupError):
+    """There is no such version, or none to go back to."""

@@ -1,0 +1,132 @@
+"""The journal: numbered entries without gaps, of which each can be created once and none is ever changed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+
+from potstill.registry.entries import Entry, entry_name, entry_number, seal, unseal
+from potstill.registry.errors import Conflict, CorruptVersion
+from potstill.storage import AlreadyThere, Storage, child, holds
+
+ENTRIES, HINT = "entries", "head.json"
+#: Entries that are read at once: an object store answers slowly, but many at a time.
+READERS = 16
+
+Read = TypeVar("Read")
+
+
+class _Hint(msgspec.Struct):
+    number: int
+
+
+class Journal:
+    """The entries of a registry."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def last_number(self, hint: int | None = None) -> int:
+        """The number of the last entry, 0 if there is none.
+
+        Args:
+            hint: a number that it may be, or be near to; what was noted at the last change if left out.
+        """
+        hint = self._hint() if hint is None else hint
+        if hint > 0 and self.has(hint) and not self.has(hint + 1):
+            return hint
+        # Changes after the hint, or a hint that is no good.
+        numbers = self.numbers(hint - 1) or self.numbers()
+        return numbers[-1] if numbers else 0
+
+    def numbers(self, after: int = 0) -> list[int]:
+        """The numbers of the entries after one, in order."""
+        names = self._storage.names(ENTRIES, after=entry_name(after) if after > 0 else "")
+        return [number for name in names if (number := entry_number(name)) is not None]
+
+    def has(self, number: int) -> bool:
+        """Whether there is such an entry, at the price of one small read."""
+        try:
+            self._storage.read(_place(number))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read(self, number: int) -> Entry:
+        """An entry, verified."""
+        return unseal(self._storage.read(_place(number)), number, child(self._storage.url, _place(number)))
+
+    def sound(self, number: int) -> Entry | None:
+        """An entry, or None if it cannot be read."""
+        with contextlib.suppress(CorruptVersion):
+            return self.read(number)
+        return None
+
+    def fault(self, number: int) -> str | None:
+        """What is wrong with an entry; None if nothing is."""
+        try:
+            self.read(number)
+        except CorruptVersion as error:
+            return str(error)
+        return None
+
+    def standing(self) -> tuple[int, Entry | None]:
+        """The number of the last entry, and the last entry that can be read."""
+        number = self.last_number()
+        return number, next(self.backwards(number), None)
+
+    def backwards(self, number: int) -> Iterator[Entry]:
+        """The entries from a number back to the first, without those that cannot be read."""
+        return (entry for earlier in range(number, 0, -1) if (entry := self.sound(earlier)))
+
+    def onwards(self, number: int) -> Iterator[Entry]:
+        """The entries from a number on to the last, without those that cannot be read."""
+        with contextlib.suppress(FileNotFoundError):
+            while True:
+                if entry := self.sound(number):
+                    yield entry
+                number += 1
+
+    def append(self, after: int, **fields: Any) -> Entry:
+        """Create the entry after a number; of several that try, one succeeds and the others get `Conflict`."""
+        entry = Entry(number=after + 1, time=time.time_ns() // 1000, writer=uuid.uuid4().hex, **fields)
+        data = seal(entry)
+        try:
+            self._storage.create(_place(entry.number), data)
+        except AlreadyThere:
+            # A store may have kept the entry and lost its answer, so that the retry found it there.
+            if not holds(self._storage, _place(entry.number), data):
+                raise conflict(after, self.last_number()) from None
+        with contextlib.suppress(Exception):  # the change is made; the hint may lag
+            self._storage.replace(HINT, msgspec.json.encode(_Hint(entry.number)))
+        return entry
+
+    def _hint(self) -> int:
+        try:
+            return msgspec.json.decode(self._storage.read(HINT), type=_Hint).number
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+            return 0
+
+
+def read_all(function: Callable[[int], Read], numbers: Iterable[int]) -> list[Read]:
+    """Apply one of a journal's readers to many numbers, several at a time."""
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(pool.map(function, numbers))
+
+
+def conflict(expected: int, found: int) -> Conflict:
+    """What to say to one that was too late."""
+    return Conflict(
+        f"the registry was changed by somebody else: its last entry is {found}, and this change was to follow "
+        f"{expected}; look at potstill versions, and try again"
+    )
+
+
+def _place(number: int) -> str:
+    return f"{ENTRIES}/{entry_name(number)}"

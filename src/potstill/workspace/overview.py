@@ -1,0 +1,72 @@
+"""How the events of a workspace stand: what is in the lake, what is on its way there, and what went wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from potstill.events.flush import FlushState, last_flush
+from potstill.events.lake import LakeUnavailable
+from potstill.events.records import now
+from potstill.events.schema import TABLES
+from potstill.events.spool import QUARANTINE, Spool
+from potstill.workspace.workspace import Workspace
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """How the events of a workspace stand. Times are microseconds since 1970, UTC.
+
+    Attributes:
+        rows: in each table of the lake; None if there is no telling.
+        lake_error: why there is no telling.
+        spool: the folder of this machine's log.
+        segments: of that log that are not in the lake, those that are being written included.
+        bytes: their size.
+        lag_seconds: the age of the oldest of them; None if there is none.
+        flush: what was done last to move that log into the lake; None if nothing was.
+        quarantine: files with bytes that could not be read, cut off the log.
+        quarantine_bytes: their size.
+    """
+
+    rows: dict[str, int | None]
+    lake_error: str | None
+    spool: str
+    segments: int
+    bytes: int
+    lag_seconds: float | None
+    flush: FlushState | None
+    quarantine: list[str]
+    quarantine_bytes: int
+
+
+def overview(workspace: Workspace) -> Overview:
+    """How the events of a workspace stand now. Reads no rows."""
+    spool = Spool(workspace.spool)
+    pending, quarantine = spool.pending(), _files(spool.path / QUARANTINE)
+    rows, lake_error = _rows(workspace)
+    return Overview(
+        rows=rows,
+        lake_error=lake_error,
+        spool=str(spool.path),
+        segments=pending.segments,
+        bytes=pending.bytes,
+        lag_seconds=None if pending.oldest is None else max(now() - pending.oldest, 0) / 1e6,
+        flush=last_flush(spool),
+        quarantine=[str(path) for path in quarantine],
+        quarantine_bytes=sum(path.stat().st_size for path in quarantine),
+    )
+
+
+def _rows(workspace: Workspace) -> tuple[dict[str, int | None], str | None]:
+    rows: dict[str, int | None] = dict.fromkeys(TABLES)
+    try:
+        for table in TABLES:
+            rows[table] = sum(file.rows for file in workspace.lake.files(table))
+    except LakeUnavailable as error:
+        return rows, str(error)
+    return rows, None
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []

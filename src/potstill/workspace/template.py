@@ -1,0 +1,90 @@
+"""The two files of a new workspace: an example problem, and a configuration in which every line is explained."""
+
+from __future__ import annotations
+
+PROBLEM = """\
+# What is decided: the features of a context, the actions, and the reward.
+# This is an example. Make it yours before the first decision is logged: later changes to features or actions make a new
+# problem, for which learning starts afresh. Rewards may be changed at any time.
+
+name = "video-upload"
+
+# What is known when a decision is made, in this order. A feature that may be absent says so with missing = "flag".
+[[context]]
+name = "bandwidth_kbps"
+type = "numeric"  # scaled from low..high to 0..1, and clipped; scale = "log" for what spans orders of magnitude
+low = 50
+high = 100_000
+scale = "log"
+
+[[context]]
+name = "connection"
+type = "categorical"  # one column for each value, and one for values that are not listed
+values = ["2g", "3g", "4g", "wifi"]
+
+[[context]]
+name = "hd_screen"
+type = "boolean"
+
+# What can be done.
+[actions]
+type = "discrete"
+names = ["360p", "480p", "720p", "1080p"]
+
+# What is wanted: as much of it as possible.
+[reward]
+window = "1h"  # how long after a decision a reward still counts
+default = 0.0  # the reward of a decision for which none came in time
+low = 0.0  # rewards outside low..high are refused as mistakes; leave both out if there are no bounds
+high = 1.0
+"""
+
+CONFIG = """\
+# How this workspace learns. Every line may be left out.
+# A line that begins with # and no space is an option at its default: take the # away to change it.
+# A line with # and a space is a remark, or an example of an option that is not set.
+
+# The posterior over rewards that policies imitate.
+[teacher]
+# linear-ts is exact and fast; neural-linear-ts learns features of its own; adaptive-ts learns its own prior.
+type = "linear-ts"
+# The weight of everything learnt before, at each update; below 1 forgets, for worlds that drift.
+# discount = 0.99
+
+# The network that imitates it, and so the size and speed of the policy.
+[student]
+# Units of each hidden layer; [] is a linear softmax, the smallest and fastest.
+# hidden = [100, 100]
+
+[policy]
+# Of everything random; equal seeds on equal events make equal policies.
+#seed = 0
+# The smallest propensity of an action. Set one, such as 0.01, to evaluate other policies on the log later.
+#floor = 0.0
+
+[join]
+# What several rewards of one decision come to: first, last, sum, max or mean.
+#aggregate = "last"
+# How long after a decision's window to wait for rewards that are still on their way to the lake.
+#settle = "1m"
+
+[update]
+# A table of further contexts to imitate on, CSV or Parquet; they need no rewards, so they are cheap fidelity.
+# contexts = "contexts.parquet"
+# How many of them to draw.
+#contexts_at_most = 100000
+# Fewer new observations than this, and an update leaves things as they are.
+#min_observations = 100
+# A policy further than this from its teacher is not served: held-out divergence in nats.
+#max_kl = 0.5
+# Teachers' states are large; those of this many of the latest versions are kept, so that updates go on from them.
+#states_kept = 3
+
+[log]
+# The local folder for events that are not in the lake yet; events/log if the workspace is a folder.
+# spool = "/var/lib/potstill/video-upload"
+# A segment of the log is closed, and can go into the lake, at this size in bytes...
+#rotate_bytes = 33554432
+# ... or at this age in seconds, whichever comes first.
+#rotate_seconds = 10.0
+"""

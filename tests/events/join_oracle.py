@@ -1,0 +1,149 @@
+"""The rules of the join over plain lists, one row at a time: slow, and meant to be obviously right."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+DAY = 86_400 * SECOND
+
+
+@dataclass(frozen=True)
+class D:
+    """A decision; `fits` says whether the problem can learn from it."""
+
+    id: str
+    time: int
+    action: str = "l"
+    propensity: float = 0.5
+    policy: int = 1
+    x: float = 0.5
+    fits: bool = True
+
+    @property
+    def said(self) -> tuple[Any, ...]:
+        return (self.policy, self.action, self.propensity)
+
+
+@dataclass(frozen=True)
+class R:
+    """A reward."""
+
+    id: str
+    time: int
+    reward: float = 1.0
+    key: str | None = None
+
+
+@dataclass
+class World:
+    """What has arrived, in order, and what was observed of it by cuts."""
+
+    window: int
+    settle: int
+    default: float
+    aggregate: str
+    low: float = -math.inf
+    high: float = math.inf
+    decisions: list[D] = field(default_factory=list)
+    rewards: list[R] = field(default_factory=list)
+    observed: list[dict[str, Any]] = field(default_factory=list)
+    cut: int = 0
+    until: int = -(2**60)
+    decisions_before: int = 0
+    rewards_before: int = 0
+
+    def join(self, now: int) -> dict[str, Any]:
+        """One cut at a time; gives the counts."""
+        until = now - (self.window + self.settle) * SECOND
+        pending = sum(d.time > max(until, self.until) for d in self.decisions)
+        taken = self._taken_up(self.decisions, self.decisions_before, until)
+        if not taken or until < self.until:
+            return {"cut": None, "pending": pending}
+        counts = dict.fromkeys(("duplicates", "conflicting", "unfit", "rewarded", "defaulted", "matched"), 0)
+        counts |= dict.fromkeys(("reward_duplicates", "reward_conflicting", "late", "too_late", "orphans"), 0)
+        self._strays(until, taken, counts)
+        new = [self._observe(d, counts) for d in self._first_ones(taken, counts)]
+        kept = [row for row in new if self.low <= row["reward"] <= self.high]
+        counts["unfit"] += len(new) - len(kept)
+        counts["rewarded"] = sum(row["rewarded"] for row in kept)
+        counts["defaulted"] = len(kept) - counts["rewarded"]
+        self.cut += 1
+        self.observed += sorted(({**row, "cut": self.cut} for row in kept), key=lambda row: (row["time"], row["id"]))
+        self.until, self.decisions_before, self.rewards_before = until, len(self.decisions), len(self.rewards)
+        return {"cut": self.cut, "pending": pending, "decisions": len(kept), **counts}
+
+    def _taken_up(self, rows: list[Any], before: int, until: int) -> list[Any]:
+        """Rows up to `until` that no earlier cut took up."""
+        earlier = {i for i, row in enumerate(rows) if i < before and row.time <= self.until}
+        return [row for i, row in enumerate(rows) if row.time <= until and i not in earlier]
+
+    def _first_ones(self, taken: list[D], counts: dict[str, int]) -> list[D]:
+        """Of each id the decision that counts, unless it was observed before."""
+        counts["unfit"] += sum(not d.fits for d in taken)
+        firsts = []
+        for name in {d.id for d in taken if d.fits}:
+            rows = sorted((d for d in taken if d.id == name and d.fits), key=lambda d: (d.time, *d.said, d.x))
+            before = [o for o in self.observed if o["id"] == name and any(_near(o["time"], d.time) for d in rows)]
+            if before:
+                said = min(before, key=lambda o: o["time"])["said"]
+            else:
+                firsts.append(rows[0])
+                said = rows.pop(0).said
+            for row in rows:
+                counts["duplicates" if row.said == said else "conflicting"] += 1
+        return firsts
+
+    def _observe(self, d: D, counts: dict[str, int]) -> dict[str, Any]:
+        inside = [r for r in self.rewards if r.id == d.id and -MINUTE <= r.time - d.time <= self.window * SECOND]
+        kept: dict[Any, R] = {}
+        for r in sorted(inside, key=lambda r: (r.time, r.reward)):
+            same = kept.setdefault(("key", r.key) if r.key is not None else (r.time, r.reward), r)
+            if same is not r:
+                counts["reward_duplicates" if same.reward == r.reward else "reward_conflicting"] += 1
+        counts["matched"] += len(kept)
+        values = [r.reward for r in sorted(kept.values(), key=lambda r: (r.time, r.reward))]
+        return {
+            "id": d.id,
+            "time": d.time,
+            "said": d.said,
+            "x": d.x,
+            "reward": self._total(values) if values else self.default,
+            "rewarded": bool(values),
+        }
+
+    def _total(self, values: list[float]) -> float:
+        match self.aggregate:
+            case "first":
+                return values[0]
+            case "last":
+                return values[-1]
+            case "max":
+                return max(values)
+            case "sum":
+                return math.fsum(values)
+            case _:
+                return math.fsum(values) / len(values)
+
+    def _strays(self, until: int, taken: list[D], counts: dict[str, int]) -> None:
+        window = self.window * SECOND
+        for r in self._taken_up(self.rewards, self.rewards_before, until):
+            mine = [d.time for d in taken if d.id == r.id]
+            if mine:
+                delay = r.time - min(mine)
+                counts["late"] += delay > window
+                counts["orphans"] += delay < -MINUTE
+                continue
+            others = [o["time"] for o in self.observed if o["id"] == r.id]
+            others += [d.time for d in self.decisions if d.id == r.id and until < d.time]
+            delays = [r.time - t for t in others if -MINUTE <= r.time - t <= window + DAY]
+            counts["orphans"] += not delays
+            counts["late"] += bool(delays) and max(delays) > window
+        for r in self.rewards[self.rewards_before :]:
+            delays = [r.time - o["time"] for o in self.observed if o["id"] == r.id]
+            counts["too_late"] += any(-MINUTE <= delay <= window for delay in delays)
+
+
+def _near(one: int, other: int) -> bool:
+    return abs(one // DAY - other // DAY) <= 1

@@ -1,0 +1,237 @@
+"""Decisions and rewards become observations: against the oracle, through cuts, compactions and interruptions."""
+
+import math
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+import msgspec
+import pytest
+from events.join_oracle import DAY, MINUTE, SECOND, D, R
+from events.worlds import BASE, SETTLE, WINDOW, Workspace, after, counts, world
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from potstill.events import copies, making
+from potstill.events import join as join_module
+from potstill.events.cuts import last_cut, newest_cut, read_cut
+from potstill.events.join import join
+from potstill.events.lake import Lake
+
+#: Few ids, times and values, so that they often meet.
+AT = [0, 0, 0, 1, 30 * SECOND, 100 * SECOND, 200 * SECOND, DAY, 3 * DAY, -DAY]
+DELAYS = [-MINUTE - 1, -MINUTE, -1, 0, SECOND, SECOND, 99 * SECOND, 100 * SECOND, 100 * SECOND + 1, 110 * SECOND]
+DELAYS += [DAY + 100 * SECOND, DAY + 100 * SECOND + 1]
+
+ids = st.sampled_from(["a", "b", "ü", "日本"])
+times = st.sampled_from(AT).map(lambda at: BASE + at)
+decisions = st.builds(
+    D,
+    id=ids,
+    time=times,
+    action=st.sampled_from(["l", "l", "l", "r"]),
+    policy=st.sampled_from([1, 1, 2]),
+    x=st.sampled_from([0.25, 0.5]),
+    fits=st.sampled_from([True, True, True, True, False]),
+)
+rewards = st.builds(
+    lambda name, time, delay, reward, key: R(name, time + delay, reward, key),
+    name=ids,
+    time=times,
+    delay=st.sampled_from(DELAYS),
+    reward=st.sampled_from([0.1, 0.1, 0.2, 0.3, -1.0, 1e16]),
+    key=st.sampled_from([None, None, "k"]),
+)
+
+
+def arrivals(size: int):
+    """Some of each, in how many files they come, whether files are then compacted, and up to when they are joined."""
+    some = st.tuples(
+        st.lists(decisions, min_size=size // 3, max_size=size), st.lists(rewards, min_size=size, max_size=2 * size)
+    )
+    return st.tuples(some.map(lambda both: both[0] + both[1]), st.integers(1, 3), st.booleans(), times)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, world())
+
+
+@given(
+    script=st.tuples(arrivals(12), arrivals(6), arrivals(3)),
+    aggregate=st.sampled_from(["first", "last", "sum", "max", "mean"]),
+    slice_rows=st.sampled_from([1, 2, 5, 1000]),
+    high=st.sampled_from([float("inf"), 0.25]),
+)
+@settings(max_examples=18)
+def test_any_world_is_joined_as_the_oracle_joins_it(script, aggregate, slice_rows, high):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(making, "SLICE", slice_rows),
+        mock.patch.object(copies, "SUSPECTS", 2 * slice_rows),
+    ):
+        workspace = Workspace(Path(folder), world(aggregate, high=high))
+        for events, files, compacted, until in script:
+            workspace.add(*events, files=files)
+            if compacted:
+                workspace.compact()
+            foreseen = counts(workspace.preview(after(until)))
+            assert counts(workspace.join(after(until))) == workspace.world.join(after(until)) == foreseen
+        assert workspace.observed() == workspace.world.observed
+
+
+def test_an_empty_lake_and_one_with_rewards_only_have_nothing_to_join(workspace):
+    assert workspace.join(after(BASE)).cut is None
+    workspace.add(R("a", BASE))
+    report = workspace.join(after(BASE + DAY))
+    assert (report.cut, report.rewards.orphans) == (None, 0)
+    assert last_cut(workspace.lake) == 0
+    assert workspace.cuts.names("") == []
+
+
+def test_a_decision_is_final_when_its_window_and_the_time_to_settle_have_passed(workspace):
+    workspace.add(D("a", BASE))
+    assert workspace.join(after(BASE) - 1).pending == 1
+    assert workspace.join(after(BASE)).decisions == 1
+
+
+def test_a_cut_says_what_was_joined_and_how(workspace):
+    workspace.add(D("a", BASE), R("a", BASE + 1))
+    workspace.join(after(BASE))
+    cut = read_cut(workspace.cuts, 1)
+    assert (cut.kind, cut.after, cut.until, cut.made) == ("join", 0, BASE, after(BASE))
+    assert (cut.decisions, cut.rewards) == (workspace.lake.version("decisions"), workspace.lake.version("rewards"))
+    assert (cut.aggregate, cut.window, cut.settle, cut.default) == ("sum", WINDOW, SETTLE, -0.5)
+    assert cut.problem == workspace.problem.hash
+
+
+def test_a_reward_is_no_orphan_while_its_decision_is_not_final(workspace):
+    workspace.add(D("a", BASE), D("later", BASE + 30 * SECOND), R("later", BASE, 2.0), R("nobody", BASE))
+    assert workspace.join(after(BASE)).rewards.orphans == 1
+    report = workspace.join(after(BASE + 30 * SECOND))
+    assert (report.rewards.matched, report.rewards.orphans) == (1, 0)
+
+
+def test_rewards_of_one_key_count_once_and_the_first_counts(workspace):
+    workspace.add(
+        D("a", BASE),
+        R("a", BASE + 2, 5.0, "click"),
+        R("a", BASE + 1, 3.0, "click"),
+        R("a", BASE + 3, 3.0, "click"),
+        R("a", BASE + 3, 3.0),
+        R("a", BASE + 3, 3.0),
+        R("a", BASE + 4, 3.0),
+    )
+    rewards = workspace.join(after(BASE)).rewards
+    assert (rewards.matched, rewards.duplicates, rewards.conflicting) == (3, 2, 1)
+    assert [row["reward"] for row in workspace.observed()] == [9.0]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed_before_the_commit(self, table, batches, **_):
+    for _ in batches:
+        raise Killed
+
+
+def killed_after_the_commit(append_stream):
+    def append(self, *arguments, **named):
+        append_stream(self, *arguments, **named)
+        raise Killed
+
+    return append
+
+
+def interrupted(workspace: Workspace, now: int, instead) -> None:
+    with mock.patch.object(Lake, "append_stream", instead), pytest.raises(Killed):
+        workspace.join(now)
+
+
+def test_a_join_that_was_killed_before_its_commit_is_made_as_it_was_recorded(workspace):
+    workspace.add(D("a", BASE), D("b", BASE + 1), R("a", BASE + 5))
+    expected = workspace.world.join(after(BASE))
+    interrupted(workspace, after(BASE), killed_before_the_commit)
+    assert workspace.lake.version("observations") is None
+
+    # What arrives meanwhile, and the later time, belong to the next cut.
+    workspace.add(R("a", BASE + 6), D("c", BASE - 1))
+    workspace.compact()
+    assert counts(workspace.preview(after(BASE + DAY)))["decisions"] == 1
+    assert workspace.join(after(BASE + DAY)).decisions == expected["decisions"]
+    assert workspace.observed() == workspace.world.observed
+    expected = workspace.world.join(after(BASE + DAY))
+    assert counts(workspace.join(after(BASE + DAY))) == expected
+    assert expected["too_late"] == 1
+    assert workspace.observed() == workspace.world.observed
+
+
+def test_a_join_that_was_killed_after_its_commit_is_not_made_again(workspace):
+    workspace.add(D("a", BASE), D("b", BASE + 1), R("a", BASE + 5))
+    workspace.world.join(after(BASE + 1))
+    interrupted(workspace, after(BASE + 1), killed_after_the_commit(Lake.append_stream))
+    assert workspace.join(after(BASE + DAY)).cut is None
+    assert workspace.observed() == workspace.world.observed
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_what_another_process_has_joined_meanwhile_is_not_joined_again(workspace, more):
+    workspace.add(D("a", BASE), D("b", BASE + 1), R("a", BASE + 5))
+    other = Lake(workspace.lake.root, workspace.problem)
+    write, faster = join_module.write_cut, [True]
+
+    def write_cut(cuts, cut):
+        """Before this process records its cut the other one makes it, and perhaps something more arrives."""
+        if faster and faster.pop():
+            done = join(other, cuts, workspace.problem, aggregate="sum", settle=SETTLE, now=after(BASE))
+            assert counts(done) == workspace.world.join(after(BASE))
+            workspace.add(*([D("c", BASE)] if more else []))
+        write(cuts, cut)
+
+    with mock.patch.object(join_module, "write_cut", write_cut):
+        assert workspace.join(after(BASE)).cut == (2 if more else None)
+    workspace.world.join(after(BASE))
+    assert workspace.observed() == workspace.world.observed
+    assert newest_cut(workspace.cuts, 0).number == (2 if more else 1)
+
+
+def test_a_recorded_cut_of_another_process_is_made_by_both(workspace):
+    workspace.add(D("a", BASE), R("a", BASE + 5))
+    expected = workspace.world.join(after(BASE))
+
+    def both(self, *arguments, append=Lake.append_stream, **named):
+        with mock.patch.object(Lake, "append_stream", append):
+            assert counts(workspace.join(after(BASE))) == expected
+        return append(self, *arguments, **named)
+
+    with mock.patch.object(Lake, "append_stream", both):
+        assert counts(workspace.join(after(BASE))) == expected
+    assert workspace.observed() == workspace.world.observed
+
+
+def test_a_recorded_cut_of_a_problem_that_has_changed_is_passed_over(workspace):
+    workspace.add(D("a", BASE), R("a", BASE + 5))
+    interrupted(workspace, after(BASE), killed_before_the_commit)
+    changed = msgspec.structs.replace(workspace.problem, name="renamed")
+    lake = Lake(workspace.lake.root, changed)
+    report = join(lake, workspace.cuts, changed, aggregate="sum", settle=SETTLE, now=after(BASE))
+    assert (report.cut, report.decisions) == (2, 1)
+    assert read_cut(workspace.cuts, 2).after == 0
+
+
+def test_cuts_do_not_go_back_in_time(workspace):
+    workspace.add(D("a", BASE + 10))
+    workspace.join(after(BASE + 10))
+    workspace.add(D("b", BASE))
+    assert workspace.join(after(BASE + 9)).cut is None
+    assert workspace.join(after(BASE + 10)).decisions == 1
+
+
+def test_the_sum_of_rewards_does_not_depend_on_the_order_of_files(workspace):
+    values = [1e16, 1.0, -1e16, 0.1, 0.2, 0.3]
+    workspace.add(D("a", BASE))
+    for i, value in enumerate(values):
+        workspace.add(R("a", BASE + i % 2, value))
+    workspace.join(after(BASE))
+    assert [row["reward"] for row in workspace.observed()] == [math.fsum(values)]

@@ -1,0 +1,80 @@
+"""An audit finds what was not decided as it was logged, and nothing else."""
+
+import pytest
+from worlds import LATER, NOON, contexts, log, made
+
+import potstill as ps
+from potstill.events import LoggedDecision
+from potstill.pipeline.audit import audit
+from potstill.pipeline.update import update
+
+
+def logged(workspace, *decisions):
+    with workspace.event_log() as opened:
+        opened.append(*decisions)
+    update(workspace, now=NOON)
+
+
+def test_what_policies_decided_agrees(place):
+    workspace = made(place)
+    for seed in range(2):
+        log(workspace, workspace.start(), 120, seed=seed)
+        update(workspace, now=LATER)
+    found = audit(workspace)
+    assert found.clean
+    assert (found.decisions, found.checked) == (240, 240)
+    assert found.largest < 1e-7
+
+
+def test_eligible_actions_and_floors_are_taken_into_account(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 120)
+    update(workspace, now=LATER)
+    policy = workspace.serving()
+    decisions = [
+        policy.decide(context, id=f"e{i}", eligible=["360p", "1080p"] if i % 2 else None, floor=0.1 if i % 3 else None)
+        for i, context in enumerate(contexts(60, seed=3))
+    ]
+    rows = zip(decisions, contexts(60, seed=3), strict=True)
+    logged(workspace, *(LoggedDecision.of(decision, context, time=LATER) for decision, context in rows))
+    found = audit(workspace)
+    assert found.clean
+    assert found.checked == 180
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"propensity": 0.5}, "propensities"),
+        ({"context": {"bandwidth_kbps": 99_999.0, "connection": "wifi"}}, "propensities"),
+        ({"id": "another"}, "actions"),
+        ({"policy": 7}, "missing"),
+    ],
+)
+def test_what_was_altered_is_found(tmp_path, change, what):
+    workspace = made(str(tmp_path))
+    for seed in range(2):
+        log(workspace, workspace.start(), 200, seed=seed)
+        update(workspace, now=LATER)
+    context = {"bandwidth_kbps": 100.0, "connection": "2g"}
+    decision = workspace.serving().decide(context, id="altered-1")
+    event = LoggedDecision.of(decision, context, time=LATER)
+    honest = {name: getattr(event, name) for name in event.__struct_fields__}
+    if what == "actions":  # an id that draws another action
+        names = (f"another-{i}" for i in range(10_000))
+        change = {"id": next(n for n in names if workspace.serving().decide(context, id=n).action != decision.action)}
+    logged(workspace, LoggedDecision(**{**honest, **change}))
+    found = audit(workspace)
+    assert not found.clean
+    assert found.checked == (400 if what == "missing" else 401)
+    if what == "missing":
+        assert found.missing == {7: 1}
+    else:
+        assert getattr(found, what) == 1
+        assert found.mismatches[0].id == change.get("id", "altered-1")
+
+
+def test_an_empty_lake_is_clean(tmp_path):
+    workspace = made(str(tmp_path))
+    assert audit(workspace).clean
+    assert isinstance(workspace.start(), ps.Policy)

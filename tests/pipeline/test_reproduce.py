@@ -1,0 +1,61 @@
+"""A version is made again from its lineage, to the bit, or it is said why not."""
+
+import pytest
+from worlds import CONFIG, LATER, log, made
+
+from potstill.events.observed import observed
+from potstill.events.upkeep import compact
+from potstill.pipeline.reproduce import NotReproducible, reproduce
+from potstill.pipeline.update import update
+
+
+def grown(place, versions, config=CONFIG):
+    workspace = made(place, config)
+    for seed in range(versions):
+        log(workspace, workspace.start(), 100, seed=seed)
+        update(workspace, now=LATER)
+    return workspace
+
+
+def test_every_version_comes_out_the_same(place):
+    workspace = grown(place, 3)
+    for version in (1, 2, 3):
+        found = reproduce(workspace, version)
+        assert (found.identical, found.differs, found.replayed) == (True, [], [])
+
+
+def test_versions_whose_states_are_gone_are_replayed(tmp_path):
+    workspace = grown(str(tmp_path), 3, CONFIG + b"states_kept = 1\n")
+    found = reproduce(workspace, 3)
+    assert found.identical
+    assert found.replayed == [1, 2]
+
+
+def test_compaction_changes_nothing(tmp_path):
+    workspace = grown(str(tmp_path), 3)
+    compact(workspace.lake)
+    assert all(reproduce(workspace, version).identical for version in (1, 2, 3))
+
+
+def test_a_difference_is_found_and_named(tmp_path, monkeypatch):
+    workspace = grown(str(tmp_path), 1)
+    fewer = [part[:90] for part in observed(workspace.lake, workspace.problem, 0, 1)]
+    monkeypatch.setattr("potstill.pipeline.reproduce.observed", lambda *args: iter(fewer))
+    found = reproduce(workspace, 1)
+    assert not found.identical
+    assert any("weights differ" in line for line in found.differs)
+
+
+def test_a_uniform_policy_was_not_distilled(tmp_path):
+    with pytest.raises(NotReproducible, match="version 0 was not distilled"):
+        reproduce(grown(str(tmp_path), 1), 0)
+
+
+def test_a_changed_table_of_contexts_is_named(tmp_path):
+    table = tmp_path / "contexts.csv"
+    table.write_text("bandwidth_kbps,connection\n100,4g\n200,wifi\n")
+    workspace = grown(str(tmp_path / "w"), 1, CONFIG + f'contexts = "{table}"\n'.encode())
+    assert reproduce(workspace, 1).identical
+    table.write_text("bandwidth_kbps,connection\n100,4g\n300,wifi\n")
+    with pytest.raises(NotReproducible, match=r"2 further contexts of .*contexts\.csv"):
+        reproduce(workspace, 1)

@@ -1,0 +1,209 @@
+"""The update of a workspace: the circle closed, again and again, and never lost."""
+
+import msgspec
+import pytest
+from worlds import CONFIG, LATER, NOON, PROBLEM, contexts, log, made, rate
+
+import potstill as ps
+from potstill.events.observed import observed
+from potstill.pipeline.lock import Busy, only_updater
+from potstill.pipeline.status import status
+from potstill.pipeline.update import STEPS, foresee, update
+from potstill.registry import Conflict
+from potstill.workspace import Workspace
+
+
+def test_a_workspace_learns_from_its_log(place):
+    workspace = made(place)
+    uniform = workspace.start()
+    assert uniform.version == 0
+    for seed in range(3):
+        log(workspace, workspace.serving(), 400, seed=seed, at=NOON + seed * 10_000_000)
+        report = update(workspace, now=LATER)
+        assert (report.outcome, report.version, report.serving) == ("published", seed + 1, seed + 1)
+        assert report.observations == 400
+    policy = workspace.serving()
+    assert policy.metadata.lineage.observations == 1200
+    assert policy.metadata.parent == 2
+    assert rate(policy) > rate(uniform) + 0.15
+
+
+def test_the_same_log_gives_the_same_policy_wherever_it_is(tmp_path, s3):
+    files = []
+    for place in (str(tmp_path / "one"), s3):
+        workspace = made(place)
+        for seed in range(2):
+            log(workspace, workspace.start(), 200, seed=seed)
+            update(workspace, now=LATER)
+        files.append(workspace.serving().to_bytes())
+    assert files[0] == files[1]
+
+
+def test_it_learns_what_a_still_would(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 300)
+    report = update(workspace, now=LATER)
+    still = ps.Still(workspace.problem, student=ps.Student(hidden=(16,), steps=200), seed=0)
+    [observations] = observed(workspace.lake, workspace.problem, 0, report.cut)
+    still.update(observations)
+    served = workspace.serving()
+    for ours, theirs in zip(still.policy.layers, served.layers, strict=True):
+        assert (ours.weight == theirs.weight).all()
+
+
+def test_a_decision_counts_when_its_window_has_closed(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 100)
+    early = update(workspace, now=NOON + 1_800_000_000)
+    assert (early.outcome, early.joined.decisions, early.joined.pending) == ("waiting", 0, 100)
+    assert "0 new observations, and update.min_observations = 50 are wanted" in early.why
+    assert update(workspace, now=LATER).observations == 100
+
+
+def test_few_observations_wait_and_are_not_lost(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 30)
+    assert update(workspace, now=LATER).outcome == "waiting"
+    log(workspace, workspace.serving(), 30, seed=1)
+    report = update(workspace, now=LATER)
+    assert (report.outcome, report.observations) == ("published", 60)
+
+
+def test_nothing_new_can_still_be_distilled_by_force(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 100)
+    update(workspace, now=LATER)
+    assert update(workspace, now=LATER).outcome == "waiting"
+    report = update(workspace, now=LATER, force=True)
+    assert (report.outcome, report.version, report.observations) == ("published", 2, 0)
+
+
+def test_a_dry_run_says_what_an_update_does_and_does_none_of_it(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 100)
+    update(workspace, now=NOON)  # flushes only
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    foreseen = foresee(workspace, now=LATER)
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+    assert (foreseen.outcome, foreseen.observations) == ("published", 100)
+    done = update(workspace, now=LATER)
+    assert done.observations == foreseen.observations
+    assert done.joined.rewarded == foreseen.joined.rewarded
+
+
+def test_a_staged_version_does_not_serve_until_it_is_told_to(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 100)
+    report = update(workspace, now=LATER, stage=True)
+    assert (report.outcome, report.version, report.serving) == ("staged", 1, 0)
+    assert workspace.serving().version == 0
+    workspace.registry.serve(1)
+    assert workspace.serving().version == 1
+
+
+def test_a_policy_that_a_gate_is_against_is_kept_with_the_reasons(tmp_path):
+    workspace = made(str(tmp_path), CONFIG + b"max_kl = 1e-9\n")
+    log(workspace, workspace.start(), 100)
+    report = update(workspace, now=LATER)
+    assert (report.outcome, report.serving) == ("refused", 0)
+    [reason] = report.reasons
+    assert "above update.max_kl = 1e-09" in reason
+    [_, kept] = workspace.registry.versions()
+    assert (kept.version, kept.state, kept.reasons) == (1, "refused", (reason,))
+    again = update(workspace, now=LATER, force=True)
+    assert (again.version, again.observations) == (2, 100)
+
+
+def test_after_a_rollback_the_next_update_goes_on_from_what_serves(tmp_path):
+    workspace = made(str(tmp_path))
+    for seed in range(2):
+        log(workspace, workspace.start(), 100, seed=seed)
+        update(workspace, now=LATER)
+    workspace.registry.rollback()
+    assert workspace.serving().version == 1
+    report = update(workspace, now=LATER)
+    assert (report.version, report.observations) == (3, 100)
+    assert workspace.serving().metadata.parent == 1
+    assert workspace.serving().metadata.lineage.observations == 200
+
+
+def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 100)
+    update(workspace, now=LATER)
+    workspace.storage.replace("potstill.toml", CONFIG + b'[teacher]\ntype = "linear-ts"\nprecision = 1.0\n')
+    workspace = Workspace(str(tmp_path))
+    log(workspace, workspace.serving(), 60, seed=1)
+    report = update(workspace, now=LATER)
+    assert (report.outcome, report.observations) == ("published", 160)
+    assert report.why_anew == "the teacher is not the one of version 1 any more"
+
+
+def test_a_changed_problem_starts_afresh_and_keeps_what_fits(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 100)
+    update(workspace, now=LATER)
+    workspace.storage.replace("problem.toml", PROBLEM.replace(b'"1080p"', b'"1080p", "4k"'))
+    workspace = Workspace(str(tmp_path))
+    uniform = workspace.start()
+    assert (uniform.version, uniform.metadata.lineage.teacher) == (2, None)
+    report = update(workspace, now=LATER)
+    assert (report.outcome, report.version, report.observations) == ("published", 3, 100)
+    assert workspace.serving().problem.actions.names[-1] == "4k"
+
+
+def test_further_contexts_are_distilled_on(tmp_path):
+    workspace = made(str(tmp_path), CONFIG + b'contexts = "contexts.csv"\ncontexts_at_most = 250\n')
+    rows = contexts(400, seed=5)
+    lines = [f"{row['bandwidth_kbps']},{row['connection']},x" for row in rows]
+    (tmp_path / "contexts.csv").write_text("\n".join(["bandwidth_kbps,connection,other", *lines]))
+    log(workspace, workspace.start(), 100)
+    report = update(workspace, now=LATER)
+    assert report.still.contexts == 350
+    described = workspace.serving().metadata.lineage.origin["contexts"]
+    assert (described["table"], described["rows"]) == ("contexts.csv", 250)
+
+
+def test_a_second_updater_leaves_with_a_message(tmp_path):
+    workspace = made(str(tmp_path))
+    with only_updater(workspace, wait=False), pytest.raises(Busy, match=r"another update of .* is going on"):
+        update(workspace)
+
+
+def test_who_was_overtaken_by_another_machine_publishes_nothing(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 100)
+
+    def overtake(step, done, of):
+        if step == "check":
+            workspace.registry.publish(
+                ps.Policy.uniform(workspace.problem, version=1), teacher=None, report=b"{}", expected=1
+            )
+
+    with pytest.raises(Conflict):
+        update(workspace, now=LATER, on_step=overtake)
+    assert [version.version for version in workspace.registry.versions()] == [0, 1]
+    assert update(workspace, now=LATER).version == 2
+
+
+def test_steps_are_told_in_order(tmp_path):
+    workspace = made(str(tmp_path))
+    log(workspace, workspace.start(), 100)
+    told = []
+    report = update(workspace, now=LATER, on_step=lambda step, done, of: told.append(step))
+    assert list(dict.fromkeys(told)) == list(STEPS)
+    assert list(report.seconds) == list(STEPS[:-1])
+
+
+def test_status_says_how_things_stand(tmp_path):
+    workspace = made(str(tmp_path))
+    fresh = status(workspace, now=LATER)
+    assert (fresh.serving, fresh.published, fresh.fidelity) == (0, False, None)
+    log(workspace, workspace.start(), 100)
+    assert status(workspace, now=LATER).log.segments == 1
+    update(workspace, now=LATER)
+    after = status(workspace, now=LATER)
+    assert (after.serving, after.published, after.learnt, after.log.segments) == (1, True, 100, 0)
+    assert after.fidelity["kl_mean"] >= 0
+    assert after.next.outcome == "waiting"
+    msgspec.json.encode(after)

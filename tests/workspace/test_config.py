@@ -1,0 +1,81 @@
+"""The configuration: its defaults, what it refuses, and the text that explains it."""
+
+import re
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import potstill as ps
+from potstill.teachers import from_config
+from potstill.workspace import Config, InvalidConfig, template
+from potstill.workspace.config import read_config
+from potstill.workspace.workspace import read_problem
+
+#: An option at its default, and an example of one that is not set.
+OPTION, EXAMPLE = r"^#(\w+ = )", r"^# (\w+ = )"
+
+
+def uncommented(*patterns: str) -> str:
+    text = template.CONFIG
+    for pattern in patterns:
+        text = re.sub(pattern, r"\1", text, flags=re.M)
+    return text
+
+
+def test_a_new_configuration_is_the_default_and_so_is_every_option_in_it() -> None:
+    assert read_config(template.CONFIG.encode()) == Config()
+    assert read_config(uncommented(OPTION).encode()) == Config()
+
+
+def test_every_option_is_there_either_at_its_default_or_as_an_example() -> None:
+    stated, examples = tomllib.loads(uncommented(OPTION)), tomllib.loads(uncommented(OPTION, EXAMPLE))
+    defaults: dict[str, Any] = msgspec.to_builtins(Config())
+    assert list(examples) == list(defaults)
+    for section in ("policy", "join", "update", "log"):
+        assert list(examples[section]) == list(defaults[section])
+        unset = {name for name, value in defaults[section].items() if value is None}
+        assert set(examples[section]) - set(stated[section]) == unset
+
+
+def test_the_examples_are_accepted() -> None:
+    config = read_config(uncommented(OPTION, EXAMPLE).encode())
+    assert from_config(config.teacher) == ps.teachers.LinearTS(discount=0.99)
+    assert ps.Student(**config.student) == ps.Student()
+
+
+def test_every_option_has_a_line_of_why_before_it() -> None:
+    lines = template.CONFIG.splitlines()
+    for before, line in pairwise(lines):
+        if re.match(r"^(#|# )?\w+ = ", line):
+            assert re.match(r"# \S", before), line
+            assert not re.match(EXAMPLE, before), line
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[update]\nmax_kl = 0", r"where: Expected `float` > 0.0 - at `\$.update.max_kl`"),
+        ("[join]\naggregate = 'median'", r"Invalid enum value 'median' - at `\$.join.aggregate`"),
+        ("[join]\nsettle = 'soon'", r"join.settle must look like '30s', '15m', '1h' or '7d', got 'soon'"),
+        ("[policy]\nfloor = 1", r"at `\$.policy.floor`"),
+        ("[policy]\nflor = 0.1", r"unknown field `flor` - at `\$.policy`"),
+        ("[polcy]", "unknown field `polcy`"),
+        ("floor =", "where: "),
+        (b"\xff", "where: "),
+    ],
+)
+def test_mistakes_are_refused_with_their_place(text: str | bytes, message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        read_config(text if isinstance(text, bytes) else text.encode(), "where")
+
+
+def test_the_example_problem_is_that_of_the_readme() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (definition,) = re.findall(r"^problem = ps\.Problem\(.*?^\)$", readme, re.M | re.S)
+    names: dict[str, Any] = {"ps": ps}
+    exec(definition, names)
+    assert read_problem(template.PROBLEM.encode(), "template") == names["problem"]

@@ -1,0 +1,80 @@
+"""A small world to log from: fast uploads want high quality, slow ones low."""
+
+import numpy as np
+
+import potstill as ps
+from potstill.events import LoggedDecision, LoggedReward
+from potstill.keys import Key
+from potstill.workspace import Workspace
+
+HOUR = 3_600_000_000
+#: Noon of a day, microseconds since 1970.
+NOON = 20_000 * 24 * HOUR + 12 * HOUR
+#: A moment at which every decision of `log` is final.
+LATER = NOON + 3 * HOUR
+
+CONFIG = b"""
+[student]
+hidden = [16]
+steps = 200
+[update]
+min_observations = 50
+"""
+
+PROBLEM = b"""
+name = "video-upload"
+[[context]]
+type = "numeric"
+name = "bandwidth_kbps"
+low = 0
+high = 100_000
+[[context]]
+type = "categorical"
+name = "connection"
+values = ["2g", "4g", "wifi"]
+[actions]
+type = "discrete"
+names = ["360p", "720p", "1080p"]
+[reward]
+default = 0.0
+window = "1h"
+"""
+
+
+def made(place: str, config: bytes = CONFIG, problem: bytes = PROBLEM) -> Workspace:
+    return Workspace.create(place, problem, config)
+
+
+def contexts(n: int, seed: int = 0) -> list[dict[str, object]]:
+    rng = Key(seed).generator()
+    speeds, kinds = rng.random(n) * 100_000, rng.choice(["2g", "4g", "wifi", "satellite"], n)
+    return [{"bandwidth_kbps": float(s), "connection": str(k)} for s, k in zip(speeds, kinds, strict=True)]
+
+
+def reward(context: dict[str, object], action: str) -> float:
+    wanted = int(context["bandwidth_kbps"] // 33_334)  # type: ignore[operator]
+    return 1.0 - 0.5 * abs(("360p", "720p", "1080p").index(action) - wanted)
+
+
+def log(
+    workspace: Workspace, policy: ps.Policy, n: int, *, seed: int = 0, at: int = NOON, rewarded: float = 0.8
+) -> None:
+    """Decide n times by a policy, and log decisions and most rewards."""
+    rng = Key(seed).child("rewarded").generator()
+    events = []
+    for i, context in enumerate(contexts(n, seed)):
+        decision = policy.decide(context, id=f"upload-{seed}-{i}")
+        events.append(LoggedDecision.of(decision, context, time=at + i * 1000))
+        if rng.random() < rewarded:
+            value = reward(context, decision.action) + 0.1 * float(rng.standard_normal())
+            events.append(LoggedReward(id=decision.id, reward=value, time=at + i * 1000 + 60_000_000))
+    with workspace.event_log() as opened:
+        opened.append(*events)
+
+
+def rate(policy: ps.Policy, n: int = 500) -> float:
+    """The mean reward of a policy."""
+    rows = contexts(n, seed=99)
+    p = policy.probabilities_many(rows)
+    rewards = np.array([[reward(row, action) for action in policy.problem.actions.names] for row in rows])
+    return float((p * rewards).sum(axis=1).mean())

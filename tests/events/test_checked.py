@@ -45,8 +45,9 @@ def stored(problem: Problem, event: Event) -> list[object]:
 
 def test_a_decision_is_stored_with_its_values_in_feature_order(problem):
     context = {"hd_screen": True, "bandwidth_kbps": 900, "connection": "4g"}
-    row = stored(problem, decision(context, eligible=["480p", "720p"], floor=0.01))
-    assert row == ["d", "a", TIME, "480p", 0.25, 3, ["480p", "720p"], 0.01, [900.0, "4g", True]]
+    row = stored(problem, decision(context, eligible=["480p", "720p"], floor=0.01, unit="user-7", mode="apprentice"))
+    head = ["d", "a", TIME, "480p", 0.25, 3, ["480p", "720p"], 0.01, "user-7", "apprentice"]
+    assert row == [*head, [900.0, "4g", True]]
     assert isinstance(row[-1][0], float)
 
 
@@ -118,6 +119,8 @@ BAD_DECISIONS = [
     ({"eligible": 5}, "eligible must be a list"),
     ({"floor": 1.0}, "floor must be"),
     ({"floor": -0.1}, "floor must be"),
+    ({"unit": ""}, "unit must be"),
+    ({"mode": "online"}, "mode must be one of apprentice, log-only, fallback, or left out"),
     ({"time": -1}, "time must be microseconds since 1970"),
     ({"time": 7_258_118_400_000_000}, "before the year 2200"),
     ({"time": 1.5}, "time must be a whole number"),

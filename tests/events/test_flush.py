@@ -87,6 +87,8 @@ def test_events_arrive_as_they_were_logged(tmp_path: Path, place: str, problem: 
         policy=7,
         eligible=("360p", "480p"),
         floor=0.1,
+        unit="user-7",
+        mode="apprentice",
         time=NOON + 86_400_000_000,
     )
     seen = LoggedObservation(decision=_pair("o", problem)[0], reward=2.0, reward_time=NOON + 5)
@@ -104,6 +106,8 @@ def test_events_arrive_as_they_were_logged(tmp_path: Path, place: str, problem: 
         "policy": 7,
         "eligible": ["360p", "480p"],
         "floor": 0.1,
+        "unit": "user-7",
+        "mode": "apprentice",
         "problem": problem.hash,
         "context_bandwidth_kbps": 900.0,
         "context_connection": None,

@@ -41,6 +41,8 @@ DECISIONS = st.builds(
     st.integers(0, 2**63 - 1),
     st.none() | st.lists(TEXT, max_size=3).map(tuple),
     st.none() | NUMBER,
+    st.none() | TEXT,
+    st.none() | TEXT,
     st.lists(st.none() | st.booleans() | NUMBER | TEXT, max_size=5).map(tuple),
 )
 REWARDS = st.builds(RewardRow, TEXT, TIME, NUMBER, st.none() | TEXT)
@@ -83,7 +85,7 @@ def test_the_header_holds_the_problem(path):
 
 THREE = [
     RewardRow("a", 1, 0.5, None),
-    DecisionRow("b", 2, "hi", 0.25, 3, ("hi",), 0.1, (True, "NO")),
+    DecisionRow("b", 2, "hi", 0.25, 3, ("hi",), 0.1, "user-7", "apprentice", (True, "NO")),
     RewardRow("c", 3, 1.0, "click"),
 ]
 FRAMES = [frame(payload(row)) for row in THREE]

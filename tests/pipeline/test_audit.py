@@ -42,6 +42,30 @@ def test_eligible_actions_and_floors_are_taken_into_account(tmp_path):
     assert found.checked == 180
 
 
+def test_what_the_policy_did_not_draw_is_not_held_against_it(tmp_path):
+    workspace = made(str(tmp_path))
+    policy = workspace.start()
+    own = [LoggedDecision.of(policy.decide(c, id=f"o{i}"), c, time=NOON) for i, c in enumerate(contexts(20))]
+    fixed = [
+        LoggedDecision(id=f"f{i}", context=c, action="360p", propensity=1.0, policy=0, mode="fallback", time=NOON)
+        for i, c in enumerate(contexts(20))
+    ]
+    chosen = [
+        LoggedDecision(
+            id=f"a{i}", context=c, action="720p", propensity=float(policy.probabilities(c)[1]), policy=0,
+            mode="apprentice", unit="user-7", time=NOON,
+        )
+        for i, c in enumerate(contexts(20))
+    ]  # fmt: skip
+    logged(workspace, *own, *fixed, *chosen)
+    found = audit(workspace)
+    assert found.clean
+    assert (found.decisions, found.checked, found.fixed) == (60, 40, 20)
+    update(workspace, now=LATER, force=True)
+    sources = workspace.lake.scan("observations").collect()["source"].value_counts()
+    assert dict(sources.rows()) == {"log": 20, "fallback": 20, "apprentice": 20}
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [

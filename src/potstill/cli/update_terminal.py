@@ -135,7 +135,8 @@ def show_audit(found: Audit, console: Console, *, as_json: bool) -> None:
     if as_json:
         print_json({**msgspec.to_builtins(found), "clean": found.clean})
         return
-    console.print(f"{found.checked:,} of {found.decisions:,} decisions computed again", highlight=False)
+    fixed = f"; {found.fixed:,} had a fixed action" if found.fixed else ""
+    console.print(f"{found.checked:,} of {found.decisions:,} decisions computed again{fixed}", highlight=False)
     if found.clean:
         largest = f"largest difference {found.largest:.2g}"
         console.print(f"[green]every propensity and action agrees[/] ({largest})", highlight=False)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 import numpy as np
 
-from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, now
+from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, Mode, now
 from potstill.events.segment import DecisionRow, ObservationRow, RewardRow
 from potstill.problem import Boolean, Categorical, Feature, InvalidContext, Numeric, Problem
 from potstill.problem.errors import shown
@@ -28,6 +28,7 @@ YEAR_2200 = 7_258_118_400_000_000  # its first microsecond
 _Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 _TYPES: dict[type, Any] = {Numeric: _Finite, Categorical: str, Boolean: bool}
 _REAL = (int, float, np.integer, np.floating)
+_MODES: tuple[str, ...] = get_args(Mode)
 
 
 class InvalidEvent(ValueError):
@@ -78,6 +79,8 @@ class Checker:
             _version(event.policy),
             None if event.eligible is None else self._eligible(event.eligible, action),
             None if event.floor is None else _floor(event.floor),
+            None if event.unit is None else _text(event.unit, "unit"),
+            None if event.mode is None else _mode(event.mode),
             self._values(event.context),
         )
 
@@ -202,6 +205,12 @@ def _floor(value: object) -> float:
     if not 0 <= floor < 1:
         raise InvalidEvent(f"floor must be a probability below 1, got {shown(value)}")
     return floor
+
+
+def _mode(value: object) -> str:
+    if value not in _MODES:
+        raise InvalidEvent(f"mode must be one of {', '.join(_MODES)}, or left out, got {shown(value)}")
+    return str(value)
 
 
 def _version(value: object) -> int:

@@ -43,6 +43,8 @@ def decision_frame(rows: Sequence[DecisionRow], problem: Problem) -> pl.DataFram
         "policy": [row.policy for row in rows],
         "eligible": [row.eligible for row in rows],
         "floor": [row.floor for row in rows],
+        "unit": [row.unit for row in rows],
+        "mode": [row.mode for row in rows],
     }
     series = [pl.Series(name, values, schema[name]) for name, values in columns.items()]
     frame = pl.DataFrame(series).with_columns(pl.lit(problem.hash).alias("problem"))

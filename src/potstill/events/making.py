@@ -25,7 +25,9 @@ SLICE = 125_000
 BATCH = 25_000
 #: Called with the decisions that are done, and how many there are.
 Progress = Callable[[int, int], None]
-_TAKEN = ("id", "time", "action", "propensity", "policy", "problem")
+#: Observations come from the log, or from how its decision came about.
+_SOURCE = pl.col("mode").fill_null("log").alias("source")
+_TAKEN = ("id", "time", "action", "propensity", "policy", "problem", _SOURCE)
 
 
 class JoinReport(msgspec.Struct, kw_only=True):
@@ -115,4 +117,4 @@ class Making:
         counts.decisions += len(observed)
         counts.rewarded += int(observed["rewarded"].sum())
         counts.defaulted = counts.decisions - counts.rewarded
-        return observed.with_columns(weight=pl.lit(1.0), source=pl.lit("log"), cut=pl.lit(self.cut.number, pl.Int64))
+        return observed.with_columns(weight=pl.lit(1.0), cut=pl.lit(self.cut.number, pl.Int64))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from potstill.policy import Decision
+
+#: How an action came about that the policy did not draw: the caller's own choice, logged with the policy's probability
+#: of it; or a fixed action, with propensity 1, since the policy was not to decide yet or could not.
+Mode = Literal["apprentice", "log-only", "fallback"]
 
 
 class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +27,8 @@ class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
         policy: version of the policy that decided.
         eligible: the actions that were allowed, if not all of them were.
         floor: the smallest propensity that was asked for, if it was not the policy's own.
+        unit: who or what it was decided for, such as a user; for experiments.
+        mode: None for a decision of the policy; otherwise how the action came about, see `Mode`.
         time: microseconds since 1970, UTC; left out, the time at which it is logged.
     """
 
@@ -33,10 +39,14 @@ class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
     policy: int
     eligible: tuple[str, ...] | None = None
     floor: float | None = None
+    unit: str | None = None
+    mode: Mode | None = None
     time: int | None = None
 
     @classmethod
-    def of(cls, decision: Decision, context: Mapping[str, Any], time: int | None = None) -> LoggedDecision:
+    def of(
+        cls, decision: Decision, context: Mapping[str, Any], time: int | None = None, unit: str | None = None
+    ) -> LoggedDecision:
         """What `Policy.decide` returned for a context."""
         return cls(
             id=decision.id,
@@ -46,6 +56,7 @@ class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
             policy=decision.policy,
             eligible=decision.eligible,
             floor=decision.floor,
+            unit=unit,
             time=time,
         )
 

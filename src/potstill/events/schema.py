@@ -36,6 +36,8 @@ _COLUMNS: dict[Table, dict[str, pl.DataType]] = {
         **_DECISION,
         "eligible": pl.List(pl.String()),
         "floor": pl.Float64(),
+        "unit": pl.String(),
+        "mode": pl.String(),
         "problem": pl.String(),
     },
     "rewards": {

@@ -63,6 +63,8 @@ class DecisionRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="d
     policy: int
     eligible: tuple[str, ...] | None
     floor: float | None
+    unit: str | None
+    mode: str | None
     values: tuple[float | str | bool | None, ...]
 
 

@@ -39,6 +39,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         decisions: in the lake.
         checked: of them, those that could be computed again.
+        fixed: those that no policy had a part in, such as a fallback; there is nothing to compute.
         propensities: that do not agree.
         actions: that are not those which the draw of the id gives.
         missing: decisions whose policy version is not in the registry, or not readable, by version.
@@ -49,6 +50,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     decisions: int = 0
     checked: int = 0
+    fixed: int = 0
     propensities: int = 0
     actions: int = 0
     missing: dict[int, int] = {}
@@ -66,6 +68,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         return Audit(
             decisions=self.decisions + other.decisions,
             checked=self.checked + other.checked,
+            fixed=self.fixed + other.fixed,
             propensities=self.propensities + other.propensities,
             actions=self.actions + other.actions,
             missing=missing,
@@ -84,7 +87,9 @@ def audit(workspace: Workspace, on_progress: Callable[[int, int], None] | None =
     found = Audit()
     for file in files:
         frame = lake.read("decisions", [file]).collect()
-        for (version, floor), rows in frame.group_by("policy", "floor", maintain_order=True):
+        fixed = pl.col("mode").is_in(["log-only", "fallback"]).fill_null(value=False)
+        found += Audit(decisions=(left_out := frame.select(fixed.sum()).item()), fixed=left_out)
+        for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
             found += _checked(policies, int(version), floor, rows)
         if on_progress is not None:
             on_progress(found.decisions, total)
@@ -138,6 +143,7 @@ def _compared(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
     p = policy.probabilities_many(encoded, eligible=_eligible(policy.problem, rows), floor=floor).astype(np.float64)
     computed, stated = p[np.arange(len(rows)), logged], rows["propensity"].to_numpy()
     drawn, possible = _drawn(policy, rows["id"].to_list(), p, logged)
+    possible |= rows["mode"].is_not_null().to_numpy()  # an apprentice's choice is its own
     apart = np.abs(stated - computed)
     wrong = ~(apart <= TOLERANCE)
     mismatches = _examples(policy, rows, wrong, "propensity", stated, computed)

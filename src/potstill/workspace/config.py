@@ -9,6 +9,7 @@ import msgspec
 from potstill.problem.reward import seconds
 
 Aggregate = Literal["first", "last", "sum", "max", "mean"]
+ServeMode = Literal["online", "apprentice", "log-only"]
 Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -86,6 +87,21 @@ class LogConfig(_Section, frozen=True):
     rotate_seconds: Positive = 10.0
 
 
+class ServeConfig(_Section, frozen=True):
+    """How the service answers.
+
+    Attributes:
+        mode: ``online``, the policy decides; ``apprentice``, the caller does, and the policy is only asked; ``log-only``,
+            always the fallback. Used until `potstill serve` is told another one.
+        fallback: the action to answer with when something is wrong; without one, that is an error.
+        reload_seconds: time between two looks for a new version.
+    """
+
+    mode: ServeMode = "online"
+    fallback: str | None = None
+    reload_seconds: Positive = 1.0
+
+
 class Config(_Section, frozen=True):
     """A workspace's configuration.
 
@@ -100,6 +116,7 @@ class Config(_Section, frozen=True):
     join: JoinConfig = JoinConfig()
     update: UpdateConfig = UpdateConfig()
     log: LogConfig = LogConfig()
+    serve: ServeConfig = ServeConfig()
 
 
 def read_config(data: bytes, where: str = "potstill.toml") -> Config:

@@ -87,4 +87,12 @@ type = "linear-ts"
 #rotate_bytes = 33554432
 # ... or at this age in seconds, whichever comes first.
 #rotate_seconds = 10.0
+
+[serve]
+# Who decides: "online", the policy; "apprentice", the caller, and the policy is only asked; "log-only", nobody.
+#mode = "online"
+# The action to answer with when something is wrong, so that your product always gets an answer; without one, an error.
+# fallback = "360p"
+# How often to look for a new version, in seconds.
+#reload_seconds = 1.0
 """

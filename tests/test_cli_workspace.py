@@ -95,18 +95,18 @@ def test_the_example_has_events_to_update_on(tmp_path):
 
 def test_versions_are_listed_with_what_became_of_them(workspace):
     rows = [re.split(r"\s*│\s*", line)[1:-1] for line in done("versions", workspace.url).splitlines() if "│" in line]
-    assert [row[:2] for row in rows] == [["1", "served before"], ["2", "serving"], ["3", "refused"]]
+    assert [row[:2] for row in rows] == [["0", "served before"], ["1", "serving"], ["2", "refused"]]
     assert [row[3:] for row in rows] == [
         ["", "0", "", ""],
-        ["1", "0", "0.012", ""],
-        ["2", "0", "0.9", "held-out KL 0.9 is above 0.5"],
+        ["0", "0", "0.012", ""],
+        ["1", "0", "0.9", "held-out KL 0.9 is above 0.5"],
     ]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", row[2]) for row in rows)
 
 
 def test_versions_as_json(workspace):
     figures = json.loads(done("versions", workspace.url, "--json"))
-    assert (figures["serving"], figures["latest"], figures["damage"]) == (2, 3, [])
+    assert (figures["serving"], figures["latest"], figures["damage"]) == (1, 2, [])
     assert [version["state"] for version in figures["versions"]] == ["served before", "serving", "refused"]
 
 
@@ -116,9 +116,9 @@ def test_only_the_latest_versions_are_listed_unless_all_are_asked_for(workspace)
     printed = done("versions", workspace.url)
     assert printed.count("refused") == 20
     assert "the latest 20" in printed
-    assert "version 2 serves" in printed
+    assert "version 1 serves" in printed
     assert done("versions", workspace.url, "--all").count("refused") == 21
-    assert json.loads(done("versions", workspace.url, "--json"))["serving"] == 2
+    assert json.loads(done("versions", workspace.url, "--json"))["serving"] == 1
 
 
 def test_an_empty_workspace_says_how_to_get_a_version(tmp_path):
@@ -137,14 +137,14 @@ def test_a_version_of_another_problem_is_marked(workspace):
 
 
 def test_rollback_and_promote_move_what_serves(workspace):
-    assert done("rollback", workspace.url, "--note", "worse on 2g") == "version 1 serves from now on\n"
+    assert done("rollback", workspace.url, "--note", "worse on 2g") == "version 0 serves from now on\n"
     head = workspace.registry.head()
-    assert (head.serving, head.note) == (1, "worse on 2g")
-    assert done("versions", workspace.url).endswith("version 1 serves: worse on 2g\n")
-    printed = done("promote", workspace.url, 3, "--note", "looked at it")
-    assert printed == "version 3 serves from now on\nalthough it was refused: held-out KL 0.9 is above 0.5\n"
-    assert workspace.registry.policy().version == 3
-    assert json.loads(done("rollback", workspace.url, "--to", 2, "--json"))["serving"] == 2
+    assert (head.serving, head.note) == (0, "worse on 2g")
+    assert done("versions", workspace.url).endswith("version 0 serves: worse on 2g\n")
+    printed = done("promote", workspace.url, 2, "--note", "looked at it")
+    assert printed == "version 2 serves from now on\nalthough it was refused: held-out KL 0.9 is above 0.5\n"
+    assert workspace.registry.policy().version == 2
+    assert json.loads(done("rollback", workspace.url, "--to", 1, "--json"))["serving"] == 1
 
 
 def test_a_damaged_registry_is_shown_and_rolled_back(workspace):
@@ -153,9 +153,9 @@ def test_a_damaged_registry_is_shown_and_rolled_back(workspace):
     result = run("versions", workspace.url)
     assert result.exit_code == 0
     assert "0000000003.json: truncated or altered" in result.stderr
-    assert "version 2 serves" in result.stdout
-    assert done("rollback", workspace.url) == "version 2 serves from now on\n"
-    assert workspace.registry.policy().version == 2
+    assert "version 1 serves" in result.stdout
+    assert done("rollback", workspace.url) == "version 1 serves from now on\n"
+    assert workspace.registry.policy().version == 1
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_damaged_registry_is_shown_and_rolled_back(workspace):
         (["versions", "HERE/problem.toml"], "Not a directory"),
         (["versions", "gopher://x"], "gopher://x"),
         (["rollback", "HERE", "--to", "9"], "has no version 9; potstill versions lists those it has"),
-        (["promote", "HERE", "0"], "has no version 0"),
+        (["promote", "HERE", "7"], "has no version 7"),
     ],
 )
 def test_mistakes_are_named_in_one_line(workspace, arguments, message):

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import potstill as ps
-from potstill.events import delta
+from potstill.events import EventLog, delta
 from potstill.events.lake import Lake, LakeUnavailable, Overtaken, SchemaMismatch, VersionGone
 from potstill.problem import Feature
 
@@ -175,8 +175,10 @@ def test_a_feature_that_changed_its_type_is_refused_with_a_way_out(tmp_path: Pat
 
 
 def test_names_that_differ_only_in_case_are_refused(tmp_path: Path, problem: ps.Problem) -> None:
-    with pytest.raises(SchemaMismatch, match="'age' and 'Age'"):
-        Lake(tmp_path, changed(problem, ps.Boolean("age"), ps.Boolean("Age")))
+    alike = changed(problem, ps.Boolean("age"), ps.Boolean("Age"))
+    for refused in (lambda: Lake(tmp_path, alike), lambda: EventLog(tmp_path, alike)):
+        with pytest.raises(ps.InvalidProblem, match="'age' and 'Age'"):
+            refused()
     lake = Lake(tmp_path, problem)
     lake.append("decisions", decisions("a"), writer="w", number=1)
     with pytest.raises(SchemaMismatch, match=r"'context_Connection' .* has 'context_connection'"):

@@ -200,7 +200,9 @@ def test_status_says_how_things_stand(tmp_path):
     fresh = status(workspace, now=LATER)
     assert (fresh.serving, fresh.published, fresh.fidelity) == (0, False, None)
     log(workspace, workspace.start(), 100)
-    assert status(workspace, now=LATER).log.segments == 1
+    logged = status(workspace, now=LATER)
+    assert logged.log.segments == 1
+    assert "bytes more, which an update moves into the lake first" in logged.next.why
     update(workspace, now=LATER)
     after = status(workspace, now=LATER)
     assert (after.serving, after.published, after.learnt, after.log.segments) == (1, True, 100, 0)

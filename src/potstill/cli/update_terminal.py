@@ -87,9 +87,9 @@ def _lines(report: UpdateReport) -> dict[str, str]:
         lines["distilled"] = (
             f"on {still.contexts:,} contexts, {still.steps:,} steps"
             + (" from the policy before" if still.warm else "")
-            + f"; held-out KL {still.fidelity.kl_mean:.4f} nats"
+            + f"; held-out KL {still.fidelity.kl_mean:.2g} nats"
         )
-        lines["took"] = ", ".join(f"{step} {took:.1f} s" for step, took in report.seconds.items())
+        lines["took"] = ", ".join(f"{step} {took:.1f} s" for step, took in report.seconds.items() if took >= 0.05)
     return lines
 
 
@@ -98,7 +98,7 @@ def show_status(found: Status, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    fidelity = "" if found.fidelity is None else f"; held-out KL {found.fidelity['kl_mean']:.4f} nats"
+    fidelity = "" if found.fidelity is None else f"; held-out KL {found.fidelity['kl_mean']:.2g} nats"
     since = "uniform, until the first update" if found.since is None else f"since {when(found.since)}"
     waits = f"{counted(found.log.segments, 'segment')}, {size(found.log.bytes)}" if found.log.segments else "nothing"
     joined = found.next.joined

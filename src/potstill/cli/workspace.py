@@ -74,8 +74,8 @@ def versions(
         workspace = Workspace(place)
         standing = workspace.registry.standing()
         serving, latest = (standing.serving, standing.latest) if standing else (None, 0)
-        after = 0 if every else max(latest - LISTED, 0)
-        found, damage = workspace.registry.versions(after), workspace.registry.damage(after)
+        after = -1 if every else max(latest - LISTED, -1)
+        found, damage = workspace.registry.versions(after), workspace.registry.damage(max(after, 0))
     if as_json:
         print_json({"serving": serving, "latest": latest, "versions": found, "damage": damage})
         return
@@ -85,7 +85,7 @@ def versions(
         typer.echo(f"no versions yet; potstill update {shlex.quote(place)} makes the first")
         return
     Console().print(_table(found, workspace.problem.hash))
-    if after:
+    if after >= 0:
         typer.echo(f"the latest {LISTED}; see also the earlier ones with --all")
     note = f": {standing.note}" if standing and standing.note else ""
     typer.echo("no version serves yet" if serving is None else f"version {serving} serves{note}")

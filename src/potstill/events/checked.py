@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 import numpy as np
 
+from potstill.events.names import check_names
 from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, Mode, now
 from potstill.events.segment import DecisionRow, ObservationRow, RewardRow
 from potstill.problem import Boolean, Categorical, Feature, InvalidContext, Numeric, Problem
@@ -39,8 +40,9 @@ class Checker:
     """Turns events of one problem into bytes."""
 
     def __init__(self, problem: Problem) -> None:
+        check_names(problem)
         self._problem = problem
-        self._context_type = _context_type(problem.context)
+        self._context_type = context_type(problem.context)
         self._actions = {name: name for name in problem.actions.names}
         self._low = -LARGEST if problem.reward.low is None else max(problem.reward.low, -LARGEST)
         self._high = LARGEST if problem.reward.high is None else min(problem.reward.high, LARGEST)
@@ -145,7 +147,7 @@ class Checker:
         return amount
 
 
-def _context_type(features: Sequence[Feature]) -> type[msgspec.Struct]:
+def context_type(features: Sequence[Feature]) -> type[msgspec.Struct]:
     """A Struct whose fields, in the order of the features, are called what the features are called."""
     fields: list[Any] = []
     for i, feature in enumerate(features):

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from potstill.events import delta
 from potstill.events.delta import LakeUnavailable
+from potstill.events.names import check_names
 from potstill.events.schema import (
     DAY,
     TABLES,
@@ -25,7 +26,6 @@ from potstill.events.schema import (
     SchemaMismatch,
     Table,
     aligned,
-    check_columns,
     missing_columns,
     table_schema,
     with_day,
@@ -57,7 +57,7 @@ class Lake:
     """
 
     def __init__(self, root: str | Path, problem: Problem, storage_options: Mapping[str, str] | None = None) -> None:
-        check_columns(problem)
+        check_names(problem)
         self.root, self.problem = str(root), problem
         if unusable := _UNUSABLE.intersection(self.root):
             raise ValueError(f"{self.root}: Delta Lake cannot use a path with {' '.join(sorted(unusable))} in it")

@@ -79,18 +79,6 @@ def context_column(feature: str) -> str:
     return CONTEXT + feature
 
 
-def check_columns(problem: Problem) -> None:
-    """Refuse features that a Delta table would take for one another, since its columns have no upper and lower case."""
-    seen: dict[str, str] = {}
-    for feature in problem.context:
-        other = seen.setdefault(feature.name.lower(), feature.name)
-        if other != feature.name:
-            raise SchemaMismatch(
-                f"features {other!r} and {feature.name!r} differ only in upper and lower case, "
-                "and columns of a Delta table must not; rename one of them in the problem"
-            )
-
-
 def missing_columns(wanted: pl.Schema, present: pl.Schema, where: str) -> pl.Schema:
     """The columns that a table lacks; `SchemaMismatch` if one that it has is of another type."""
     folded = {name.lower(): name for name in present}

@@ -119,7 +119,7 @@ def update(
 
 
 def foresee(workspace: Workspace, now: int | None = None) -> UpdateReport:
-    """What an update would do now, without doing any of it. What is still in the log is not counted."""
+    """What an update would do now, without doing any of it. What is still in the log cannot be counted."""
     began = start(workspace, workspace.serving())
     rules = workspace.config.join
     joined = preview(
@@ -133,9 +133,11 @@ def foresee(workspace: Workspace, now: int | None = None) -> UpdateReport:
     cut = last_cut(workspace.lake)
     new = count(workspace.lake, began.after, cut) + joined.decisions
     few = too_few(workspace, new)
+    why = _waiting(workspace, new) if few else f"an update would learn from {new:,} new observations"
+    logged = Spool(workspace.spool).pending().bytes
     return UpdateReport(
         outcome="waiting" if few else "published",
-        why=_waiting(workspace, new) if few else f"an update would learn from {new:,} new observations",
+        why=why + (f"; the log has {logged:,} bytes more, which an update moves into the lake first" if logged else ""),
         serving=began.still.policy.version,
         observations=new,
         cut=cut,

@@ -91,8 +91,8 @@ class ServeConfig(_Section, frozen=True):
     """How the service answers.
 
     Attributes:
-        mode: ``online``, the policy decides; ``apprentice``, the caller does, and the policy is only asked; ``log-only``,
-            always the fallback. Used until `potstill serve` is told another one.
+        mode: ``online``, the policy decides; ``apprentice``, the caller does, and the policy is only asked;
+            ``log-only``, always the fallback. Used until the service is told another one.
         fallback: the action to answer with when something is wrong; without one, that is an error.
         reload_seconds: time between two looks for a new version.
     """

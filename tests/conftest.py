@@ -33,17 +33,18 @@ def context() -> dict[str, object]:
 
 
 @pytest.fixture(scope="session")
-def _s3() -> Iterator[dict[str, str]]:
+def _s3() -> Iterator[None]:
+    """A server for all tests. Its environment stays: changing it while native threads read it can crash a process."""
     object_store = pytest.importorskip("object_store", reason="needs moto and obstore", exc_type=ImportError)
-    with object_store.s3_server() as environment:
-        yield environment
+    with object_store.s3_server() as environment, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture
-def s3(_s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+def s3(_s3: None) -> str:
     """The address of an empty prefix on a real S3-compatible server."""
-    for name, value in _s3.items():
-        monkeypatch.setenv(name, value)
     return f"s3://bucket/{uuid4().hex}"
 
 

@@ -6,18 +6,9 @@ import contextlib
 from pathlib import Path
 
 from potstill.events.locks import hold
-from potstill.files import sync_folder
+from potstill.files import make_folder
 
 LOCK = "lock"
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder and those above it, so that they survive a loss of power."""
-    if path.is_dir():
-        return
-    make_folder(path.parent)
-    path.mkdir(exist_ok=True)
-    sync_folder(path.parent)
 
 
 def take_folder(folder: Path) -> int:

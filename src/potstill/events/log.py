@@ -13,11 +13,12 @@ from types import TracebackType
 
 from potstill.events.checked import Checker
 from potstill.events.commit import Commit, LogUnavailable
-from potstill.events.folders import make_folder, remove_if_empty, take_folder
+from potstill.events.folders import remove_if_empty, take_folder
 from potstill.events.gathering import Gathering, Group
 from potstill.events.records import Event
 from potstill.events.segment import frame
 from potstill.events.writing import SegmentWriter
+from potstill.files import make_folder
 from potstill.problem import Problem
 
 MIB = 1024 * 1024

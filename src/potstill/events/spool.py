@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from potstill.events.folders import adopt_folder, make_folder, remove_if_empty
+from potstill.events.folders import adopt_folder, remove_if_empty
 from potstill.events.segment import CLOSED, OPEN, UnreadableSegment, read, read_header
 from potstill.events.writing import sync_data
-from potstill.files import sync_folder, write_atomically
+from potstill.files import make_folder, sync_folder, write_atomically
 
 QUARANTINE = "quarantine"
 

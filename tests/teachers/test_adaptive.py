@@ -172,6 +172,13 @@ def test_between_refits_only_the_posterior_changes():
     assert not np.array_equal(first.posterior.mean, second.posterior.mean)
 
 
+def test_features_that_are_absent_from_the_rows_get_a_prior_that_can_be_computed_with():
+    rng = np.random.default_rng(0)
+    blocks = [np.ones((20, 1)), rng.random((20, 2)), np.zeros((20, 4))]
+    mix = evidence.learn(blocks, rng.integers(3, size=20), rng.standard_normal(20), 3, evidence.start(3))
+    assert mix.covariances(3).max() < 1e8
+
+
 def test_a_window_of_two_always_leaves_something_to_train_on():
     teacher = AdaptiveTS(**QUICK, window=2, refit=1.0)
     data = observations(3, 12, lambda x, a, rng: a * x[:, 0])

@@ -29,8 +29,8 @@ class Student(msgspec.Struct, frozen=True, kw_only=True):
             parameters themselves.
         patience: looks at the held-out contexts, one every 50 steps, without a lower divergence after which training
             stops and the best parameters are taken; None goes on to the end and takes the last.
-        warm: share of the steps that going on from an earlier policy skips, so that it begins where the learning rate
-            has already decayed; None always starts afresh.
+        warm: share of the steps that going on from an earlier policy skips while that is close to what it is to
+            imitate, so that it begins where the learning rate has already decayed; None always starts afresh.
         held_out: share of the contexts that is never trained on.
     """
 

@@ -35,7 +35,7 @@ _NOISE_WEIGHT = 20.0
 #: Smallest noise variance, as a share of that of the rewards.
 _LEAST_NOISE = 1e-3
 #: Observations after which the learnt prior variances count double.
-_FADING = 1000.0
+_FADING = 300.0
 #: Contexts whose covariances are worked out at once.
 _CHUNK = 512
 
@@ -75,8 +75,8 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     Actions are correlated, so that propensities are shares of joint draws; with two actions they are exact.
 
     Args:
-        vagueness: factor on the learnt prior variances, which doubles with the first thousand observations and goes on
-            so: scales are learnt from few of them, and the few features that matter must not stay shrunk to the size
+        vagueness: factor on the learnt prior variances, which doubles with the first 300 observations and goes on so:
+            scales are learnt from few of them, and the few features that matter must not stay shrunk to the size
             of the many that do not.
         temperature: factor on the standard deviations of the posterior that is sampled; 1 is Thompson sampling, less
             exploits more, 0 is greedy.
@@ -85,7 +85,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     """
 
     hidden: tuple[int, ...] = (100, 50)
-    vagueness: float = 10.0
+    vagueness: float = 3.0
     temperature: float = 0.5
     refit: float = 1.2
     draws: int = 1024

@@ -24,6 +24,8 @@ PATTERNS = len(_LENGTHS) + 2
 _SPREAD = 2.0
 _NOISE = 0.3
 _STEPS = 12
+#: Mean squared length below which a block of features counts as absent: its scale is not to be known from it.
+_ABSENT = 1e-6
 #: Of the logarithms; rewards are standardised.
 _BOUNDS = (-16.0, 4.0)
 
@@ -71,7 +73,7 @@ def learn(blocks: list[Float64], actions: NDArray[np.int32], targets: Float64, k
         k: number of actions.
         before: where to start.
     """
-    scales = np.array([max(float((x**2).sum(axis=1).mean()), np.finfo(np.float64).tiny) for x in blocks])
+    scales = np.array([max(float((x**2).sum(axis=1).mean()), _ABSENT) for x in blocks])
     likeness = patterns(k)[:, actions[:, None], actions]
     grams = [x @ x.T / scale for x, scale in zip(blocks, scales, strict=True)]
     components = np.stack([gram * alike for gram in grams for alike in likeness])

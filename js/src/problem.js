@@ -95,7 +95,7 @@ function isFloat32Array(value) {
 }
 
 /** A plain object or an instance of a class, but no array, Map, Promise or Date: they would pass for empty contexts. */
-function isMapping(value) {
+export function isMapping(value) {
   if (typeof value !== "object" || value === null) return false;
   return Object.getPrototypeOf(value) === Object.prototype || tag(value) === "[object Object]";
 }

@@ -1,7 +1,7 @@
 """Thompson sampling, distilled in batches into a small explicit policy.
 
-The names below are the public surface. Those of the offline half are looked up when they are first used, so that
-``import potstill`` on a server or device brings nothing that learns.
+The names below are the public surface. Those of the offline half, of workspaces and of clients are looked up when they
+are first used, so that ``import potstill`` on a server or device brings nothing that learns.
 """
 
 from __future__ import annotations
@@ -27,21 +27,30 @@ from potstill.problem import (
 
 if TYPE_CHECKING:
     from potstill import teachers
+    from potstill.client import AsyncClient, Client, EdgeClient
     from potstill.distill import Student
     from potstill.still import Report, Still
+    from potstill.workspace import Workspace
 
-_OFFLINE = {
+_LATER = {
+    "AsyncClient": "potstill.client",
+    "Client": "potstill.client",
+    "EdgeClient": "potstill.client",
     "Report": "potstill.still",
     "Still": "potstill.still",
     "Student": "potstill.distill",
+    "Workspace": "potstill.workspace",
     "teachers": "potstill.teachers",
 }
 
 __all__ = [
+    "AsyncClient",
     "Boolean",
     "Categorical",
+    "Client",
     "Decision",
     "Discrete",
+    "EdgeClient",
     "InvalidContext",
     "InvalidObservation",
     "InvalidPolicy",
@@ -55,16 +64,17 @@ __all__ = [
     "Reward",
     "Still",
     "Student",
+    "Workspace",
     "__version__",
     "teachers",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _OFFLINE:
+    if name not in _LATER:
         raise AttributeError(f"module 'potstill' has no attribute {name!r}")
     try:
-        module = importlib.import_module(_OFFLINE[name])
+        module = importlib.import_module(_LATER[name])
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "potstill":
             raise

@@ -1,7 +1,7 @@
 """The command line: one thin command per verb. What a command needs is imported when it runs."""
 
 # Each adds its commands to the app.
-from potstill.cli import demo, events, lab, lab_data, lab_report, lab_studies, policy, status, update, workspace
+from potstill.cli import demo, events, lab, lab_data, lab_report, lab_studies, policy, serve, status, update, workspace
 from potstill.cli.app import app
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "lab_studies",
     "main",
     "policy",
+    "serve",
     "status",
     "update",
     "workspace",

@@ -18,6 +18,8 @@ EXTRAS = {
     "lab": ("altair", "the paper's evaluation, tables of your own, the demo, reports"),
     "onnx": ("onnx", "export to ONNX"),
     "peers": ("vowpalwabbit", "other libraries in the lab, to compare against"),
+    "serve": ("uvicorn", "the decision service"),
+    "client": ("httpx", "clients of the service"),
     "programs": ("numpyro", "reward models written as probabilistic programs"),
 }
 

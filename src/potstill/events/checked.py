@@ -63,35 +63,29 @@ class Checker:
             row = self._observation(event)
         else:
             raise InvalidEvent(f"expected a LoggedDecision, LoggedReward or LoggedObservation, got {shown(event)}")
-        try:
-            payload = _encode(row)
-        except UnicodeEncodeError as error:
-            raise InvalidEvent(f"text must be valid Unicode, got {shown(error.object)}: {error.reason}") from None
-        if len(payload) > EVENT_BYTES:
-            raise InvalidEvent(f"an event has at most {EVENT_BYTES} bytes, got {len(payload)}")
-        return payload
+        return payload(row)
 
     def _decision(self, event: LoggedDecision, time: int) -> DecisionRow:
         action = self._action(event.action)
         return DecisionRow(
-            _text(event.id, "id"),
+            text(event.id, "id"),
             _time(time, "time"),
             action,
             _propensity(event.propensity),
             _version(event.policy),
             None if event.eligible is None else self._eligible(event.eligible, action),
             None if event.floor is None else _floor(event.floor),
-            None if event.unit is None else _text(event.unit, "unit"),
+            None if event.unit is None else text(event.unit, "unit"),
             None if event.mode is None else _mode(event.mode),
             self._values(event.context),
         )
 
     def _reward(self, event: LoggedReward) -> RewardRow:
         return RewardRow(
-            _text(event.id, "id"),
+            text(event.id, "id"),
             _time(now() if event.time is None else event.time, "time"),
             self._amount(event.reward),
-            None if event.key is None else _text(event.key, "key"),
+            None if event.key is None else text(event.key, "key"),
         )
 
     def _observation(self, event: LoggedObservation) -> ObservationRow:
@@ -147,6 +141,17 @@ class Checker:
         return amount
 
 
+def payload(row: msgspec.Struct) -> bytes:
+    """A row as the payload of a frame; `InvalidEvent` if that is too long, or not Unicode."""
+    try:
+        encoded = _encode(row)
+    except UnicodeEncodeError as error:
+        raise InvalidEvent(f"text must be valid Unicode, got {shown(error.object)}: {error.reason}") from None
+    if len(encoded) > EVENT_BYTES:
+        raise InvalidEvent(f"an event has at most {EVENT_BYTES} bytes, got {len(encoded)}")
+    return encoded
+
+
 def context_type(features: Sequence[Feature]) -> type[msgspec.Struct]:
     """A Struct whose fields, in the order of the features, are called what the features are called."""
     fields: list[Any] = []
@@ -173,7 +178,8 @@ def _plain(value: Any) -> Any:
 _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 
 
-def _text(value: object, what: str) -> str:
+def text(value: object, what: str) -> str:
+    """A text for the log: a string that is not empty and not long; `InvalidEvent` if it is not."""
     if type(value) is str and 0 < len(value) <= ID_BYTES // 4:  # a character has at most four bytes
         return value
     if not isinstance(value, str) or not value:

@@ -1,0 +1,162 @@
+/** A client of the decision service, over fetch: asks it for each decision. */
+
+import { shown } from "./src/errors.js";
+import { freshId } from "./src/ids.js";
+import { Policy } from "./src/policy.js";
+import { QueueFull, Unreachable } from "./src/edge/errors.js";
+import { rewardRow } from "./src/edge/rows.js";
+import { Service } from "./src/edge/service.js";
+import { upload } from "./src/edge/upload.js";
+
+export { QueueFull, Refused, Unreachable } from "./src/edge/errors.js";
+
+const DECIDE_OPTIONS = new Set(["id", "eligible", "unit", "action"]);
+/** Ids of decisions that fell back are remembered for this many. */
+const REMEMBERED = 100_000;
+
+/** Decides over HTTP; rewards are gathered, and sent in the background. */
+export class Client {
+  #service;
+  #fallback;
+  #rewardEvery;
+  #rewardBatch;
+  #maxPending;
+  #onRefused;
+  #pending = new Map();
+  #fallen = new Set();
+  #timer = null;
+  #flushing = Promise.resolve();
+  // The last chance of a page to send what it has.
+  #leaving = () => void this.#drain({ keepalive: true }).catch(() => {});
+
+  constructor(url, options = {}) {
+    const { token, fallback, rewardEvery = 500, rewardBatch = 500, maxPending = 100_000, onRefused, ...rest } = options;
+    this.#service = new Service(url, token, { timeout: 2000, ...rest });
+    this.#fallback = fallback ?? null;
+    this.#rewardEvery = rewardEvery;
+    this.#rewardBatch = rewardBatch;
+    this.#maxPending = maxPending;
+    this.#onRefused = onRefused ?? warn;
+    globalThis.addEventListener?.("pagehide", this.#leaving);
+  }
+
+  /** Ask for a decision; always under an id, so that a retry is the same decision. */
+  async decide(context, options = {}) {
+    const asked = requestOf(context, options);
+    try {
+      return await this.#service.post("decide", JSON.stringify(asked), 200);
+    } catch (error) {
+      return this.#fallBack(asked, error);
+    }
+  }
+
+  /** Ask for up to 1,000 decisions at once; each request is `{context, …}` with the options of `decide`. */
+  async decideBatch(requests) {
+    const asked = requests.map(({ context, ...options }) => requestOf(context, options));
+    try {
+      const { decisions } = await this.#service.post("decide/batch", JSON.stringify({ requests: asked }), 200);
+      return decisions;
+    } catch (error) {
+      return asked.map((one) => this.#fallBack(one, error));
+    }
+  }
+
+  /** Report a reward; it is sent with others, soon. */
+  reward(id, reward, options) {
+    const row = rewardRow(id, reward, options);
+    if (this.#fallen.has(id)) return;
+    if (this.#pending.size >= this.#maxPending) {
+      throw new QueueFull(`${this.#maxPending} rewards wait for a service that does not take them; nothing was added`);
+    }
+    const name = JSON.stringify([id, JSON.parse(row.body).key]);
+    if (!this.#pending.has(name)) this.#pending.set(name, { ...row, name });
+    if (this.#pending.size >= this.#rewardBatch) this.#flushSoon(0);
+    else this.#flushSoon(this.#rewardEvery);
+  }
+
+  /** Send the rewards that wait; they are kept if that fails. */
+  flush() {
+    const before = this.#flushing.catch(() => {}); // another one's failure is not this one's
+    this.#flushing = before.then(() => this.#drain());
+    return this.#flushing;
+  }
+
+  /** Send decisions that were taken elsewhere. */
+  async observe(observations) {
+    const bodies = observations.map((one) => JSON.stringify(one));
+    if (bodies.length) await this.#service.postRows("observe", "observations", bodies);
+    return bodies.length;
+  }
+
+  /** Download the policy that is served now. */
+  async policy() {
+    return Policy.load(await this.#service.policyFile(null));
+  }
+
+  /** What the service says of the problem. */
+  status() {
+    return this.#service.status();
+  }
+
+  /** Send what waits. */
+  async close() {
+    globalThis.removeEventListener?.("pagehide", this.#leaving);
+    await this.flush();
+  }
+
+  #flushSoon(milliseconds) {
+    if (this.#timer !== null && milliseconds > 0) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#flushInBackground(), milliseconds);
+  }
+
+  async #flushInBackground() {
+    this.#timer = null;
+    try {
+      await this.flush();
+    } catch {
+      if (this.#pending.size) this.#flushSoon(this.#rewardEvery);
+    }
+  }
+
+  async #drain(options) {
+    while (this.#pending.size) {
+      const rows = [...this.#pending.values()].slice(0, this.#rewardBatch);
+      const post = (part) => this.#service.postRows("reward", "rewards", part.map((row) => row.body), options);
+      await upload(rows, post, (sent) => this.#forget(sent), (row, reason) => this.#refuse(row, reason));
+    }
+    clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  #forget(rows) {
+    for (const row of rows) this.#pending.delete(row.name);
+  }
+
+  #refuse(row, reason) {
+    this.#forget([row]);
+    this.#onRefused(row, reason);
+  }
+
+  #fallBack(asked, error) {
+    const action = asked.action ?? this.#fallback;
+    const allowed = action !== null && (asked.eligible ?? [action]).includes(action);
+    if (!(error instanceof Unreachable) || !allowed) throw error;
+    // The request may have arrived, and another action be logged under this id: a reward must not go to that one.
+    this.#fallen.add(asked.id);
+    if (this.#fallen.size > REMEMBERED) this.#fallen.delete(this.#fallen.values().next().value);
+    return { id: asked.id, action, propensity: 1, policy: null, mode: "fallback" };
+  }
+}
+
+function warn(row, reason) {
+  console.warn(`a reward for ${shown(row.id)} was refused and is dropped: ${reason}`);
+}
+
+function requestOf(context, options) {
+  for (const name in options) {
+    if (DECIDE_OPTIONS.has(name)) continue;
+    throw new TypeError(`unknown option ${shown(name)}; the options are ${[...DECIDE_OPTIONS].join(", ")}`);
+  }
+  return { context, ...options, id: options.id ?? freshId() };
+}

@@ -1,0 +1,75 @@
+/** A store in memory: for tests, and for places where nothing can be kept. */
+
+/** Keeps rows and the policy file until it is gone; `IndexedDBStore` is the one that lasts. */
+export class MemoryStore {
+  #rows = new Map();
+  #decided = new Map();
+  #refused = [];
+  #policy = null;
+  #last = 0;
+
+  /** Write a row. Resolves to null, or to the body of an earlier decision with this id, which stays. */
+  async add(row) {
+    if (row.kind === "decision") {
+      if (this.#decided.has(row.id)) return this.#decided.get(row.id);
+      this.#decided.set(row.id, row.body);
+    }
+    this.#rows.set(++this.#last, { ...row, number: this.#last });
+    return null;
+  }
+
+  async counts() {
+    return { queued: this.#rows.size, refused: this.#refused.length };
+  }
+
+  /** The number of the last row; 0 if there is none. */
+  async newest() {
+    return this.#rows.size ? this.#last : 0;
+  }
+
+  /** The first rows to send: so many, and none after a number. */
+  async oldest(count, until) {
+    const found = [];
+    for (const row of this.#rows.values()) {
+      if (found.length === count || row.number > until) break;
+      found.push(row);
+    }
+    return found;
+  }
+
+  async remove(rows) {
+    for (const row of rows) this.#delete(row);
+  }
+
+  async setAside(row, reason) {
+    this.#delete(row);
+    this.#refused.push({ kind: row.kind, id: row.id, body: row.body, reason });
+  }
+
+  async refused() {
+    return [...this.#refused];
+  }
+
+  async requeueRefused() {
+    for (const { kind, id, body } of this.#refused.splice(0)) await this.add({ kind, id, body });
+  }
+
+  async discardRefused() {
+    this.#refused.length = 0;
+  }
+
+  async readPolicy() {
+    return this.#policy;
+  }
+
+  async writePolicy(bytes) {
+    this.#policy = bytes;
+  }
+
+  close() {}
+
+  #delete(row) {
+    this.#rows.delete(row.number);
+    if (row.kind === "decision") this.#decided.delete(row.id);
+  }
+}

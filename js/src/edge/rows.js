@@ -1,0 +1,48 @@
+/** Decisions and rewards as they are sent: JSON text, made when they happen. */
+
+import { InvalidContext, shown } from "../errors.js";
+import { freshId } from "../ids.js";
+import { isMapping } from "../problem.js";
+
+/** A context as it is now, whatever its getters say later. What is no mapping is left for the policy to refuse. */
+export function snapshot(context) {
+  if (isMapping(context)) return { ...context };
+  throw new InvalidContext(`a context to be logged maps feature names to values, got ${shown(context)}`);
+}
+
+/** A decision's row; the time is that of the decision. */
+export function decisionRow(decision, context, unit) {
+  const body = { ...decision, context, time: new Date().toISOString() };
+  if (unit !== null && unit !== undefined) body.unit = unit;
+  return { kind: "decision", id: decision.id, body: JSON.stringify(body) };
+}
+
+/** A reward's row, with a key of its own if it was given none, so that a retry counts once. */
+export function rewardRow(id, reward, { key, time } = {}) {
+  if (!Number.isFinite(reward)) throw new RangeError(`reward must be a finite number, got ${shown(reward)}`);
+  checkText(id, "id");
+  if (key !== null && key !== undefined) checkText(key, "key");
+  const moment = time === null || time === undefined ? new Date() : new Date(time);
+  if (Number.isNaN(moment.getTime())) throw new RangeError(`time must be a Date, got ${shown(time)}`);
+  const body = { id, reward, key: key ?? freshId(), time: moment.toISOString() };
+  return { kind: "reward", id, body: JSON.stringify(body) };
+}
+
+/** The decision that is in the queue, if it was asked for in the same words. */
+export function sameDecision(earlier, later) {
+  const [first, second] = [earlier, later].map((text) => JSON.parse(text));
+  if (asked(first) !== asked(second)) {
+    throw new RangeError(`decision ${shown(first.id)} was taken in another context, or with other eligible actions`);
+  }
+  const { context, time, unit, ...decision } = first;
+  return decision;
+}
+
+function asked({ context, eligible }) {
+  return JSON.stringify([Object.entries(context).sort(([a], [b]) => (a < b ? -1 : 1)), eligible ?? null]);
+}
+
+function checkText(value, what) {
+  if (typeof value === "string" && value) return;
+  throw new RangeError(`${what} must be a string that is not empty, got ${shown(value)}`);
+}

@@ -1,0 +1,167 @@
+/** Requests to one problem's part of the service, sent again when that may help. */
+
+import { sha256 } from "../sha256.js";
+import { Refused, Unreachable } from "./errors.js";
+
+/** Replies of a service that is overloaded or away, or for which a body came too slowly, or of a proxy before it. */
+const PASSING = new Set([408, 429, 502, 503, 504]);
+/** No time left is no time at all for `setTimeout`. */
+const LEAST = 1;
+
+export class Service {
+  #base;
+  #headers;
+  #options;
+
+  /** Times are in milliseconds. `fetch`, `sleep`, `random` and `clock` are there for tests. */
+  constructor(url, token, options) {
+    this.problem = problemOf(url);
+    this.#base = String(url).replace(/\/+$/, "");
+    this.#headers = headersOf(token);
+    this.#options = {
+      retries: 3,
+      pause: 50,
+      longest: 10_000,
+      fetch: (...request) => globalThis.fetch(...request),
+      sleep: (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds)),
+      random: Math.random,
+      clock: () => performance.now(),
+      ...options,
+    };
+  }
+
+  /** Post JSON text, and read the JSON of a reply with the expected status. */
+  async post(path, body, expected, options = {}) {
+    const headers = { "content-type": "application/json" };
+    return this.#json(await this.#exchange("POST", path, { ...options, headers, body }), expected, path);
+  }
+
+  /** Post rows that are JSON text already; resolves when the service says that it has all of them. */
+  async postRows(path, name, bodies, options) {
+    const reply = await this.post(path, `{"${name}":[${bodies.join(",")}]}`, 202, options);
+    if (reply?.accepted === bodies.length) return;
+    throw new Unreachable(`${path}: ${bodies.length} rows were sent, and ${reply?.accepted} were accepted`);
+  }
+
+  async status() {
+    return this.#json(await this.#exchange("GET", "status", {}), 200, "status");
+  }
+
+  /** The bytes of the policy file, or null if it still is the one that `etag` names. */
+  async policyFile(etag) {
+    const headers = etag ? { "if-none-match": etag } : {};
+    const reply = await this.#exchange("GET", "policy", { headers });
+    if (reply.status === 304 && etag) return null;
+    if (reply.status !== 200) throw refusal(reply, "policy");
+    const stated = reply.headers.get("etag")?.replace(/^W\//, "");
+    if (stated && stated !== etagOf(reply.bytes)) {
+      throw new Unreachable(`policy: the download does not have the SHA-256 that the service stated, ${stated}`);
+    }
+    return reply.bytes;
+  }
+
+  #json(reply, expected, path) {
+    if (reply.status !== expected) throw refusal(reply, path);
+    const read = parsed(reply.bytes);
+    // Not the service: a hotel's login page, or a proxy's.
+    if (read === undefined) throw new Unreachable(`${path}: the answer is not the service's`);
+    return read;
+  }
+
+  /** Send a request until there is an answer that is not a passing failure. */
+  async #exchange(method, path, request) {
+    const { clock, retries, sleep, timeout } = this.#options;
+    const deadline = clock() + timeout;
+    for (let attempt = 0; ; attempt++) {
+      const outcome = await this.#attempt(method, path, request, Math.max(deadline - clock(), LEAST));
+      if (outcome.status !== undefined && !PASSING.has(outcome.status)) return outcome;
+      const pause = Math.max(this.backoff(attempt), askedFor(outcome));
+      if (attempt >= retries || clock() + pause >= deadline) {
+        const reason = outcome.reason ?? `the service answered ${outcome.status}`;
+        throw new Unreachable(`${method} ${path}: ${reason}; ${attempt + 1} attempts were made`);
+      }
+      await sleep(pause);
+    }
+  }
+
+  /** Milliseconds to wait after a failed attempt, less up to half: clients that failed together come back apart. */
+  backoff(attempt, { pause, longest } = this.#options) {
+    return Math.min(longest, pause * 2 ** Math.min(attempt, 60)) * (1 - this.#options.random() / 2);
+  }
+
+  /** A reply, or the reason why there is none. The body is read under the same deadline. */
+  async #attempt(method, path, { body, headers, keepalive }, left) {
+    const controller = new AbortController();
+    const timer = setTimeout(() => controller.abort(), left);
+    try {
+      const response = await this.#options.fetch(`${this.#base}/${path}`, {
+        method,
+        body,
+        headers: { ...this.#headers, ...headers },
+        signal: controller.signal,
+        keepalive,
+        cache: "no-store",
+        credentials: "omit",
+        redirect: "error",
+      });
+      const { status, headers: stated } = response;
+      return { status, headers: stated, bytes: new Uint8Array(await response.arrayBuffer()) };
+    } catch (error) {
+      return { reason: controller.signal.aborted ? `no whole answer in ${Math.round(left)} ms` : reasonOf(error) };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+/** The entity tag of a policy file: its SHA-256 in quotes. */
+export function etagOf(bytes) {
+  return `"${sha256(bytes)}"`;
+}
+
+/** The name of the problem in an address such as `https://host/v1/video-upload`; another address is refused. */
+function problemOf(url) {
+  const wrong = (message) => new TypeError(`url must ${message}`);
+  let parts;
+  try {
+    parts = new URL(url);
+  } catch {
+    throw wrong("be a problem's address such as https://host/v1/video-upload");
+  }
+  const { protocol, pathname, username, password, search } = parts;
+  const name = /\/v1\/([^/]+)\/*$/.exec(pathname)?.[1];
+  if (!/^https?:$/.test(protocol) || !name) throw wrong("be a problem's address such as https://host/v1/video-upload");
+  if (username || password || search) throw wrong("not carry a user, a password or a query; a token goes to `token`");
+  return decodeURIComponent(name);
+}
+
+function headersOf(token) {
+  if (token === undefined || token === null) return {};
+  if (/^[!-~]+$/.test(token)) return { authorization: `Bearer ${token}` };
+  // Not shown: it is a secret.
+  throw new TypeError("token must be printable ASCII without spaces; was it read together with the end of its line?");
+}
+
+/** The milliseconds of a Retry-After header; the form with a date is not used by the service, and counts as none. */
+function askedFor({ headers }) {
+  const seconds = Number(headers?.get("retry-after") ?? 0);
+  return Number.isFinite(seconds) ? 1000 * Math.max(seconds, 0) : 0;
+}
+
+function refusal(reply, path) {
+  const said = parsed(reply.bytes)?.error ?? "it gave no reason";
+  const message = `${path}: the service answered ${reply.status}: ${said}`;
+  return reply.status >= 400 && reply.status < 500 ? new Refused(reply.status, message) : new Unreachable(message);
+}
+
+function parsed(bytes) {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes));
+  } catch {
+    return undefined;
+  }
+}
+
+function reasonOf(error) {
+  return error?.cause?.message ?? error?.message ?? String(error);
+}

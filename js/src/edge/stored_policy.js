@@ -1,0 +1,61 @@
+/** The policy of a device: in memory, and in a store as bytes that are sound or not there. */
+
+import { InvalidPolicy, quoted } from "../errors.js";
+import { Policy } from "../policy.js";
+import { etagOf } from "./service.js";
+
+export class StoredPolicy {
+  #store;
+  #name;
+  #hash;
+
+  /** For the problem of a name and, if given, of just this hash. */
+  constructor(store, name, hash) {
+    this.#store = store;
+    this.#name = name;
+    this.#hash = hash ?? null;
+    this.current = null;
+    this.etag = null;
+    this.reason = "none is stored";
+  }
+
+  /** Take up what is stored, if it is sound. */
+  async start() {
+    const bytes = await this.#store.readPolicy();
+    if (bytes === null) return;
+    try {
+      this.#use(this.#checked(bytes), bytes);
+    } catch (error) {
+      if (!(error instanceof InvalidPolicy)) throw error;
+      this.reason = `the stored one is not sound: ${error.message}`;
+    }
+  }
+
+  /** Take over a downloaded policy; one that is not sound, or for another problem, changes nothing. */
+  async replace(bytes) {
+    const policy = this.#checked(bytes);
+    await this.#store.writePolicy(bytes);
+    this.#use(policy, bytes);
+  }
+
+  #use(policy, bytes) {
+    this.current = policy;
+    this.etag = etagOf(bytes);
+  }
+
+  #checked(bytes) {
+    const policy = Policy.load(bytes);
+    const { problem, problem_hash: found } = policy.metadata;
+    const wanted = this.#hash ?? this.current?.metadata.problem_hash ?? found;
+    if (problem.name !== this.#name) {
+      throw new InvalidPolicy(`a policy for problem ${quoted(problem.name)}, not for ${quoted(this.#name)}`);
+    }
+    if (found !== wanted) {
+      throw new InvalidPolicy(
+        `a policy for problem ${quoted(problem.name)} as it is now (${found}), not as this device knows it ` +
+          `(${wanted}); to go over to it, open with problemHash as it is now`,
+      );
+    }
+    return policy;
+  }
+}

@@ -1,0 +1,87 @@
+"""The folder of a device: its lock, and the policy file that it starts from."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from pathlib import Path
+
+from potstill.client.calls import etag_of
+from potstill.client.errors import FolderInUse
+from potstill.files import make_folder, sync_folder, write_atomically
+from potstill.policy import InvalidPolicy, Policy
+from potstill.problem import Problem
+
+log = logging.getLogger("potstill.client")
+
+
+class Lock:
+    """Keeps a folder to one client; it ends with the process, however that ends."""
+
+    def __init__(self, folder: Path) -> None:
+        make_folder(folder)
+        self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise FolderInUse(f"{folder} is in use by another client; give each process a folder of its own") from None
+
+    def release(self) -> None:
+        """Let the next one in."""
+        os.close(self._descriptor)
+
+
+class StoredPolicy:
+    """The policy of a device: in memory, and as a file that is sound or not there.
+
+    Args:
+        path: the file.
+        name: of the problem, as in the service's address.
+        problem: if given, the policy must be for just this problem.
+    """
+
+    def __init__(self, path: Path, name: str, problem: Problem | None) -> None:
+        self._path = path
+        self._name = name
+        self._problem = problem
+        self.current: Policy | None = None
+        self.etag: str | None = None
+        self.reason = f"{path} is not there"
+        self._start()
+
+    def replace(self, data: bytes) -> Policy:
+        """Take over a downloaded policy; one that is not sound, or for another problem, changes nothing."""
+        policy = self._checked(data)
+        write_atomically(self._path, data)
+        sync_folder(self._path.parent)
+        self.current, self.etag = policy, etag_of(data)
+        return policy
+
+    def _start(self) -> None:
+        try:
+            data = self._path.read_bytes()
+            self.current, self.etag = self._checked(data), etag_of(data)
+        except FileNotFoundError:
+            return
+        except InvalidPolicy as error:
+            self.reason = f"{self._path}: {error}"
+            log.error("the stored policy is not used: %s", self.reason)
+
+    def _checked(self, data: bytes) -> Policy:
+        policy = Policy.from_bytes(data)
+        found, wanted = policy.problem, self._wanted()
+        if found.name != self._name:
+            raise InvalidPolicy(f"a policy for problem {found.name!r}, not for {self._name!r}")
+        if wanted is not None and found.hash != wanted.hash:
+            raise InvalidPolicy(
+                f"a policy for problem {found.name!r} as it is now ({found.hash}), not as this device knows it "
+                f"({wanted.hash}); to go over to it, start with problem= as it is now"
+            )
+        return policy
+
+    def _wanted(self) -> Problem | None:
+        if self._problem is not None or self.current is None:
+            return self._problem
+        return self.current.problem

@@ -1,0 +1,131 @@
+"""Requests over HTTP, by httpx, which is imported when the first client is made."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from potstill.client.steps import Broken, Outcome, Reply, Send
+
+if TYPE_CHECKING:
+    import httpx
+
+#: At most so many at a time; further calls wait for one of them. With more, httpx is slower (500 calls at once: 10 take
+#: 1.5 s, 100 take 6 s), since it looks at all of them for each call.
+CONNECTIONS = 10
+
+
+def problem_of(url: str) -> str:
+    """The name of the problem in an address such as ``https://host/v1/video-upload``; another address is refused."""
+    parts = urlsplit(url)
+    before, _, name = parts.path.rstrip("/").rpartition("/")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not before.endswith("/v1") or not name:
+        raise ValueError(f"url must be a problem's address such as http://127.0.0.1:8080/v1/video-upload, got {url!r}")
+    if parts.username or parts.password or parts.query:
+        raise ValueError("url must not carry a user, a password or a query; a token goes to `token`")
+    return unquote(name)
+
+
+class Http:
+    """A pool of connections to one problem's part of the service."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self._base = _base(url)
+        self._client = _httpx().Client(**_settings(url, token))
+
+    def send(self, step: Send) -> Outcome:
+        """Carry out one request; what goes wrong on the way is an outcome, not an exception.
+
+        httpx bounds each wait for more bytes; a reply that drips is cut off here.
+        """
+        deadline = time.monotonic() + step.seconds
+        try:
+            with self._client.stream(*_line(self._base, step), **_rest(step), timeout=step.seconds) as response:
+                body = bytearray()
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    if time.monotonic() > deadline:
+                        return _too_slow(step)
+                return _reply(response, bytes(body))
+        except _httpx().TimeoutException:
+            return _too_slow(step)
+        except _httpx().RequestError as error:
+            return _broken(error)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+class AsyncHttp:
+    """The same, for an event loop."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self._base = _base(url)
+        self._client = _httpx().AsyncClient(**_settings(url, token))
+        # httpx goes through all that wait whenever one comes or goes: hundreds wait here instead.
+        self._free = asyncio.Semaphore(CONNECTIONS)
+
+    async def send(self, step: Send) -> Outcome:
+        """Carry out one request; what goes wrong on the way is an outcome, not an exception."""
+        try:
+            async with asyncio.timeout(step.seconds), self._free:
+                response = await self._client.request(*_line(self._base, step), **_rest(step), timeout=None)
+            return _reply(response, response.content)
+        except TimeoutError:
+            return _too_slow(step)
+        except _httpx().RequestError as error:
+            return _broken(error)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
+def _httpx() -> ModuleType:
+    try:
+        import httpx
+    except ModuleNotFoundError as error:
+        raise ImportError(f"a client of the service needs {error.name!r}: pip install 'potstill[client]'") from error
+    return httpx
+
+
+def _base(url: str) -> str:
+    problem_of(url)
+    return url.rstrip("/")
+
+
+def _settings(url: str, token: str | None) -> dict[str, Any]:
+    if token is not None and not re.fullmatch(r"[!-~]+", token):  # not shown: it is a secret
+        raise ValueError("token must be printable ASCII without spaces; was it read together with the end of its line?")
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    return {
+        "headers": headers,
+        # Certificates are checked wherever there are any; reading those of the authorities takes a while.
+        "verify": urlsplit(url).scheme == "https",
+        "limits": _httpx().Limits(max_connections=CONNECTIONS),
+    }
+
+
+def _line(base: str, step: Send) -> tuple[str, str]:
+    return step.request.method, f"{base}/{step.request.path}"
+
+
+def _rest(step: Send) -> dict[str, Any]:
+    return {"content": step.request.body, "headers": dict(step.request.headers)}
+
+
+def _reply(response: httpx.Response, body: bytes) -> Reply:
+    return Reply(response.status_code, dict(response.headers), body)
+
+
+def _too_slow(step: Send) -> Broken:
+    return Broken(f"no whole answer in {step.seconds:.3g} s")
+
+
+def _broken(error: Exception) -> Broken:
+    return Broken(f"{type(error).__name__}: {error}".removesuffix(": "))

@@ -1,0 +1,226 @@
+"""The queue of a device: decisions and rewards in an SQLite file until the service has them."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from potstill.client.errors import QueueFull
+from potstill.client.sqlite_file import open_file
+
+Kind = Literal["decision", "reward"]
+Survives = Literal["power", "process"]
+
+_SYNCHRONOUS = {"power": "FULL", "process": "NORMAL"}
+_TABLES = """
+CREATE TABLE IF NOT EXISTS queue
+    (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS decided ON queue (id) WHERE kind = 'decision';
+CREATE TABLE IF NOT EXISTS refused
+    (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL, reason TEXT NOT NULL);
+"""
+
+
+class Row(msgspec.Struct):
+    """A row of the queue.
+
+    Attributes:
+        kind: what it is.
+        id: of the decision.
+        body: JSON, as it is sent.
+        number: rows are sent in this order; None before it is written.
+        earlier: the body of an earlier decision with this id, which stays in place of this one.
+    """
+
+    kind: Kind
+    id: str
+    body: bytes
+    number: int | None = None
+    earlier: bytes | None = None
+
+
+class RefusedRow(msgspec.Struct, frozen=True):
+    """A row that the service did not take, and why."""
+
+    kind: Kind
+    id: str
+    body: bytes
+    reason: str
+
+
+class _Group:
+    """Rows that are written in one transaction, by whichever of their threads comes first."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.written = False
+        self.error: Exception | None = None
+
+
+class Queue:
+    """Rows in the order in which they came; safe to share between threads, not between processes.
+
+    A file that is corrupt is moved aside, and a fresh one begun.
+
+    Args:
+        path: the SQLite file.
+        limit: of rows, those that were refused included.
+        survives: what a row survives once `append` returned: a loss of ``"power"`` (each group of rows is flushed to
+            disk), or the end of the ``"process"`` (it is with the operating system, which is a thousand times faster).
+    """
+
+    def __init__(self, path: Path, *, limit: int, survives: Survives = "power") -> None:
+        if survives not in _SYNCHRONOUS:
+            raise ValueError(f'survives must be "power" or "process", got {survives!r}')
+        self._limit = limit
+        self._gathering = _Group()
+        self._gather = threading.Lock()
+        self._use = threading.Lock()
+        self._database, self.moved_aside = open_file(path, _TABLES, _SYNCHRONOUS[survives])
+        self._count = self._counted("queue")
+        self._refused = self._counted("refused")
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def refused_count(self) -> int:
+        """How many rows were refused."""
+        return self._refused
+
+    def append(self, row: Row) -> Row:
+        """Write a row durably; threads that come meanwhile share the next transaction.
+
+        Raises:
+            QueueFull: the queue, or the disk, has no room; nothing was written.
+        """
+        with self._gather:
+            group = self._gathering
+            group.rows.append(row)
+        with self._use:
+            if not group.written:
+                with self._gather:
+                    self._gathering = _Group()
+                self._write(group)
+        if group.error is not None:
+            raise group.error
+        return row
+
+    def newest(self) -> int:
+        """The number of the last row; 0 if there is none."""
+        with self._use:
+            return int(self._database.execute("SELECT coalesce(max(number), 0) FROM queue").fetchone()[0])
+
+    def oldest(self, rows: int, size: int, until: int) -> list[Row]:
+        """The first rows to send: so many, of so many bytes together but at least one, and none after a number."""
+        query = "SELECT kind, id, body, number FROM queue WHERE number <= ? ORDER BY number LIMIT ?"
+        with self._use:
+            found = self._database.execute(query, (until, rows)).fetchall()
+        taken: list[Row] = []
+        for kind, decision_id, body, number in found:
+            size -= len(body)
+            if size < 0 and taken:
+                break
+            taken.append(Row(kind, decision_id, body, number))
+        return taken
+
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Forget rows that the service has."""
+        with self._transaction():
+            self._database.executemany("DELETE FROM queue WHERE number = ?", [(row.number,) for row in rows])
+            self._count -= len(rows)
+
+    def set_aside(self, row: Row, reason: str) -> None:
+        """Move a row that the service does not take out of the way of the others."""
+        with self._transaction():
+            self._database.execute(
+                "INSERT INTO refused (kind, id, body, reason) VALUES (?, ?, ?, ?)", (row.kind, row.id, row.body, reason)
+            )
+            self._database.execute("DELETE FROM queue WHERE number = ?", (row.number,))
+            self._count -= 1
+            self._refused += 1
+
+    def refused(self) -> list[RefusedRow]:
+        """The rows that were set aside."""
+        with self._use:
+            found = self._database.execute("SELECT kind, id, body, reason FROM refused ORDER BY number").fetchall()
+        return [RefusedRow(*values) for values in found]
+
+    def requeue_refused(self) -> None:
+        """Put the rows that were set aside back into the queue, after a cause has been put right."""
+        with self._transaction():
+            self._database.execute(
+                "INSERT OR IGNORE INTO queue (kind, id, body) SELECT kind, id, body FROM refused ORDER BY number"
+            )
+            self._database.execute("DELETE FROM refused")
+            self._count, self._refused = self._counted("queue"), 0
+
+    def discard_refused(self) -> None:
+        """Delete the rows that were set aside."""
+        with self._transaction():
+            self._database.execute("DELETE FROM refused")
+            self._refused = 0
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._use:
+            self._database.close()
+
+    def _write(self, group: _Group) -> None:
+        group.written = True
+        try:
+            self._check_room(len(group.rows))
+            # A single row is a transaction of its own, in one statement rather than three.
+            with self._begun() if len(group.rows) > 1 else nullcontext():
+                written = sum(map(self._insert, group.rows))
+            self._count += written
+        except sqlite3.OperationalError as error:
+            group.error = QueueFull(f"the queue cannot be written, nothing was added: {error}. Is the disk full?")
+        except (sqlite3.Error, QueueFull) as error:
+            group.error = error
+        except BaseException:  # Ctrl-C in one thread: the others must not take their rows for written
+            group.error = RuntimeError("the queue was interrupted; whether the row was written is not known")
+            raise
+
+    def _check_room(self, rows: int) -> None:
+        if self._count + self._refused + rows > self._limit:
+            raise QueueFull(
+                f"the queue has {self._count} rows to send and {self._refused} that were refused, of {self._limit} "
+                "allowed; nothing was added. Call sync() where there is a network, discard_refused(), or raise "
+                "max_rows; policy.decide() decides without a log"
+            )
+
+    def _insert(self, row: Row) -> bool:
+        cursor = self._database.execute(
+            "INSERT OR IGNORE INTO queue (kind, id, body) VALUES (?, ?, ?)", (row.kind, row.id, row.body)
+        )
+        if cursor.rowcount:
+            return True
+        query = "SELECT body FROM queue WHERE id = ? AND kind = 'decision'"
+        row.earlier = self._database.execute(query, (row.id,)).fetchone()[0]
+        return False
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._use, self._begun():
+            yield
+
+    @contextmanager
+    def _begun(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+
+    def _counted(self, table: str) -> int:
+        return int(self._database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

@@ -1,0 +1,86 @@
+"""Calls without input or output, so that the synchronous and the asynchronous client share all their logic.
+
+A call is a generator that yields what is to be done next, a request or a pause, and is sent what came of it. Two short
+loops, here, do it: one blocks, the other awaits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request to a problem's part of the service; `path` follows ``/v1/{problem}/``."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What the service answered; the names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A request without a whole answer, and why."""
+
+    reason: str
+
+
+class Send(msgspec.Struct, frozen=True):
+    """To do: send a request, and wait at most so many seconds for the whole answer."""
+
+    request: Request
+    seconds: float
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """To do: wait."""
+
+    seconds: float
+
+
+Outcome = Reply | Broken
+Call = Generator[Send | Pause, Outcome | None, T]
+
+
+def run(call: Call[T], send: Callable[[Send], Outcome], sleep: Callable[[float], object]) -> T:
+    """Carry out a call."""
+    outcome: Outcome | None = None
+    while True:
+        try:
+            step = call.send(outcome)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        outcome = None
+        if isinstance(step, Pause):
+            sleep(step.seconds)
+        else:
+            outcome = send(step)
+
+
+async def run_async(
+    call: Call[T], send: Callable[[Send], Awaitable[Outcome]], sleep: Callable[[float], Awaitable[object]]
+) -> T:
+    """Carry out a call without blocking the event loop."""
+    outcome: Outcome | None = None
+    while True:
+        try:
+            step = call.send(outcome)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        outcome = None
+        if isinstance(step, Pause):
+            await sleep(step.seconds)
+        else:
+            outcome = await send(step)

@@ -1,0 +1,1 @@
+"""HTTP decisions and rewards: what `potstill serve` runs."""

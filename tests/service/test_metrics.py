@@ -1,0 +1,152 @@
+"""Metrics: what Prometheus' own parser makes of the text, also when several workers count and one is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from potstill.service.metrics import VERSIONS, Metrics, Standing
+
+WORKER = """
+import os, sys
+from pathlib import Path
+from potstill.service.metrics import Metrics, share
+share(Path(sys.argv[1]), int(sys.argv[2]))
+metrics = Metrics()
+counted = metrics.of("video")
+for command in sys.stdin:
+    if command == "tell\\n":
+        sys.stdout.buffer.write(metrics.exposition({"video"}) + b"# END\\n")
+        sys.stdout.flush()
+    else:
+        counted.decided("online", 3, int(command))
+        counted.took(0.003)
+        print("counted", flush=True)
+"""
+
+
+def values(text):
+    """Samples by name and labels; that the text parses is half of the test."""
+    families = text_string_to_metric_families(text.decode())
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value for family in families for sample in family.samples
+    }
+
+
+def value(text, name, **labels):
+    return values(text).get((name, *sorted(labels.items())))
+
+
+def test_every_name_is_there_with_its_labels():
+    metrics = Metrics(lambda: [Standing("video", 7, 2.5), Standing("new", None, 0.0)])
+    counted = metrics.of("video")
+    counted.decided("online", 7)
+    counted.decided("online", 7, 999)
+    counted.decided("apprentice", 7)
+    counted.rewarded(3)
+    counted.observed(5)
+    counted.refused("unfit")
+    counted.reloaded("swapped")
+    counted.took(0.004)
+    text = metrics.exposition({"video", "new"})
+    assert value(text, "potstill_decisions_total", problem="video", mode="online", policy="7") == 1000
+    assert value(text, "potstill_decisions_total", problem="video", mode="apprentice", policy="7") == 1
+    assert value(text, "potstill_rewards_total", problem="video") == 3
+    assert value(text, "potstill_observations_total", problem="video") == 5
+    assert value(text, "potstill_refused_total", problem="video", reason="unfit") == 1
+    assert value(text, "potstill_reloads_total", problem="video", outcome="swapped") == 1
+    assert value(text, "potstill_policy_version", problem="video") == 7
+    assert value(text, "potstill_policy_version", problem="new") is None
+    assert value(text, "potstill_log_lag_seconds", problem="video") == 2.5
+    assert value(text, "potstill_decide_seconds_count", problem="video") == 1
+    assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.0025") == 0
+    assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.005") == 1
+    assert b"_created" not in text
+
+
+def test_a_problem_that_may_not_be_read_is_not_shown():
+    metrics = Metrics(lambda: [Standing("mine", 1, 0.0), Standing("theirs", 2, 0.0)])
+    for problem in ("mine", "theirs", ""):
+        metrics.of(problem).refused("token")
+    text = metrics.exposition({"mine"})
+    assert b"theirs" not in text
+    assert value(text, "potstill_refused_total", problem="", reason="token") == 1
+    assert value(text, "potstill_policy_version", problem="mine") == 1
+
+
+def test_a_name_of_any_characters_is_escaped():
+    name = 'a "quoted"\\ name\nof two lines, ünïcode'
+    metrics = Metrics(lambda: [Standing(name, 1, 0.0)])
+    metrics.of(name).rewarded(2)
+    assert value(metrics.exposition({name}), "potstill_rewards_total", problem=name) == 2
+
+
+def test_versions_of_long_ago_are_left_out_unless_one_serves():
+    metrics = Metrics(lambda: [Standing("video", 1, 0.0)])  # rolled back to the first
+    for version in range(1, 2 * VERSIONS + 1):
+        metrics.of("video").decided("online", version)
+    found = {
+        int(dict(key[1:])["policy"])
+        for key in values(metrics.exposition({"video"}))
+        if key[0] == "potstill_decisions_total"
+    }
+    assert found == {1, *range(VERSIONS + 1, 2 * VERSIONS + 1)}
+
+
+class Workers:
+    """Processes that count in one folder."""
+
+    def __init__(self, folder):
+        self.folder, self.processes = folder, []
+
+    def start(self, number):
+        command = [sys.executable, "-c", WORKER, str(self.folder), str(number)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.processes.append(process)
+        return process
+
+    def stop(self):
+        for process in self.processes:
+            process.stdin.close()
+            process.wait()
+            process.stdout.close()
+
+
+@pytest.fixture
+def workers(tmp_path):
+    started = Workers(tmp_path)
+    yield started
+    started.stop()
+
+
+def told(process, command):
+    process.stdin.write(f"{command}\n".encode())
+    process.stdin.flush()
+    if command != "tell":
+        assert process.stdout.readline() == b"counted\n"
+        return None
+    return b"".join(iter(process.stdout.readline, b"# END\n"))
+
+
+def test_workers_count_together_and_nothing_is_lost_with_one_that_is_killed(workers):
+    first, second = workers.start(0), workers.start(1)
+    told(first, 10)
+    told(second, 100)
+    for asked in (first, second):
+        text = told(asked, "tell")
+        assert value(text, "potstill_decisions_total", problem="video", mode="online", policy="3") == 110
+        assert value(text, "potstill_decide_seconds_count", problem="video") == 2
+    os.kill(second.pid, signal.SIGKILL)
+    second.wait()
+    assert value(told(first, "tell"), "potstill_decisions_total", problem="video", mode="online", policy="3") == 110
+    third = workers.start(1)  # takes its place
+    told(third, 1000)
+    for asked in (first, third):
+        text = told(asked, "tell")
+        assert value(text, "potstill_decisions_total", problem="video", mode="online", policy="3") == 1110
+        assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.0025") == 0
+        assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.005") == 3
+    assert len(list(workers.folder.iterdir())) == 4  # counters and histograms of two workers, not of three

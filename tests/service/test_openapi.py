@@ -1,0 +1,152 @@
+"""The OpenAPI document: valid, true to each problem, and the service is as it says whatever is sent."""
+
+import json
+import os
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+import potstill as ps
+from potstill.service import wire
+from potstill.service.app import Options, create_app
+from potstill.service.metrics import Metrics
+from potstill.service.openapi import document
+from potstill.service.operations import OPERATIONS
+from potstill.service.schemas import PLACE, example_context, examples
+from potstill.workspace import Workspace, template
+
+EXAMPLES = int(os.environ.get("POTSTILL_EXAMPLES", "20"))
+ODD = ps.Problem(
+    name="prix / été {n°1} #2",
+    context=[
+        ps.Numeric("a b", low=-1, high=1, missing="flag"),
+        ps.Categorical("$ref", ["x", "null"], missing="error"),
+        ps.Boolean("é", missing=True),
+    ],
+    actions=ps.Discrete(["b", "a"]),
+    reward=ps.Reward(low=-2.0),
+)
+
+
+@pytest.fixture
+def found(problem):
+    return document([problem, ODD], secured=True)
+
+
+def schema_of(found, problem, name):
+    """A component with everything that it refers to, as a plain JSON schema."""
+    schemas = found["components"]["schemas"]
+    (full,) = [key for key in schemas if key.startswith(problem) and key.endswith(f".{name}")]
+    return {"$ref": f"#/$defs/{full}", "$defs": json.loads(json.dumps(schemas).replace(PLACE, "#/$defs/"))}
+
+
+def accepts(found, problem, name, value):
+    return Draft202012Validator(schema_of(found, problem, name)).is_valid(value)
+
+
+# ---- the document
+
+
+@pytest.mark.parametrize("secured", [False, True])
+def test_it_is_valid_openapi(problem, secured):
+    for problems in ([], [problem], [problem, ODD]):
+        OpenAPIV31SpecValidator(document(problems, secured=secured)).validate()
+
+
+def test_paths_are_as_requests_must_write_them(found):
+    assert "/v1/video-upload/decide" in found["paths"]
+    assert "/v1/prix%20%2F%20%C3%A9t%C3%A9%20%7Bn%C2%B01%7D%20%232/decide/batch" in found["paths"]
+
+
+def test_every_operation_needs_its_scope_where_tokens_are_needed(found, problem):
+    for operation in OPERATIONS:
+        shown = found["paths"][f"/v1/video-upload/{operation.path}"][operation.method]
+        assert shown["security"] == [{"token": [operation.scope]}]
+        assert {"401", "403", "503"} <= shown["responses"].keys()
+    assert found["paths"]["/metrics"]["get"]["security"] == [{"token": ["read"]}]
+    assert {"200", "401", "403"} == found["paths"]["/metrics"]["get"]["responses"].keys()
+    unsecured = document([problem], secured=False)
+    assert "securitySchemes" not in unsecured["components"]
+    assert unsecured["paths"]["/v1/video-upload/decide"]["post"]["security"] == []
+
+
+def test_contexts_are_typed_by_the_problem(found, context):
+    good = {"context": context, "eligible": ["720p"], "id": "x", "unit": "y", "action": None}
+    assert accepts(found, "video", "DecideRequest", good)
+    assert accepts(found, "video", "DecideRequest", {"context": {**context, "connection": None}})
+    for wrong in (
+        {},
+        {"context": {**context, "bandwidth_kbps": "900"}},
+        {"context": {**context, "hd_screen": None}},
+        {"context": {**context, "other": 1}},
+        {"context": {key: context[key] for key in ("bandwidth_kbps", "connection")}},
+        {"context": context, "eligible": []},
+        {"context": context, "eligible": ["4k"]},
+        {"context": context, "id": ""},
+        {"context": context, "more": 1},
+    ):
+        assert not accepts(found, "video", "DecideRequest", wrong), wrong
+
+
+def test_rewards_have_the_bounds_of_the_problem(found):
+    assert accepts(found, "prix", "RewardRequest", {"id": "x", "reward": -2})
+    assert not accepts(found, "prix", "RewardRequest", {"id": "x", "reward": -2.1})
+    assert accepts(found, "video", "RewardRequest", {"id": "x", "reward": -2.1})
+
+
+def test_fields_and_actions_keep_their_order(found):
+    decide = found["components"]["schemas"]["prix----t---n-1---2-1.DecideRequest"]
+    assert decide["properties"]["eligible"]["anyOf"][0]["items"]["enum"] == ["b", "a"]
+    assert list(decide["properties"]) == ["context", "id", "eligible", "unit", "action"]
+
+
+@pytest.mark.parametrize("which", ["video", "odd"])
+def test_examples_fit_their_schemas_and_the_wire(found, problem, which):
+    shown = problem if which == "video" else ODD
+    for name, example in examples(shown).items():
+        assert accepts(found, shown.name[:4], name, example), name
+    requests = wire.Requests(shown)
+    requests.read_decide(json.dumps(examples(shown)["DecideRequest"]))
+    requests.read_batch(json.dumps(examples(shown)["BatchRequest"]))
+    requests.read_observe(json.dumps(examples(shown)["ObserveRequest"]))
+    shown.encode(example_context(shown))
+
+
+# ---- the service against it
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory):
+    place = tmp_path_factory.mktemp("api") / "video"
+    workspace = Workspace.create(place, template.PROBLEM.encode(), template.CONFIG.encode())
+    app = create_app([workspace], Options(metrics=Metrics))
+    # Too many at once is refused with 413, which is not among what the library takes for a refusal.
+    refusals = {"negative_data_rejection": {"expected-statuses": [400, 404, 413, 422]}}
+    config = schemathesis.Config.from_dict({"checks": refusals})
+    return schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
+
+
+POSTS = [f"/v1/video-upload/{operation.path}" for operation in OPERATIONS if operation.method == "post"]
+GETS = [f"/v1/video-upload/{operation.path}" for operation in OPERATIONS if operation.method == "get"]
+
+
+@pytest.mark.parametrize("path", [*POSTS, *GETS, "/health", "/ready", "/metrics"])
+def test_the_service_does_as_the_document_says(api, path):
+    """No 5xx, no status, type, header or body that is not stated, and what does not fit the schema is refused."""
+    method = "POST" if path in POSTS else "GET"
+    sent = api[path][method].as_strategy(generation_mode=GenerationMode.POSITIVE)
+    if path in POSTS:
+        sent |= api[path][method].as_strategy(generation_mode=GenerationMode.NEGATIVE)
+
+    @settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
+    @given(sent)
+    def holds(case):
+        # What fits the document may still not fit the mode of the service, or be a time that no table holds.
+        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+    holds()

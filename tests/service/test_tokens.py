@@ -1,0 +1,203 @@
+"""Tokens: what is kept, who passes, and that a change reaches a running guard."""
+
+import hashlib
+import json
+import re
+import stat
+import threading
+
+import pytest
+
+from potstill.service.tokens import FILE, SCOPES, Guard, InvalidToken, Refused, TokenFile
+from potstill.storage import open_storage
+
+
+@pytest.fixture
+def tokens(place):
+    return TokenFile(open_storage(place))
+
+
+@pytest.fixture
+def local(tmp_path):
+    return TokenFile(open_storage(tmp_path))
+
+
+def header(token):
+    return f"Bearer {token}".encode()
+
+
+def refusal(guard, authorization, scope="decide"):
+    with pytest.raises(Refused) as caught:
+        guard.check(authorization, scope)
+    return caught.value.status
+
+
+def test_a_token_is_256_random_bits_and_only_its_hash_is_kept(tmp_path, local):
+    token = local.create("web", ["reward", "decide"])
+    assert re.fullmatch(r"pst_[A-Za-z0-9_-]{43}", token)  # 43 · 6 bits hold 256
+    text = (tmp_path / FILE).read_text()
+    assert token not in text
+    assert token.removeprefix("pst_") not in text
+    kept = json.loads(text)["tokens"]
+    assert [entry["sha256"] for entry in kept] == [hashlib.sha256(token.encode()).hexdigest()]
+    assert kept[0]["scopes"] == ["decide", "reward"]
+    assert local.create("other", ["decide"]) != token
+
+
+def test_the_file_is_for_its_owner_only(tmp_path, local):
+    local.create("web", ["decide"])
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+    local.create("phone", ["decide"])
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+
+
+def test_tokens_in_a_folder_or_an_object_store(tokens):
+    assert tokens.read() is None
+    token = tokens.create("web", ["decide"])
+    guard = Guard(tokens)
+    guard.check(header(token), "decide")
+    tokens.revoke("web")
+    assert tokens.read() == ()
+    guard.reload()
+    assert refusal(guard, header(token)) == 401
+
+
+@pytest.mark.parametrize("granted", SCOPES)
+@pytest.mark.parametrize("wanted", SCOPES)
+def test_a_token_allows_its_scopes_and_no_other(local, granted, wanted):
+    guard = Guard(_created(local, granted))
+    if granted == wanted:
+        guard.check(header(local.token), wanted)
+    else:
+        assert refusal(guard, header(local.token), wanted) == 403
+    assert guard.allows(header(local.token), wanted) == (granted == wanted)
+
+
+def _created(file, *scopes):
+    file.token = file.create("web", scopes)
+    return file
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        b"",
+        b"Bearer",
+        b"Bearer ",
+        b"Basic {}",
+        b"{}",
+        b"Bearer {}x",
+        b"Bearer x{}",
+        b"Bearer \xff\xfe",
+        b"Bearer pst_",
+    ],
+)
+def test_anything_else_is_unknown(local, wrong):
+    guard = Guard(_created(local, "decide"))
+    assert refusal(guard, wrong and wrong.replace(b"{}", local.token.encode())) == 401
+
+
+def test_the_kept_hash_is_no_token(local):
+    guard = Guard(_created(local, "decide"))
+    assert refusal(guard, header(local.read()[0].sha256)) == 401
+
+
+def test_the_scheme_is_not_case_sensitive(local):
+    Guard(_created(local, "decide")).check(b"bearer " + local.token.encode(), "decide")
+
+
+def test_the_message_says_no_token(local):
+    guard = Guard(_created(local, "read"))
+    with pytest.raises(Refused) as caught:
+        guard.check(header(local.token), "admin")
+    assert local.token not in str(caught.value)
+    assert "'web' lacks the scope 'admin'" in str(caught.value)
+
+
+def test_without_a_file_all_pass_unless_tokens_are_required(local):
+    Guard(local).check(None, "admin")
+    assert Guard(local).open
+    assert refusal(Guard(local, required=True), None) == 401
+
+
+def test_a_guard_notices_the_first_token(local):
+    guard = Guard(local)
+    token = local.create("web", ["decide"])
+    guard.reload()
+    assert refusal(guard, None) == 401
+    guard.check(header(token), "decide")
+
+
+def test_revoking_all_opens_nothing(local):
+    token = local.create("web", ["decide"])
+    guard = Guard(local)
+    local.revoke("web")
+    guard.reload()
+    assert refusal(guard, header(token)) == 401
+    assert refusal(Guard(local), None) == 401
+
+
+@pytest.mark.parametrize("known", ["from the start", "later"])
+def test_deleting_the_file_opens_nothing(tmp_path, local, known):
+    """Neither where the guard began with tokens nor where it heard of them later."""
+    if known == "later":
+        guard = Guard(local)
+    token = local.create("web", ["decide"])
+    if known == "from the start":
+        guard = Guard(local)
+    else:
+        guard.reload()
+    (tmp_path / FILE).unlink()
+    guard.reload()
+    assert refusal(guard, header(token)) == 401
+    assert not guard.open
+
+
+def test_while_the_file_cannot_be_read_the_last_tokens_stay(tmp_path, local, caplog):
+    token = local.create("web", ["decide"])
+    guard = Guard(local)
+    good = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(good[:-20])
+    guard.reload()
+    guard.reload()
+    guard.check(header(token), "decide")
+    assert refusal(guard, None) == 401
+    assert len(caplog.records) == 1  # once, not with every look
+    (tmp_path / FILE).write_bytes(good)
+    guard.reload()
+    guard.check(header(token), "decide")
+
+
+@pytest.mark.parametrize("damage", ["{}]", '{"tokens": [{"name": "x"}]}', '{"tokens": 3}', ""])
+def test_a_damaged_file_is_refused_with_its_place(tmp_path, local, damage):
+    (tmp_path / FILE).write_text(damage)
+    with pytest.raises(InvalidToken, match=re.escape(FILE)):
+        Guard(local)
+
+
+def test_names_are_used_once_and_must_be_known(local):
+    local.create("web", ["decide"])
+    with pytest.raises(InvalidToken, match="has a token 'web' already"):
+        local.create("web", ["read"])
+    with pytest.raises(InvalidToken, match="no token 'phone'; there are: web"):
+        local.revoke("phone")
+    with pytest.raises(InvalidToken, match="name"):
+        local.create("", ["read"])
+    with pytest.raises(InvalidToken, match="'wrte'"):
+        local.create("x", ["read", "wrte"])
+    with pytest.raises(InvalidToken, match="scopes are"):
+        local.create("x", [])
+    assert [token.name for token in local.read()] == ["web"]
+
+
+def test_tokens_made_at_once_are_all_kept(tmp_path):
+    def make(number):
+        TokenFile(open_storage(tmp_path)).create(f"t{number}", ["decide"])
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {token.name for token in TokenFile(open_storage(tmp_path)).read()} == {f"t{n}" for n in range(20)}

@@ -1,0 +1,157 @@
+"""The service in tests: in this process, asked without a network, or a real server in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from examples import random_layers
+
+from potstill.policy import Policy
+from potstill.service.app import App, Options, create_app
+from potstill.service.connections import Connection, server_config
+from potstill.workspace import Workspace
+
+
+class Answer(NamedTuple):
+    """What a request was answered with."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Asker:
+    """Asks an application that is open."""
+
+    def __init__(self, app: Any, prefix: str) -> None:
+        self.app, self.prefix = app, prefix
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.ask("GET", path, b"", headers)
+
+    async def post(self, path: str, value: Any = None, *, body: bytes | None = None, **headers: str) -> Answer:
+        sent = json.dumps(value).encode() if body is None else body
+        return await self.ask("POST", path, sent, {"content_type": "application/json", **headers})
+
+    async def ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        """Send a request in one piece; names of headers with _ for -."""
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(dict(message))
+
+        stated = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        whole = path if path.startswith("/") else self.prefix + path
+        await self.app({"type": "http", "method": method, "path": whole, "headers": stated}, receive, send)
+        start, *rest = sent
+        told = {name.decode(): value.decode() for name, value in start["headers"]}
+        return Answer(start["status"], told, b"".join(message["body"] for message in rest))
+
+
+@asynccontextmanager
+async def opened(workspace: Workspace, **options: Any) -> AsyncIterator[Asker]:
+    """An application that serves a workspace in this process, as long as the block runs."""
+    app = App([workspace], Options(**{"patience": 30.0, **options}))
+    await app.open()
+    try:
+        yield Asker(app, f"/v1/{workspace.problem.name}/")
+    finally:
+        await app.close()
+
+
+def publish(workspace: Workspace, seed: int | None = None) -> Policy:
+    """A new version with random weights, which serves."""
+    head = workspace.registry.head()
+    version = workspace.registry.next_version()
+    layers = random_layers(workspace.problem, seed=version if seed is None else seed)
+    policy = Policy.build(workspace.problem, layers, version=version)
+    workspace.registry.publish(policy, teacher=None, report=b"{}", expected=head.number if head else 0)
+    return policy
+
+
+def flushed(workspace: Workspace) -> Any:
+    """The lake with all that is in the log; for when no log is open."""
+    from potstill.events.flush import Flusher
+    from potstill.events.spool import Spool
+
+    report = Flusher(Spool(workspace.spool), workspace.lake).flush()
+    assert report.error is None
+    assert report.cut == []
+    return workspace.lake
+
+
+class Server(NamedTuple):
+    """A server that runs."""
+
+    url: str
+    pid: int
+
+
+@contextmanager
+def running(*places: str | Path, **options: Any) -> Iterator[str]:
+    """Serve workspaces as long as the block runs; the address of the service.
+
+    Args:
+        places: of the workspaces.
+        options: simple ones of `potstill.service.app.Options`.
+    """
+    with server(*places, **options) as started:
+        yield started.url
+
+
+@contextmanager
+def server(*places: str | Path, **options: Any) -> Iterator[Server]:
+    """The same, with the process that serves; one that was killed in the block is no error."""
+    told = json.dumps({"places": list(map(str, places)), "options": options})
+    # On a thread of its own here, the service would share this process's interpreter with those that call it.
+    process = subprocess.Popen([sys.executable, __file__, told], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        port = process.stdout.readline().strip()
+        if not port:
+            raise RuntimeError(f"the server ended with status {process.wait(30)} instead of starting")
+        yield Server(f"http://127.0.0.1:{int(port)}", process.pid)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+        process.stdout.close()
+        process.wait(30)
+
+
+def main() -> None:
+    """Serve until told to stop; the port is printed when requests are taken."""
+    import uvicorn
+
+    told = json.loads(sys.argv[1])
+    Connection.header_seconds = told["options"].pop("header_seconds", Connection.header_seconds)
+    app = create_app([Workspace(place) for place in told["places"]], Options(**told["options"]))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+
+        class Announced(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets)
+                if self.started:
+                    print(listening.getsockname()[1], flush=True)
+
+        Announced(server_config(app)).run([listening])
+
+
+if __name__ == "__main__":
+    main()

@@ -146,17 +146,14 @@ def test_help_explains_how_to_name_several():
 
 def test_ctrl_c_keeps_finished_trials_and_says_how_to_go_on(tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "potstill.cli", "lab", "run", "--problem", "wheel", "--algorithms", "linear-ts",
-               "--preset", "paper", "--trials", "100000", "--jobs", "1", "--out", str(out)]  # fmt: skip
-    # A session of its own, whose processes all get the signal, as those of a terminal do; and take it, also if these
-    # tests run in the background of a shell, where it is ignored.
+    # Takes the signal also where these tests run in the background of a shell, which has it ignored.
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{listening}; from potstill.cli import main; main()", "lab", "run",
+               "--problem", "wheel", "--algorithms", "linear-ts", "--preset", "paper", "--trials", "100000",
+               "--jobs", "1", "--out", str(out)]  # fmt: skip
+    # A session of its own, whose processes all get the signal, as those of a terminal do.
     process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     deadline = time.monotonic() + 120
     while not list(out.glob("wheel/paper/linear-ts/0000.json")):

@@ -32,6 +32,14 @@ def context() -> dict[str, object]:
     return {"bandwidth_kbps": 900, "connection": "4g", "hd_screen": True}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The logs of workspaces in object stores go to a folder of the tests', not to the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def _s3() -> Iterator[None]:
     """A server for all tests. Its environment stays: changing it while native threads read it can crash a process."""

@@ -54,6 +54,7 @@ def curves(runs: Sequence[Run], heading: str) -> Chart:
         y=alt.Y("low:Q", title=title, scale=frame),
         y2="high:Q",
         fill=alt.Fill("hue:N", scale=None),
+        detail="algorithm:N",  # those of one hue have a band each
     )
     tooltip = [alt.Tooltip(f"{name}:Q", format=",.4~g") for name in ("decisions", "mean", "low", "high")]
     lines = base.mark_line(strokeWidth=2, clip=True).encode(

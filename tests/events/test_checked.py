@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import potstill as ps
 from potstill.events import Event, InvalidEvent, LoggedDecision, LoggedObservation, LoggedReward
 from potstill.events.checked import Checker
+from potstill.events.segment import Row
 from potstill.problem import InvalidContext, Problem
 
 TIME = 1_700_000_000_000_000
@@ -45,14 +46,40 @@ def stored(problem: Problem, event: Event) -> list[object]:
 
 def test_a_decision_is_stored_with_its_values_in_feature_order(problem):
     context = {"hd_screen": True, "bandwidth_kbps": 900, "connection": "4g"}
-    row = stored(problem, decision(context, eligible=["480p", "720p"], floor=0.01, unit="user-7", mode="apprentice"))
+    row = stored(
+        problem,
+        decision(context, eligible=["480p", "720p"], floor=0.01, unit="user-7", mode="apprentice", arm="hd:treatment"),
+    )
     head = ["d", "a", TIME, "480p", 0.25, 3, ["480p", "720p"], 0.01, "user-7", "apprentice"]
-    assert row == [*head, [900.0, "4g", True]]
-    assert isinstance(row[-1][0], float)
+    assert row == [*head, [900.0, "4g", True], "hd:treatment"]
+    assert isinstance(row[-2][0], float)
 
 
 def test_a_reward_is_stored(problem):
-    assert stored(problem, LoggedReward(id="a", reward=2, key="click", time=TIME)) == ["r", "a", TIME, 2.0, "click"]
+    reward = LoggedReward(id="a", reward=2, key="click", metrics={"watched": 3}, time=TIME)
+    assert stored(problem, reward) == ["r", "a", TIME, 2.0, "click", {"watched": 3.0}]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "refusal"),
+    [
+        ([1.0], "metrics must be a mapping"),
+        ({"": 1.0}, "a metric's name must be a string that is not empty"),
+        ({"watched": "long"}, "metric watched must be a number"),
+        ({"watched": float("nan")}, "metric watched must be a finite number"),
+    ],
+)
+def test_metrics_that_are_no_numbers_are_refused(problem, metrics, refusal):
+    with pytest.raises(InvalidEvent, match=refusal):
+        stored(problem, LoggedReward(id="a", reward=2, metrics=metrics))
+
+
+def test_rows_from_before_there_were_arms_and_metrics_are_read():
+    decision = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(["d", "a", TIME, "480p", 0.25, 3, None, None, None, None, [1.0]]), type=Row
+    )
+    reward = msgspec.msgpack.decode(msgspec.msgpack.encode(["r", "a", TIME, 2.0, None]), type=Row)
+    assert (decision.arm, reward.metrics) == (None, None)
 
 
 def test_an_observation_is_stored_with_the_decision_in_it(problem):
@@ -85,7 +112,7 @@ class Connection(str, enum.Enum):  # noqa: UP042 (an old enumeration, whose str(
     ],
 )
 def test_numpy_scalars_enumerations_and_other_mappings_are_taken(problem, context):
-    assert stored(problem, decision(context))[-1] == [900.0, "4g", True]
+    assert stored(problem, decision(context))[-2] == [900.0, "4g", True]
 
 
 def test_numbers_of_other_types_are_stored_as_plain_ones(problem):
@@ -120,7 +147,7 @@ BAD_DECISIONS = [
     ({"floor": 1.0}, "floor must be"),
     ({"floor": -0.1}, "floor must be"),
     ({"unit": ""}, "unit must be"),
-    ({"mode": "online"}, "mode must be one of apprentice, log-only, fallback, or left out"),
+    ({"mode": "online"}, "mode must be one of apprentice, log-only, fallback, control, or left out"),
     ({"time": -1}, "time must be microseconds since 1970"),
     ({"time": 7_258_118_400_000_000}, "before the year 2200"),
     ({"time": 1.5}, "time must be a whole number"),
@@ -235,6 +262,6 @@ def test_a_context_is_taken_if_and_only_if_the_problem_can_encode_it(fitting, ch
         with pytest.raises(InvalidContext, match=re.escape(str(error))):
             stored(EVERY_KIND, decision(context, action="low"))
     else:
-        values = stored(EVERY_KIND, decision(context, action="low"))[-1]
+        values = stored(EVERY_KIND, decision(context, action="low"))[-2]
         names = [feature.name for feature in EVERY_KIND.context]
         np.testing.assert_array_equal(EVERY_KIND.encode(dict(zip(names, values, strict=True))), expected)

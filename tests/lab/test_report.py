@@ -16,13 +16,13 @@ from potstill.lab.comparison import Estimate
 from potstill.lab.complexity import Growth
 from potstill.lab.latency import Latency
 from potstill.lab.measurements import Machine, Measurements, _measured, measurements
-from potstill.lab.page import Table
 from potstill.lab.report import report
 from potstill.lab.report_markdown import text
 from potstill.lab.report_page import identifier
 from potstill.lab.report_paper import LATENCY_MS
 from potstill.lab.report_runs import Runs
 from potstill.lab.results import Seconds, Trial
+from potstill.pages.page import Table
 
 SIZES = [100, 100, 50]
 FACTORS = {"uniform": 1.0, "linear-ts": 0.3, "linear-ts-il": 0.31, "gp-ts": 0.2}
@@ -305,7 +305,7 @@ def test_estimates_have_as_many_digits_as_their_error_leaves(estimate, shown):
 
 
 def test_markdown_keeps_cells_apart():
-    from potstill.lab.page import Page, Section
+    from potstill.pages.page import Page, Section
 
     page = Page("T", "s", [("1", "one")], [Section("S", "c", tables=[Table(("a", "b"), [("x|y", "2")])])])
     assert "| x&#124;y | 2 |" in text(page, "figures")

@@ -14,8 +14,8 @@ from potstill.cli.app import fail, make_directory, needs, print_json, refusing
 from potstill.cli.lab import cores, lab
 
 if TYPE_CHECKING:
-    from potstill.lab.page import Page, Table
     from potstill.lab.scenarios import Scenario
+    from potstill.pages.page import Page, Table
 
 Problem = Annotated[str, typer.Option(help="A simulated problem of `lab run --list`, or a CSV file of your own.")]
 Label = Annotated[str | None, typer.Option(help="For a CSV file: the column of the class to name.")]
@@ -186,7 +186,7 @@ def _mapped(jobs: int | None, steps: int, title: str, console: Console) -> Any:
 
 def _write(page: Page, found: Any, stem: Path) -> None:
     """The page, its figures, and all that was found."""
-    from potstill.lab.page import png
+    from potstill.pages.page import png
 
     page.write(stem.with_suffix(".html"))
     stem.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))

@@ -78,6 +78,7 @@ class Checker:
             None if event.unit is None else text(event.unit, "unit"),
             None if event.mode is None else _mode(event.mode),
             self._values(event.context),
+            None if event.arm is None else text(event.arm, "arm"),
         )
 
     def _reward(self, event: LoggedReward) -> RewardRow:
@@ -86,6 +87,7 @@ class Checker:
             _time(now() if event.time is None else event.time, "time"),
             self._amount(event.reward),
             None if event.key is None else text(event.key, "key"),
+            None if event.metrics is None else _metrics(event.metrics),
         )
 
     def _observation(self, event: LoggedObservation) -> ObservationRow:
@@ -199,6 +201,16 @@ def _number(value: object, what: str) -> float:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def _metrics(values: object) -> dict[str, float]:
+    if not isinstance(values, Mapping):
+        raise InvalidEvent(f"metrics must be a mapping of names to numbers, got {shown(values)}")
+    metrics = {text(name, "a metric's name"): _number(value, f"metric {name}") for name, value in values.items()}
+    for name, value in metrics.items():
+        if not abs(value) <= LARGEST:
+            raise InvalidEvent(f"metric {name} must be a finite number of at most {LARGEST:g} in size, got {value}")
+    return metrics
 
 
 def _propensity(value: object) -> float:

@@ -12,8 +12,9 @@ import msgspec
 from potstill.policy import Decision
 
 #: How an action came about that the policy did not draw: the caller's own choice, logged with the policy's probability
-#: of it; or a fixed action, with propensity 1, since the policy was not to decide yet or could not.
-Mode = Literal["apprentice", "log-only", "fallback"]
+#: of it; or a fixed action, with propensity 1, since the policy was not to decide yet or could not, or since the control
+#: of an experiment is one, or a rule.
+Mode = Literal["apprentice", "log-only", "fallback", "control"]
 
 
 class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,7 @@ class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
         floor: the smallest propensity that was asked for, if it was not the policy's own.
         unit: who or what it was decided for, such as a user; for experiments.
         mode: None for a decision of the policy; otherwise how the action came about, see `Mode`.
+        arm: of the experiment that it was decided in, ``NAME:control`` or ``NAME:treatment``; None outside of any.
         time: microseconds since 1970, UTC; left out, the time at which it is logged.
     """
 
@@ -41,6 +43,7 @@ class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
     floor: float | None = None
     unit: str | None = None
     mode: Mode | None = None
+    arm: str | None = None
     time: int | None = None
 
     @classmethod
@@ -69,12 +72,14 @@ class LoggedReward(msgspec.Struct, frozen=True, kw_only=True):
         reward: a finite number.
         key: names the reward among those of one decision; a second one with the same key is a retry and counts once.
             Without keys, rewards of equal time and value are one.
+        metrics: other outcomes to watch in experiments, each a finite number by name; nothing is learnt from them.
         time: microseconds since 1970, UTC; left out, the time at which it is logged.
     """
 
     id: str
     reward: float
     key: str | None = None
+    metrics: Mapping[str, float] | None = None
     time: int | None = None
 
 

@@ -66,6 +66,7 @@ class DecisionRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="d
     unit: str | None
     mode: str | None
     values: tuple[float | str | bool | None, ...]
+    arm: str | None = None  # last, with a default: segments from before there were experiments lack it
 
 
 class RewardRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="r"):
@@ -75,6 +76,7 @@ class RewardRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="r")
     time: int
     reward: float
     key: str | None
+    metrics: dict[str, float] | None = None
 
 
 class ObservationRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="o"):

@@ -8,8 +8,8 @@ import altair as alt
 import polars as pl
 
 from potstill.lab.cadence import TOLERABLE, Estimate, Findings, Row
-from potstill.lab.page import Chart, Page, Section, Table
 from potstill.lab.run_terminal import duration
+from potstill.pages.page import Chart, Page, Section, Table
 
 _COPPER, _GREY = "#c8662b", "#8b919b"
 _DELAYS = [_COPPER, "#4a83c4", "#2f9e72", "#8a63b8", "#c9a227", "#5f6670"]

@@ -14,8 +14,8 @@ from potstill.keys import Key
 from potstill.lab.demo import ALGORITHMS, Batch
 from potstill.lab.demo_results import Results, microseconds
 from potstill.lab.environment import Float64
-from potstill.lab.page import Chart
 from potstill.lab.video import VideoUpload
+from potstill.pages.page import Chart
 from potstill.policy import Policy
 
 # Copper, as pot stills are made of; all four are readable on white and on near-black.

@@ -8,7 +8,7 @@ from pathlib import Path
 from potstill.lab import demo_charts as charts
 from potstill.lab.demo import Batch, usage
 from potstill.lab.demo_results import Results, microseconds
-from potstill.lab.page import Page, Section
+from potstill.pages.page import Page, Section
 
 
 def write(path: Path, results: Results, batches: Sequence[Batch], policy: Path) -> None:

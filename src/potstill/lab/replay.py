@@ -17,9 +17,9 @@ import numpy as np
 import polars as pl
 
 from potstill.keys import Key
-from potstill.lab.columns import column_of
 from potstill.lab.world import Batch, Choose
 from potstill.problem import Observations, Problem
+from potstill.tables.columns import column_of
 
 
 class LogExhausted(ValueError):

@@ -13,11 +13,11 @@ from potstill.lab.algorithms import ALGORITHMS
 from potstill.lab.data import MissingData
 from potstill.lab.latency import PROBLEMS
 from potstill.lab.measurements import Measurements, measurements
-from potstill.lab.page import png
 from potstill.lab.report_page import page
 from potstill.lab.report_runs import PEERS, Runs
 from potstill.lab.report_summary import Summary, summary
 from potstill.lab.scenarios import scenario
+from potstill.pages.page import png
 
 Said = Callable[[str], None]
 

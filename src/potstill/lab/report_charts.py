@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 
 from potstill.lab.complexity import Growth
-from potstill.lab.page import Chart
 from potstill.lab.report_imitation import Imitated
 from potstill.lab.report_rows import Compared, Timed
 from potstill.lab.report_runs import PEERS, Run, problem_title
+from potstill.pages.page import Chart
 
 # Thompson sampling and its distilled policy share a hue; all are readable on white and on near-black.
 _HUES = {

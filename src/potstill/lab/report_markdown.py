@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from potstill.lab.page import Page, Section, Table
+from potstill.pages.page import Page, Section, Table
 
 
 def write(path: Path, page: Page, pictures: Path) -> None:

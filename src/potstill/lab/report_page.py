@@ -12,11 +12,11 @@ from potstill.lab import report_tables as tables
 from potstill.lab import report_words as words
 from potstill.lab.latency import LEARNT
 from potstill.lab.measurements import Measurements
-from potstill.lab.page import Chart, Page, Section
 from potstill.lab.report_imitation import Imitated, with_cost
 from potstill.lab.report_rows import Compared, Final, Timed
 from potstill.lab.report_runs import PEERS, Run, Runs, problem_title
 from potstill.lab.report_summary import Summary
+from potstill.pages.page import Chart, Page, Section
 
 _PRESETS = {"paper": "the paper's hyperparameters", "potstill": "Potstill's hyperparameters", PEERS: "other libraries"}
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from potstill.lab.comparison import Comparison, Estimate
 from potstill.lab.complexity import Growth
-from potstill.lab.page import Table
 from potstill.lab.report_imitation import Imitated
 from potstill.lab.report_rows import Compared, Final, Timed
 from potstill.lab.report_runs import problem_title
+from potstill.pages.page import Table
 
 
 def final_table(rows: Sequence[Final]) -> Table:

@@ -18,9 +18,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.lab.columns import column_of, features_of, in_one_line
 from potstill.lab.environment import Columns, Float32, Float64
 from potstill.problem import Discrete, Feature, Problem, Reward
+from potstill.tables.columns import column_of, features_of, in_one_line
 
 #: What an action earns on rows of one class: a number, or several that are equally likely.
 Outcomes = float | Sequence[float]

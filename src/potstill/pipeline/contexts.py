@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from potstill.events.observed import encoded_contexts
 from potstill.events.schema import context_column, context_schema
 from potstill.keys import Key
-from potstill.pipeline.tables import scan_table
 from potstill.problem import InvalidContext, Problem
 from potstill.storage import child
+from potstill.tables.reading import scan_table
 from potstill.workspace import Workspace
 
 

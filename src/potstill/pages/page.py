@@ -18,7 +18,7 @@ import altair as alt
 import vl_convert
 
 from potstill._version import __version__
-from potstill.lab.picture import smaller
+from potstill.pages.picture import smaller
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart | alt.ConcatChart
 

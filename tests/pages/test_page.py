@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 import vl_convert
 
-from potstill.lab.page import Page, Section, Table, png
-from potstill.lab.picture import smaller
+from potstill.pages.page import Page, Section, Table, png
+from potstill.pages.picture import smaller
 
 TABLE = Table(("algorithm", "regret", "verdict"), [("TS <b>", "12 ± 3", "worse"), ("IL", "–", "3 % better")], "Sums.")
 

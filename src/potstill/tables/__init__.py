@@ -1,0 +1,1 @@
+"""Other people's tables: reading them, and what their columns become."""

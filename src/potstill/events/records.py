@@ -12,8 +12,8 @@ import msgspec
 from potstill.policy import Decision
 
 #: How an action came about that the policy did not draw: the caller's own choice, logged with the policy's probability
-#: of it; or a fixed action, with propensity 1, since the policy was not to decide yet or could not, or since the control
-#: of an experiment is one, or a rule.
+#: of it; or a fixed action, with propensity 1, since the policy was not to decide yet or could not, or as an
+#: experiment's control.
 Mode = Literal["apprentice", "log-only", "fallback", "control"]
 
 

@@ -1,0 +1,215 @@
+"""Off-policy evaluation: what a policy would have earned on what was logged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
+from potstill.cli.groups import group
+from potstill.cli.place import MENDABLE
+
+if TYPE_CHECKING:
+    from potstill.cli.evaluate_logs import Asked, Compared
+    from potstill.evaluate.evaluation import Evaluation
+    from potstill.evaluate.lake import Progress
+    from potstill.evaluate.mapped import Columns
+    from potstill.evaluate.weights import Weighing
+    from potstill.problem import Reward
+
+evaluate = group("evaluate", "log", "Estimate what another policy would have earned on what was logged.")
+app.add_typer(evaluate)
+
+Many = list[str]
+_OF_TABLES = "Of someone else's log"
+
+
+@evaluate.command(no_args_is_help=True)
+def log(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR|LOG", help="A workspace; or a log of your own: .csv, .parquet.", show_default=False
+        ),
+    ],
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="What to evaluate: a version, `current`, `action:NAME`, `uniform`, or the file of a policy; of a "
+            "table also `column:NAME`, which names its action in each row, or `columns:PREFIX`, which hold its "
+            "probability of each action. The serving version if left out."
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="What to compare with: the same, or `logged` for what was done. The serving version, or "
+            "what was done, if left out."
+        ),
+    ] = None,
+    by: Annotated[Many | None, typer.Option(help="Also for each value of this feature; repeat for more.")] = None,
+    over: Annotated[str | None, typer.Option(help="Also over time: `day`, `week`, or a number of stretches.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only decisions from this day or moment on, UTC.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only decisions before this day or moment.")] = None,
+    unseen: Annotated[
+        bool, typer.Option("--unseen", help="Only decisions that the policies have not learnt from.")
+    ] = False,
+    estimators: Annotated[
+        str | None, typer.Option(help="Such as `dr,snips`; all if left out. `dr` speaks for the others.")
+    ] = None,
+    interval: Annotated[
+        str, typer.Option(help="`normal`, `bootstrap`, `bernstein`; several by commas, the first one is shown.")
+    ] = "normal",
+    level: Annotated[float, typer.Option(help="The confidence of intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn: replay, bootstrap.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write a page with figures here, such as evaluation.html.")] = None,
+    action: Annotated[str | None, typer.Option(help="The column of what was done.", rich_help_panel=_OF_TABLES)] = None,
+    reward: Annotated[
+        str | None, typer.Option(help="The column of what came of it.", rich_help_panel=_OF_TABLES)
+    ] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(
+            help="The column of the probability with which it was done; or a number, if that was always the same.",
+            rich_help_panel=_OF_TABLES,
+        ),
+    ] = None,
+    moment: Annotated[
+        str | None, typer.Option("--time", help="The column of when it was done.", rich_help_panel=_OF_TABLES)
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of what was known beforehand, by commas: a reward model of them makes intervals narrower.",
+            rich_help_panel=_OF_TABLES,
+        ),
+    ] = None,
+    reward_range: Annotated[
+        str | None,
+        typer.Option(help="The least and the most that a reward can be, such as 0,1.", rich_help_panel=_OF_TABLES),
+    ] = None,
+    skip_unfit: Annotated[
+        bool,
+        typer.Option(
+            "--skip-unfit", help="Leave out rows that will not do, instead of refusing.", rich_help_panel=_OF_TABLES
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate what a policy would have earned on what was logged, and whether that can be trusted.
+
+    Uses decisions whose exact probability was logged and whose reward is final. `potstill evaluate plan` says how well
+    a policy's own log will do for that.
+
+    Examples:
+    potstill evaluate video --policy 12 --against current --by connection --out evaluation.html
+
+    potstill evaluate clicks.csv --action banner --reward clicked --propensity p --policy action:blue
+    """
+    with needs("lake"):
+        from potstill.cli import evaluate_logs as logs
+        from potstill.cli.evaluate_terminal import show_evaluation
+        from potstill.cli.update_terminal import rows
+        from potstill.evaluate.estimators import ESTIMATORS
+    if out is not None:
+        make_directory(out.parent)
+        with needs("lab"):
+            from potstill.evaluate.report import page
+    columns = {"action": action, "reward": reward, "propensity": propensity, "time": moment, "context": context}
+    manner = {
+        "estimators": _split(estimators) or list(ESTIMATORS),
+        "intervals": _split(interval),
+        "level": level,
+        "seed": seed,
+    }
+    console = Console(stderr=as_json)
+    with refusing(*MENDABLE):
+        span = logs.moment(since, "--since"), logs.moment(until, "--until")
+        asked = logs.Asked(place, policy, against, _split(",".join(by or ())), _over(over), *span, unseen)
+        with rows(console, "rows") as on_progress:
+            compared = _compared(asked, columns, reward_range, on_progress, skip=skip_unfit)
+            found, weights = _evaluated(compared, asked, manner)
+        if out is not None:
+            page(found, span=compared.log.span, notes=compared.notes, weights=weights).write(out)
+    if as_json:
+        read = {"log": place, "left_out": compared.log.left_out, "notes": compared.notes}
+        print_json({**read, **msgspec.to_builtins(found)})
+        return
+    show_evaluation(found, compared.log.span, compared.notes, console)
+    if out is not None:
+        console.print(f"see it all in {out}", highlight=False, soft_wrap=True)
+
+
+def _compared(
+    asked: Asked, columns: dict[str, str | None], reward_range: str | None, on_progress: Progress, *, skip: bool
+) -> Compared:
+    from potstill.cli import evaluate_logs as logs
+
+    if logs.is_table(asked.place):
+        if asked.unseen:
+            fail("--unseen is for workspaces, which know what their policies have learnt from")
+        if asked.over is not None and not columns["time"]:
+            fail("--over needs to know when rows were: name their column with --time")
+        return logs.of_table(asked, _columns(columns), _range(reward_range), on_progress, skip=skip)
+    stated = [f"--{name}" for name, column in {**columns, "reward-range": reward_range}.items() if column]
+    if stated or skip:
+        option = (stated or ["--skip-unfit"])[0]
+        fail(f"{option} is for tables such as log.csv; {asked.place} is taken as a workspace, which needs none")
+    return logs.of_workspace(asked, on_progress)
+
+
+def _columns(stated: dict[str, str | None]) -> Columns:
+    from potstill.evaluate.mapped import Columns
+
+    propensity = stated["propensity"] or "propensity"
+    return Columns(
+        action=stated["action"] or "action",
+        reward=stated["reward"] or "reward",
+        propensity=number if (number := _number(propensity)) is not None else propensity,
+        time=stated["time"],
+        context=tuple(_split(stated["context"])),
+    )
+
+
+def _range(stated: str | None) -> Reward:
+    from potstill.problem import Reward
+
+    if stated is None:
+        return Reward()
+    low, comma, high = stated.partition(",")
+    ends = _number(low), _number(high)
+    if not comma or None in ends:
+        raise ValueError(f"--reward-range must be two numbers, such as 0,1, got {stated!r}")
+    return Reward(low=ends[0], high=ends[1])
+
+
+def _evaluated(compared: Compared, asked: Asked, manner: dict[str, Any]) -> tuple[Evaluation, Weighing | None]:
+    """The evaluation, and the weights of its target; None if it is what was logged."""
+    from potstill.evaluate.evaluation import evaluate as evaluated
+    from potstill.evaluate.targets import Logged
+    from potstill.evaluate.weights import Weighing
+
+    weighing = None if isinstance(compared.target, Logged) else Weighing(compared.target)
+    found = evaluated(
+        compared.log, weighing or compared.target, compared.against, by=asked.by, over=asked.over, **manner
+    )
+    return found, weighing
+
+
+def _over(stated: str | None) -> Any:
+    return int(stated) if stated is not None and stated.isdecimal() else stated
+
+
+def _split(names: str | None) -> list[str]:
+    return [name.strip() for name in (names or "").split(",") if name.strip()]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,227 @@
+"""Estimators of what a target would have earned: each turns terms into parts, and parts have a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.evaluate.terms import Terms
+
+#: Shares of the positive weights at which clipping levels, thresholds and shrinkages are tried.
+_QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
+
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """An estimate taken apart: value = mean(base) + mean(numerator) / mean(denominator).
+
+    Attributes:
+        base: float64[N]; None stands for zeros.
+        numerator: float64[N]; None stands for zeros.
+        denominator: float64[N]; None stands for ones.
+        largest: the largest weight that the estimator lets through, whatever the log holds.
+        parameter: the clipping level, threshold or shrinkage that was used, if there is one.
+    """
+
+    base: Float64 | None = None
+    numerator: Float64 | None = None
+    denominator: Float64 | None = None
+    largest: float = math.inf
+    parameter: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.base is None and self.numerator is None:
+            raise ValueError("parts must have a base or a numerator")
+
+    def __len__(self) -> int:
+        return len(self.influence)
+
+    @cached_property
+    def value(self) -> float:
+        """The estimate; NaN where nothing in the log speaks of the target."""
+        return _mean(self.base) + self._ratio
+
+    @cached_property
+    def influence(self) -> Float64:
+        """What each row has to do with the value, by the delta method, float64[N]; their mean is the value."""
+        if self.numerator is None:
+            assert self.base is not None
+            return self.base
+        linear = self._linear(self.numerator)
+        return linear if self.base is None else self.base + linear
+
+    def where(self, rows: NDArray[np.bool_]) -> Parts:
+        """The parts of some rows, by mask, under the same parameter."""
+        base, numerator, denominator = (
+            None if part is None else part[rows] for part in (self.base, self.numerator, self.denominator)
+        )
+        return replace(self, base=base, numerator=numerator, denominator=denominator)
+
+    def _linear(self, numerator: Float64) -> Float64:
+        """The ratio as a mean over rows: exact without a denominator, to first order with one."""
+        if self.denominator is None:
+            return numerator
+        scale = _mean(self.denominator)
+        return self._ratio + (numerator - self._ratio * self.denominator) / (scale or math.nan)
+
+    @cached_property
+    def _ratio(self) -> float:
+        scale = 1.0 if self.denominator is None else _mean(self.denominator)
+        return _mean(self.numerator) / scale if scale else math.nan
+
+
+def _mean(part: Float64 | None) -> float:
+    return 0.0 if part is None else float(part.mean())
+
+
+#: Turns terms into parts. Your own can be given to `evaluate` by name.
+Estimator: TypeAlias = Callable[[Terms], Parts]
+
+
+def replay(terms: Terms) -> Parts:
+    """The mean reward of rows whose action the target takes as well.
+
+    Li, Chu, Langford & Wang 2011, "Unbiased offline evaluation of contextual-bandit-based news article recommendation
+    algorithms". Right only for logs of uniformly random actions.
+    """
+    return Parts(numerator=terms.matched * terms.reward, denominator=terms.matched.astype(np.float64), largest=1.0)
+
+
+def ips(terms: Terms) -> Parts:
+    """Inverse propensity scores: each reward times its weight (Horvitz & Thompson 1952)."""
+    return Parts(numerator=terms.weight * terms.reward)
+
+
+def clipped_ips(terms: Terms, clip: float | None = None) -> Parts:
+    """IPS with weights cut off at `clip`: some bias for less variance; chosen from the log if left out."""
+    clip = _given("clip", clip) or _tuned(terms, _clipped, quantiles(terms), base=False)
+    return Parts(numerator=_clipped(terms.weight, clip) * terms.reward, largest=clip, parameter=clip)
+
+
+def snips(terms: Terms) -> Parts:
+    """Self-normalised IPS: the weighted mean of rewards.
+
+    Swaminathan & Joachims 2015, "The self-normalized estimator for counterfactual learning".
+    """
+    return Parts(numerator=terms.weight * terms.reward, denominator=terms.weight)
+
+
+def dm(terms: Terms) -> Parts:
+    """The direct method: what the reward model expects of the target. As wrong as the model is."""
+    return Parts(base=terms.expected, largest=0.0)
+
+
+def dr(terms: Terms) -> Parts:
+    """Doubly robust: the direct method, corrected by weighted residuals; right if the model or the weights are.
+
+    Dudík, Langford & Li 2011, "Doubly robust policy evaluation and learning".
+    """
+    return Parts(base=terms.expected, numerator=terms.weight * _residual(terms))
+
+
+def sndr(terms: Terms) -> Parts:
+    """Self-normalised doubly robust: the correction is a weighted mean of residuals."""
+    return Parts(base=terms.expected, numerator=terms.weight * _residual(terms), denominator=terms.weight)
+
+
+def switch_dr(terms: Terms, threshold: float | None = None) -> Parts:
+    """Doubly robust where the weight is at most `threshold`, the direct method elsewhere.
+
+    Wang, Agarwal & Dudík 2017, "Optimal and adaptive off-policy evaluation in contextual bandits". The threshold is
+    chosen from the log if left out.
+    """
+    threshold = _given("threshold", threshold) or _tuned(terms, _switched, quantiles(terms))
+    return _corrected(terms, _switched, threshold, largest=threshold)
+
+
+def dr_os(terms: Terms, shrinkage: float | None = None) -> Parts:
+    """Doubly robust with optimistic shrinkage: a weight w becomes λw/(w² + λ), at most √λ/2.
+
+    Su, Dimakopoulou, Krishnamurthy & Dudík 2020, "Doubly robust off-policy evaluation with shrinkage". λ is
+    `shrinkage`, chosen from the log if left out.
+    """
+    shrinkage = _given("shrinkage", shrinkage) or _tuned(terms, _shrunk, _shrinkages(terms))
+    return _corrected(terms, _shrunk, shrinkage, largest=math.sqrt(shrinkage) / 2)
+
+
+#: All estimators by name.
+ESTIMATORS: dict[str, Estimator] = {
+    "replay": replay,
+    "ips": ips,
+    "clipped-ips": clipped_ips,
+    "snips": snips,
+    "dm": dm,
+    "dr": dr,
+    "sndr": sndr,
+    "switch-dr": switch_dr,
+    "dr-os": dr_os,
+}
+
+#: Weights and a parameter to smaller weights.
+_Shrink: TypeAlias = Callable[[Float64, float], Float64]
+
+
+def quantiles(terms: Terms) -> Float64:
+    """Weights to cut off at, from infinity (not at all) down to the median of those above 0."""
+    positive = terms.weight[terms.weight > 0]
+    found = np.unique(np.quantile(positive, _QUANTILES)) if positive.size else np.empty(0)
+    return np.append(np.inf, found[::-1])
+
+
+def _shrinkages(terms: Terms) -> Float64:
+    """Squares of weights, as a weight of √λ is halved, and two more between the largest of them and infinity."""
+    squares = quantiles(terms) ** 2
+    return np.concatenate([squares[:1], 100 * squares[1:2], 10 * squares[1:2], squares[1:]])
+
+
+def _clipped(weight: Float64, clip: float) -> Float64:
+    return np.minimum(weight, clip)
+
+
+def _switched(weight: Float64, threshold: float) -> Float64:
+    return np.where(weight <= threshold, weight, 0.0)
+
+
+def _shrunk(weight: Float64, shrinkage: float) -> Float64:
+    shrunk: Float64 = weight / (1 + weight**2 / shrinkage)
+    return shrunk
+
+
+def _residual(terms: Terms) -> Float64:
+    return terms.reward - terms.predicted
+
+
+def _corrected(terms: Terms, shrink: _Shrink, parameter: float, largest: float) -> Parts:
+    correction = shrink(terms.weight, parameter) * _residual(terms)
+    return Parts(base=terms.expected, numerator=correction, largest=largest, parameter=parameter)
+
+
+def _given(name: str, parameter: float | None) -> float | None:
+    if parameter is not None and not parameter > 0:
+        raise ValueError(f"{name} must be above 0 (infinity for none), got {parameter}")
+    return parameter
+
+
+def _tuned(terms: Terms, shrink: _Shrink, candidates: Float64, *, base: bool = True) -> float:
+    """The candidate with the smallest estimated mean squared error: variance plus the square of a bound on the bias.
+
+    As Wang et al. 2017 and Su et al. 2020 do. The bound is the mean of the weight that is lost times the size of what
+    it would have multiplied, whatever its sign. Ties go to the earlier candidate.
+    """
+    residual = _residual(terms) if base else terms.reward
+    size, expected = np.abs(residual), terms.expected if base else 0.0
+
+    def error(parameter: float) -> float:
+        kept = shrink(terms.weight, parameter)
+        bias = float(np.mean((terms.weight - kept) * size))
+        return float(np.var(expected + kept * residual)) / len(terms) + bias**2
+
+    return min(map(float, candidates), key=error)

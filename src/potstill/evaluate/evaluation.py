@@ -1,0 +1,259 @@
+"""What a target would have earned on a log: estimates, how far they can be trusted, by segment and over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.evaluate import targets
+from potstill.evaluate.blocks import Witnessed
+from potstill.evaluate.diagnostics import Diagnostics, Trust, diagnose, trust
+from potstill.evaluate.estimates import INTERVALS, Case, Estimate, IntervalName, Manner
+from potstill.evaluate.estimators import ESTIMATORS, Estimator, Parts
+from potstill.evaluate.intervals import check_level
+from potstill.evaluate.logged import InvalidLog, Log
+from potstill.evaluate.models import ModelLike, fitted
+from potstill.evaluate.segments import Grouping, Over, by_value, over_time
+from potstill.evaluate.targets import Target, TargetLike
+from potstill.evaluate.terms import Gathered, Terms, gather
+from potstill.keys import Key
+
+#: The estimator that speaks for all others, if it is among them.
+HEADLINE = "dr"
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of two targets.
+
+    Attributes:
+        name: of the target.
+        estimates: by estimator.
+        diagnostics: of its weights.
+        trust: in words.
+    """
+
+    name: str
+    estimates: dict[str, Estimate]
+    diagnostics: Diagnostics
+    trust: Trust
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """Some rows of the log, by the headline estimator.
+
+    Attributes:
+        name: of the segment.
+        rows: how many.
+        share: of all rows.
+        start: when a stretch of time begins, microseconds since 1970.
+        logged: what the log earned there.
+        target: what the target would have earned.
+        against: what the other target would have.
+        difference: target less against.
+        trust: in the target's estimate.
+    """
+
+    name: str
+    rows: int
+    share: float
+    start: int | None = None
+    logged: Estimate
+    target: Estimate
+    against: Estimate | None = None
+    difference: Estimate | None = None
+    trust: Trust
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a target would have earned on a log. It can be written as JSON.
+
+    Attributes:
+        problem: its name.
+        rows: of the log.
+        level: the confidence of all intervals.
+        headline: the estimator that speaks for the others.
+        logged: what the log earned: the plain mean of its rewards.
+        target: what the target would have earned.
+        against: what the other target would have, if there is one.
+        difference: target less against, by estimator, from the same rows.
+        segments: by feature.
+        stretches: of time.
+    """
+
+    problem: str
+    rows: int
+    level: float
+    headline: str
+    logged: Estimate
+    target: Side
+    against: Side | None = None
+    difference: dict[str, Estimate] | None = None
+    segments: dict[str, tuple[Segment, ...]] = {}
+    stretches: tuple[Segment, ...] = ()
+
+    @property
+    def estimate(self) -> Estimate:
+        """The headline: what the target would have earned."""
+        return self.target.estimates[self.headline]
+
+
+def evaluate(
+    log: Log,
+    target: TargetLike,
+    against: TargetLike | None = None,
+    *,
+    estimators: Sequence[str] | Mapping[str, Estimator] = tuple(ESTIMATORS),
+    intervals: Sequence[IntervalName] = ("normal",),
+    model: ModelLike | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+    by: str | Sequence[str] | None = None,
+    over: Over | None = None,
+    smallest: float | None = None,
+) -> Evaluation:
+    """Estimate what a target would have earned on a log.
+
+    >>> evaluate(log, "720p").estimate.value  # doctest: +SKIP
+    0.41
+
+    Args:
+        log: what was done, and what it earned.
+        target: whatever could have decided instead: a policy, an action's name, a function; see `targets.target`.
+        against: another target to compare with on the same rows; ``"logged"`` is what was done.
+        estimators: names from `ESTIMATORS`, or functions of your own by name.
+        intervals: ``"normal"``, ``"bootstrap"``, ``"bernstein"``, ``"exact"``; the anytime-valid one is always there.
+        model: of rewards; `RidgeModel` if left out.
+        level: the confidence of intervals.
+        seed: of replay's draws and of the bootstrap.
+        by: features to make segments of.
+        over: stretches of time: ``"day"``, ``"week"``, or a number of them with equally many rows.
+        smallest: the smallest propensity that could have been logged, for exact bounds; the smallest that was, if
+            left out.
+    """
+    check_level(level)
+    chosen, names = _chosen(estimators), _checked_names(intervals)
+    features = (by,) if isinstance(by, str) else tuple(by or ())
+    made = [targets.target(log.problem, each) for each in (target, against) if each is not None]
+    witnessed = Witnessed(log)
+    gathered = gather(witnessed, made, fitted(model, witnessed), by=features, seed=seed)
+    manner = Manner(
+        names=names,
+        level=level,
+        low=log.problem.reward.low,
+        high=log.problem.reward.high,
+        largest=_largest(gathered.terms, smallest),
+        caveat="" if smallest else "it holds if no propensity could be smaller than the smallest in the log",
+        key=Key(seed).child("bootstrap"),
+    )
+    return _Comparison(log.problem.name, made, gathered, chosen, manner).evaluation(over)
+
+
+class _Comparison:
+    """One target or two on the same rows."""
+
+    def __init__(
+        self, problem: str, made: Sequence[Target], gathered: Gathered, chosen: Mapping[str, Estimator], manner: Manner
+    ) -> None:
+        self.problem, self.made, self.gathered, self.manner = problem, made, gathered, manner
+        self.headline = HEADLINE if HEADLINE in chosen else next(iter(chosen))
+        reward = gathered.terms[0].reward
+        self.logged = Case.of("logged", Parts(base=reward, largest=0.0), gathered.terms[0], manner)
+        self.cases = [
+            {name: Case.of(name, estimator(terms), terms, manner) for name, estimator in chosen.items()}
+            for terms in gathered.terms
+        ]
+
+    def evaluation(self, over: Over | None) -> Evaluation:
+        sides = [
+            self._side(target.name, cases, terms)
+            for target, cases, terms in zip(self.made, self.cases, self.gathered.terms, strict=True)
+        ]
+        return Evaluation(
+            problem=self.problem,
+            rows=len(self.gathered.terms[0]),
+            level=self.manner.level,
+            headline=self.headline,
+            logged=self.logged.estimate(self.manner),
+            target=sides[0],
+            against=sides[1] if len(sides) > 1 else None,
+            difference=self._estimates(self._differences()) if len(sides) > 1 else None,
+            segments={name: self._segments(by_value(values)) for name, values in self.gathered.groups.items()},
+            stretches=() if over is None else self._segments(over_time(self._times(), over)),
+        )
+
+    def _differences(self) -> dict[str, Case]:
+        target, against = self.cases
+        return {name: case - against[name] for name, case in target.items()}
+
+    def _side(self, name: str, cases: Mapping[str, Case], terms: Terms) -> Side:
+        diagnostics = diagnose(terms)
+        return Side(name=name, estimates=self._estimates(cases), diagnostics=diagnostics, trust=trust(diagnostics))
+
+    def _estimates(self, cases: Mapping[str, Case]) -> dict[str, Estimate]:
+        return {name: case.estimate(self.manner, self._note(name)) for name, case in cases.items()}
+
+    def _note(self, estimator: str) -> str:
+        if estimator == "replay" and not self.gathered.uniform:
+            return "the log's actions were not uniformly random, so replay is biased"
+        return "the intervals leave out how wrong the reward model is" if estimator == "dm" else ""
+
+    def _times(self) -> NDArray[np.int64]:
+        if self.gathered.times is None:
+            raise InvalidLog("the log has no times, so there are no stretches of time; leave `over` out")
+        return self.gathered.times
+
+    def _segments(self, grouping: Grouping) -> tuple[Segment, ...]:
+        starts = grouping.starts or (None,) * len(grouping.names)
+        return tuple(
+            self._segment(name, start, grouping.codes == code)
+            for code, (name, start) in enumerate(zip(grouping.names, starts, strict=True))
+        )
+
+    def _segment(self, name: str, start: int | None, rows: NDArray[np.bool_]) -> Segment:
+        cases = [each[self.headline].where(rows) for each in self.cases]
+        note, count = self._note(self.headline), int(rows.sum())
+        return Segment(
+            name=name,
+            rows=count,
+            share=count / len(rows),
+            start=start,
+            logged=self.logged.where(rows).estimate(self.manner),
+            target=cases[0].estimate(self.manner, note),
+            against=cases[1].estimate(self.manner, note) if len(cases) > 1 else None,
+            difference=(cases[0] - cases[1]).estimate(self.manner, note) if len(cases) > 1 else None,
+            trust=trust(diagnose(self.gathered.terms[0].where(rows))),
+        )
+
+
+def _chosen(estimators: Sequence[str] | Mapping[str, Estimator]) -> Mapping[str, Estimator]:
+    if isinstance(estimators, Mapping):
+        chosen = dict(estimators)
+    else:
+        unknown = [name for name in estimators if name not in ESTIMATORS]
+        if unknown:
+            raise ValueError(f"unknown estimator {unknown[0]!r}; there are {', '.join(ESTIMATORS)}")
+        chosen = {name: ESTIMATORS[name] for name in estimators}
+    if not chosen:
+        raise ValueError(f"no estimator is named; there are {', '.join(ESTIMATORS)}")
+    return chosen
+
+
+def _checked_names(intervals: Sequence[IntervalName]) -> tuple[IntervalName, ...]:
+    unknown = [name for name in intervals if name not in INTERVALS]
+    if unknown:
+        raise ValueError(f"unknown interval {unknown[0]!r}; there are {', '.join(INTERVALS)}")
+    return tuple(intervals)
+
+
+def _largest(terms: Sequence[Terms], smallest: float | None) -> float:
+    """The largest weight that a row could have had."""
+    logged = float(terms[0].propensity.min())
+    if smallest is None:
+        smallest = logged
+    if not 0 < smallest <= logged:
+        raise ValueError(f"smallest must be above 0 and at most {logged:g}, the smallest in the log, got {smallest}")
+    # A target's probabilities may add up to a little more than one.
+    return max(1 / smallest, *(float(each.weight.max()) for each in terms))

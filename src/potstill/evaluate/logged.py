@@ -1,0 +1,221 @@
+"""A log: decisions that were taken, what they earned, and how probable they were; read in blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from potstill.problem import Contexts, Observations, Problem
+from potstill.problem.observations import LARGEST
+
+#: Bad rows that a message names after the first.
+_NAMED = 5
+
+Float64 = NDArray[np.float64]
+
+
+class InvalidLog(ValueError):
+    """A log cannot be evaluated; the message names the rows, the values and the way out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of a log, one after the other. What they hold is checked when the log is read.
+
+    Attributes:
+        contexts: encoded contexts, float32[n, d].
+        actions: positions in the action list, int32[n].
+        rewards: float64[n].
+        propensities: the probability with which each action was taken, float64[n], in (0, 1].
+        eligible: the actions that were allowed, bool[n, K]; None if all were.
+        times: microseconds since 1970, int64[n]; None if they are not known.
+        groups: raw values of context features by name, strings or numbers [n], to evaluate segments by.
+    """
+
+    contexts: NDArray[np.float32]
+    actions: NDArray[np.int32]
+    rewards: Float64
+    propensities: Float64
+    eligible: NDArray[np.bool_] | None = None
+    times: NDArray[np.int64] | None = None
+    groups: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, column in self._columns():
+            if len(column) != len(self):
+                raise InvalidLog(f"{name} must have {len(self)} rows, as contexts has, got {len(column)}")
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+    def __getitem__(self, rows: slice) -> Block:
+        """Some of the rows."""
+        return Block(
+            self.contexts[rows],
+            self.actions[rows],
+            self.rewards[rows],
+            self.propensities[rows],
+            None if self.eligible is None else self.eligible[rows],
+            None if self.times is None else self.times[rows],
+            {name: values[rows] for name, values in self.groups.items()},
+        )
+
+    def _columns(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        yield from (("actions", self.actions), ("rewards", self.rewards), ("propensities", self.propensities))
+        yield from ((name, values) for name, values in self.groups.items())
+        if self.eligible is not None:
+            yield "eligible", self.eligible
+        if self.times is not None:
+            yield "times", self.times
+
+
+class Log(Protocol):
+    """Logged decisions of one problem. Its blocks can be gone through more than once, and are the same each time."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that was decided."""
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows in order, in blocks of any size."""
+
+
+class ArrayLog:
+    """A log in memory.
+
+    Args:
+        problem: the problem that was decided.
+        contexts: rows, columns by name, or encoded float32[N, d].
+        actions: names, or positions in an integer array.
+        rewards: float[N].
+        propensities: the probability with which each action was taken, float[N].
+        eligible: the actions that were allowed, bool[N, K]; all if left out.
+        times: microseconds since 1970, int[N].
+        groups: values by name, to evaluate segments by.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        contexts: Contexts,
+        actions: Sequence[str] | NDArray[Any],
+        rewards: ArrayLike,
+        propensities: ArrayLike,
+        eligible: ArrayLike | None = None,
+        times: ArrayLike | None = None,
+        groups: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.problem = problem
+        self._rows = Block(
+            problem.encode_many(contexts),
+            _positions(problem, actions),
+            _numbers("rewards", rewards),
+            _numbers("propensities", propensities),
+            None if eligible is None else np.asarray(eligible, bool),
+            None if times is None else np.asarray(times, np.int64),
+            {name: np.asarray(values) for name, values in (groups or {}).items()},
+        )
+        check(problem, self._rows, 0)
+
+    @classmethod
+    def of(cls, observations: Observations, **columns: Any) -> ArrayLog:
+        """A log of observations; `columns` may add eligible, times and groups."""
+        return cls(
+            observations.problem,
+            contexts=observations.contexts,
+            actions=observations.actions,
+            rewards=observations.rewards,
+            propensities=observations.propensities,
+            **columns,
+        )
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows in order, in one block."""
+        yield self._rows
+
+
+def check(problem: Problem, block: Block, first_row: int) -> None:
+    """Refuse a block that does not fit the problem, or whose rows cannot be used; rows count from `first_row`."""
+    _check_shape("contexts", block.contexts, (len(block), problem.width))
+    totals = block.contexts.sum(axis=1, dtype=np.float64)
+    _refuse(~np.isfinite(totals), "context", totals, "must hold finite numbers; encode it again", first_row)
+    _check_actions(problem, block, first_row)
+    _check_rewards(problem, block.rewards, first_row)
+    _check_propensities(block.propensities, first_row)
+
+
+def _check_actions(problem: Problem, block: Block, first_row: int) -> None:
+    actions, count = block.actions, len(problem.actions)
+    _check_positions(actions, count, first_row)
+    if block.eligible is not None:
+        _check_shape("eligible", block.eligible, (len(block), count))
+        taken = block.eligible[np.arange(len(block)), actions]
+        names = np.asarray(problem.actions.names, object)[actions]
+        _refuse(~taken, "action", names, "was not eligible; correct the list or leave the row out", first_row)
+
+
+def _check_positions(actions: NDArray[Any], count: int, first_row: int) -> None:
+    known = (actions >= 0) & (actions < count)
+    _refuse(~known, "action", actions, f"must be a position from 0 to {count - 1} in the problem's list", first_row)
+
+
+def _check_rewards(problem: Problem, rewards: Float64, first_row: int) -> None:
+    low, high = problem.reward.low, problem.reward.high
+    missing = "is missing; leave the row out or give it the problem's default"
+    _refuse(np.isnan(rewards), "reward", rewards, missing, first_row)
+    large = np.abs(rewards) > LARGEST
+    _refuse(large, "reward", rewards, f"must be at most {LARGEST:g} in size; rescale it", first_row)
+    if low is not None:
+        _refuse(rewards < low, "reward", rewards, f"must be at least {low:g}, as the problem says", first_row)
+    if high is not None:
+        _refuse(rewards > high, "reward", rewards, f"must be at most {high:g}, as the problem says", first_row)
+
+
+def _check_propensities(p: Float64, first_row: int) -> None:
+    missing = "is missing; only rows whose probability was logged can be used"
+    _refuse(np.isnan(p), "propensity", p, missing, first_row)
+    zero = "must be above 0, since the action was taken; correct it or leave the row out"
+    _refuse(p <= 0, "propensity", p, zero, first_row)
+    large = "must be at most 1; log a probability, neither a percentage nor a weight"
+    _refuse(p > 1, "propensity", p, large, first_row)
+
+
+def _refuse(bad: NDArray[np.bool_], what: str, values: NDArray[Any], reason: str, first_row: int) -> None:
+    rows = np.flatnonzero(bad)
+    if rows.size:
+        named = ", ".join(str(first_row + row) for row in rows[1 : 1 + _NAMED])
+        more = ", …" if rows.size > 1 + _NAMED else ""
+        others = f" (and {rows.size - 1} more: rows {named}{more})" if named else ""
+        raise InvalidLog(f"row {first_row + rows[0]}: {what} {values[rows[0]]} {reason}{others}")
+
+
+def _check_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise InvalidLog(f"{name} must have shape {shape}, got {array.shape}; is this the log of another problem?")
+
+
+def _numbers(name: str, values: ArrayLike) -> Float64:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidLog(f"{name} must be numbers: {error}") from None
+
+
+def _positions(problem: Problem, actions: Sequence[str] | NDArray[Any]) -> NDArray[np.int32]:
+    given = np.asarray(actions)
+    if given.dtype.kind in "iu":
+        _check_positions(given, len(problem.actions), 0)
+        return given.astype(np.int32)
+    names, found = np.unique(np.asarray(actions, object).astype(str), return_inverse=True)
+    index = {name: position for position, name in enumerate(problem.actions.names)}
+    positions = np.array([index.get(name, -1) for name in names.tolist()], np.int32)[found]
+    _refuse(positions < 0, "action", given, f"is unknown; the actions are {', '.join(index)}", 0)
+    return positions

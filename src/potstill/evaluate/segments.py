@@ -1,0 +1,143 @@
+"""Segments of a log's rows: by the values of a feature, or over time.
+
+A `Grouping` gives each row a number and each number a name. Evaluations take it row by row; nothing here knows rewards.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Segments that a feature falls into at most, and the parts of a numeric feature's range.
+MOST, PARTS = 12, 5
+MISSING, OTHERS = "missing", "others"
+_DAY = 86_400_000_000
+_EPOCH = date(1970, 1, 1)
+#: Monday 29 December 1969 began the week of day 0.
+_DAYS_BEFORE = 3
+
+Over = Literal["day", "week"] | int
+
+
+class Grouping(NamedTuple):
+    """Rows by segment.
+
+    Attributes:
+        names: of the segments, in the order in which to show them.
+        codes: the segment of each row, int32[N]; -1 for rows in none.
+        starts: where segments are stretches of time, when each begins: microseconds since 1970.
+    """
+
+    names: tuple[str, ...]
+    codes: NDArray[np.int32]
+    starts: tuple[int, ...] = ()
+
+
+def by_value(values: NDArray[Any]) -> Grouping:
+    """Segments by a feature's values: numbers by quantile, anything else by value, the frequent ones first.
+
+    Args:
+        values: numbers (NaN is missing), booleans or strings (None and the empty string are missing), one per row.
+    """
+    if values.dtype.kind in "iuf":
+        return _by_number(values.astype(np.float64))
+    return _by_name(values)
+
+
+def over_time(times: NDArray[np.int64], over: Over) -> Grouping:
+    """Stretches of time, in order: UTC days, weeks from Monday, or so many of equally many rows.
+
+    Args:
+        times: microseconds since 1970, int64[N].
+        over: ``"day"``, ``"week"``, or how many stretches.
+    """
+    if over == "day" or over == "week":
+        return _calendar(times, over)
+    if isinstance(over, bool) or not isinstance(over, int) or over < 1:
+        raise ValueError(f"over must be 'day', 'week' or a number of stretches from 1 up, got {over!r}")
+    return _equal_parts(times, over)
+
+
+def _by_number(values: NDArray[np.float64]) -> Grouping:
+    missing = np.isnan(values)
+    known = values[~missing]
+    distinct = np.unique(known)
+    if len(distinct) <= PARTS:  # few enough to be named one by one
+        names = [_shown(value) for value in distinct]
+        codes = np.searchsorted(distinct, values)
+    else:
+        edges = np.unique([_round(edge) for edge in np.quantile(known, np.arange(1, PARTS) / PARTS)])
+        names = _ranges(edges)
+        codes = np.searchsorted(edges, values, side="right")
+    return _with_missing(names, codes, missing)
+
+
+def _ranges(edges: NDArray[np.float64]) -> list[str]:
+    """Names of the parts between edges; an edge belongs to the part above it."""
+    shown = [_shown(edge) for edge in edges]
+    between = [f"{low} to {high}" for low, high in pairwise(shown)]
+    return [f"below {shown[0]}", *between, f"{shown[-1]} and up"]
+
+
+def _round(number: float) -> float:
+    """To three digits, so that the edge which is named is the one that was used."""
+    return float(f"{number:.3g}")
+
+
+def _shown(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 1000 and number == int(number) else f"{number:g}"
+
+
+def _by_name(values: NDArray[Any]) -> Grouping:
+    import polars as pl  # here: numbers need none
+
+    said = pl.Series("value", values.tolist(), strict=False)
+    if said.dtype == pl.Boolean:
+        said = said.replace_strict({True: "yes", False: "no"}, return_dtype=pl.String)
+    said = said.cast(pl.String).replace("", None)
+    counted = said.drop_nulls().value_counts().sort("count", "value", descending=[True, False])
+    found = counted["value"].to_list()
+    names = found if len(found) <= MOST else found[: MOST - 1]
+    codes = said.replace_strict(names, range(len(names)), default=len(names), return_dtype=pl.Int32)
+    if len(found) > len(names):
+        names = [*names, f"{OTHERS} ({len(found) - len(names)} values)"]
+    return _with_missing(names, codes.fill_null(0).to_numpy(), said.is_null().to_numpy())
+
+
+def _with_missing(names: list[str], codes: NDArray[Any], missing: NDArray[np.bool_]) -> Grouping:
+    """A last segment for rows without a value, and none without rows."""
+    codes = np.where(missing, len(names), codes).astype(np.int32)
+    used = np.flatnonzero(np.bincount(codes, minlength=len(names) + 1))
+    places = np.zeros(len(names) + 1, np.int32)
+    places[used] = np.arange(len(used))
+    return Grouping(_distinct([[*names, MISSING][i] for i in used]), places[codes])
+
+
+def _distinct(names: list[str]) -> tuple[str, ...]:
+    """Names that can be told apart: a name that was there already gets a number."""
+    earlier = [names[:i].count(name) for i, name in enumerate(names)]
+    return tuple(f"{name} ({count + 1})" if count else name for name, count in zip(names, earlier, strict=True))
+
+
+def _calendar(times: NDArray[np.int64], over: Literal["day", "week"]) -> Grouping:
+    days = times // _DAY
+    if over == "week":
+        days -= (days + _DAYS_BEFORE) % 7
+    found, codes = np.unique(days, return_inverse=True)
+    names = [(_EPOCH + timedelta(days=int(day))).isoformat() for day in found]
+    starts = tuple(int(day) * _DAY for day in found)
+    return Grouping(tuple(names), codes.astype(np.int32), starts)
+
+
+def _equal_parts(times: NDArray[np.int64], parts: int) -> Grouping:
+    order = np.argsort(times, kind="stable")
+    parts = min(parts, len(times))
+    codes = np.empty(len(times), np.int32)
+    codes[order] = np.arange(len(times)) * parts // max(len(times), 1)
+    starts = [int(times[order[-(-len(times) * part // parts)]]) for part in range(parts)]
+    names = [datetime.fromtimestamp(start // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M") for start in starts]
+    return Grouping(_distinct(names), codes, tuple(starts))

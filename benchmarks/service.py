@@ -6,13 +6,16 @@
 The server has core 0 to itself as far as others leave it, wrk has core 1. A request has 38 numeric features; the policy
 has two hidden layers of 100 and 7 actions. "bare" is a Starlette endpoint that reads the same body and answers with as
 many bytes, and is the bound for single decisions. Every decision is on disk before it is answered: the folder has to
-be on a disk. "swaps" publishes a new policy every half second meanwhile. CPU is that of the server, kernel included,
-for each decision: it says what a core could do where others keep the machine busy.
+be on a disk. "swaps" publishes a new policy every half second meanwhile. "updates" has `potstill update` learn from the
+example workspace again and again, at the priority that `potstill serve --update-every` gives it, on the server's core.
+CPU is that of the server, kernel included, for each decision: it says what a core could do where others keep the
+machine busy.
 """
 
 import argparse
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,12 +27,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 import potstill as ps
 from potstill.policy import Layer
+from potstill.service.run import NICE
 from potstill.workspace import Workspace
 
 FEATURES, ACTIONS, HIDDEN = 38, 7, 100
@@ -143,20 +147,21 @@ def wait_until_up(url: str) -> None:
 
 
 class Row(NamedTuple):
-    """What is measured: which server, how many connections, decisions in a request (0: no batch), swaps meanwhile."""
+    """What is measured: which server, connections, decisions in a request (0: no batch), what goes on beside it."""
 
     name: str
     kind: str
     connections: int
     size: int = 0
-    swaps: bool = False
+    beside: Literal["", "swaps", "updates"] = ""
 
 
 ROWS = (
     Row("bare Starlette", "bare", 32),
     Row("decide", "whole", 32),
     Row("decide, 128 connections", "whole", 128),
-    Row("decide, swaps", "whole", 32, swaps=True),
+    Row("decide, swaps", "whole", 32, beside="swaps"),
+    Row("decide, updates", "whole", 32, beside="updates"),
     Row("bare, batches of 1000", "bare", 4, size=1000),
     Row("batches of 1000", "whole", 4, size=1000),
 )
@@ -168,10 +173,10 @@ def run(row: Row, folder: Path, seconds: float) -> float:
     with serving(row.kind, folder) as (pid, url):
         wait_until_up(url)
         load(url, connections=row.connections, seconds=1, size=row.size)
-        before = cpu_seconds(pid)
-        with swapping(Workspace(folder)) if row.swaps else nullcontext():
+        with BESIDE[row.beside](folder):
+            before = cpu_seconds(pid)
             found = load(url, connections=row.connections, seconds=seconds, size=row.size)
-        cpu = cpu_seconds(pid) - before
+            cpu = cpu_seconds(pid) - before
     decisions = found["requests"] * (row.size or 1)
     rate = decisions / found["seconds"]
     print(
@@ -183,9 +188,9 @@ def run(row: Row, folder: Path, seconds: float) -> float:
 
 
 @contextmanager
-def swapping(workspace: Workspace) -> Iterator[None]:
+def swapping(folder: Path) -> Iterator[None]:
     """A new version every half second."""
-    stop = threading.Event()
+    workspace, stop = Workspace(folder), threading.Event()
 
     def swap() -> None:
         while not stop.wait(0.5):
@@ -198,6 +203,26 @@ def swapping(workspace: Workspace) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+@contextmanager
+def updating(folder: Path) -> Iterator[None]:
+    """One update after the other, of another workspace."""
+    potstill, place = [sys.executable, "-m", "potstill.cli"], str(folder / "example")
+    subprocess.run([*potstill, "init", place, "--example"], stdout=subprocess.DEVNULL, check=True)
+    command = [*potstill, "update", place, "--watch", "--every", "1s", "--force"]
+    process = subprocess.Popen(["taskset", "-c", "0", "nice", "-n", str(NICE), *command], stdout=subprocess.DEVNULL)
+    try:
+        while Workspace(place).registry.head() is None:  # it has begun in earnest
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(place)
+
+
+BESIDE = {"": nullcontext, "swaps": swapping, "updates": updating}
 
 
 def sync_ms(folder: Path) -> tuple[float, float]:

@@ -62,9 +62,11 @@ export interface Answer {
   propensity: number;
   /** Version of the policy that decided; null if none did. */
   policy: number | null;
-  mode: "online" | "apprentice" | "log-only" | "fallback";
+  mode: "online" | "apprentice" | "log-only" | "fallback" | "control";
   /** In mode "apprentice", the action that the policy would have taken. */
   would?: string;
+  /** Of the experiment that it was decided in, `NAME:control` or `NAME:treatment`; absent outside of any. */
+  arm?: string;
 }
 
 export interface RewardOptions {
@@ -72,6 +74,8 @@ export interface RewardOptions {
   key?: string | null;
   /** When it came; now if left out. */
   time?: Date | number | string | null;
+  /** Other outcomes to watch in experiments, by name, such as `{ watched: 3.2 }`. Nothing is learnt from them. */
+  metrics?: Readonly<Record<string, number>> | null;
 }
 
 export type LoggedContext = { readonly [feature: string]: Value };

@@ -111,7 +111,10 @@ export interface Synced {
   policyError: string | null;
 }
 
-/** Decides in this page or program, online or not, and keeps decisions and rewards until the service has them. */
+/**
+ * Decides in this page or program, online or not, and keeps decisions and rewards until the service has them. There are
+ * no experiments on devices: all that they decide is the policy's, without an arm.
+ */
 export class EdgeClient {
   private constructor();
 

@@ -85,6 +85,12 @@ def publish(workspace: Workspace, seed: int | None = None) -> Policy:
     return policy
 
 
+def experiment(control: str = '{ action = "720p" }', **options: str) -> bytes:
+    """The section of an experiment for `potstill.toml`; values as they are written there."""
+    lines = {"name": '"hd"', "control": control, **options}
+    return b"\n[experiment]\n" + "\n".join(f"{name} = {value}" for name, value in lines.items()).encode() + b"\n"
+
+
 def flushed(workspace: Workspace) -> Any:
     """The lake with all that is in the log; for when no log is open."""
     from potstill.events.flush import Flusher

@@ -91,6 +91,23 @@ def test_mistakes_are_one_line_with_a_way_out(place, tmp_path):
     assert "--update-every must look like" in refused("serve", place, "--port", 0, "--update-every", "often")
 
 
+@pytest.mark.parametrize(
+    ("control", "message"),
+    [
+        ('{ action = "4k" }', "experiment.control: '4k' is no action of the problem; name one of 360p, 480p"),
+        ("{ policy = 7 }", "experiment.control: "),
+        ('{ rules = "rules.toml" }', "there is no file 'rules.toml' in the workspace"),
+    ],
+)
+def test_an_experiment_that_makes_no_sense_is_one_line_and_nothing_is_started(place, control, message):
+    config = Path(place) / "potstill.toml"
+    config.write_text(f'[experiment]\nname = "hd"\ncontrol = {control}\n', encoding="utf-8")
+    said = refused("serve", place, "--port", 0)
+    assert said.startswith("potstill: ")
+    assert len(said.splitlines()) == 1
+    assert message in said
+
+
 # ---- the service
 
 

@@ -96,7 +96,7 @@ test("the fallback is an answer, if it is eligible; its reward is not sent", asy
 test("rewards go together, and a lost reply counts once", async () => {
   const one = client();
   for (let i = 0; i < 3; i++) one.reward(`d${i}`, i);
-  one.reward("d0", 5, { key: "second", time: new Date(0) });
+  one.reward("d0", 5, { key: "second", time: new Date(0), metrics: { watched: 3.2, clicks: 0 } });
   one.reward("d0", 6, { key: "second" });
   service.faults = ["lost"];
   await Promise.all([one.flush(), one.flush()]);
@@ -108,7 +108,9 @@ test("rewards go together, and a lost reply counts once", async () => {
     reward: 5,
     key: "second",
     time: "1970-01-01T00:00:00.000Z",
+    metrics: { watched: 3.2, clicks: 0 },
   });
+  assert.equal("metrics" in [...service.rewards.values()][0][0], false);
 });
 
 test("a full batch is sent at once, a single reward soon, and the rest on closing", async () => {
@@ -152,6 +154,9 @@ test("rewards, options and addresses that make no sense are refused", () => {
   assert.throws(() => one.reward("", 1), /id must be a string/);
   assert.throws(() => one.reward("a", 1, { key: "" }), /key must be a string/);
   assert.throws(() => one.reward("a", 1, { time: "yesterday" }), /time must be a Date/);
+  assert.throws(() => one.reward("a", 1, { metrics: { watched: NaN } }), /metric 'watched' .* must be a finite number/);
+  assert.throws(() => one.reward("a", 1, { metrics: { "": 1 } }), /a metric's name must be a string/);
+  assert.throws(() => one.reward("a", 1, { metrics: [1] }), /metrics must map names to numbers/);
   assert.rejects(one.decide(CONTEXT, { eligable: [] }), /unknown option 'eligable'/);
   const none = ["", "h/v1/p", "ftp://h/v1/p", "http://h", "http://h/p", "http://h/v1/p?x=1", "http://u:p@h/v1/p"];
   for (const url of none) {

@@ -59,7 +59,7 @@ test("weeks without a network: restarts, failed attempts, then everything is the
     client = await device();
     for (let i = 0; i < 4; i++) {
       await client.decide(CONTEXT, { id: `${day}-${i}` });
-      await client.reward(`${day}-${i}`, i);
+      await client.reward(`${day}-${i}`, i, { metrics: { watched: i } });
     }
     await assert.rejects(client.sync(), Unreachable);
   }
@@ -70,6 +70,7 @@ test("weeks without a network: restarts, failed attempts, then everything is the
     assert.equal(kept.size, 20);
     for (const told of kept.values()) assert.equal(told.length, 1);
   }
+  for (const [{ reward, metrics }] of service.rewards.values()) assert.deepEqual(metrics, { watched: reward });
 });
 
 for (const fault of ["cut", "lost", 503, [429, { "retry-after": "0.1" }], 502]) {

@@ -21,7 +21,7 @@ def test_decisions_and_rewards(service, policy, context, unhurried):
         async with AsyncClient(service.url, reward_every=1000, **unhurried) as client:
             answers = await asyncio.gather(*(client.decide(context, id=f"d{i}") for i in range(20)))
             for answer in answers:
-                await client.reward(answer.id, 1.0)
+                await client.reward(answer.id, 1.0, metrics={"watched": 2.5})
             assert service.rewards == {}
             batch = await client.decide_batch([{"context": context, "id": "x"}])
             assert (await client.policy()).version == 3
@@ -33,6 +33,7 @@ def test_decisions_and_rewards(service, policy, context, unhurried):
     expected = [policy.decide(context, id=name) for name in [*(f"d{i}" for i in range(20)), "x"]]
     assert [(a.action, a.propensity) for a in answers] == [(d.action, d.propensity) for d in expected]
     assert {name for name, _ in service.rewards} == {f"d{i}" for i in range(20)}
+    assert all(told["metrics"] == {"watched": 2.5} for [told] in service.rewards.values())
 
 
 def test_failures_are_tried_again(service, context, pauses, unhurried):

@@ -212,6 +212,31 @@ class TestRewards:
         with pytest.raises(ValueError, match="reward must be a"):
             client.reward("a", reward)
 
+    def test_metrics_go_along_as_they_are_now(self, client, service):
+        metrics = {"watched": np.float32(0.5), "clicks": 2}
+        client.reward("a", 1, metrics=metrics)
+        metrics["clicks"] = 3
+        client.reward("b", 1, metrics={})
+        client.reward("c", 1)
+        client.flush()
+        sent = {told["id"]: told.get("metrics") for [told] in service.rewards.values()}
+        assert sent == {"a": {"watched": 0.5, "clicks": 2.0}, "b": None, "c": None}
+
+    @pytest.mark.parametrize(
+        ("metrics", "message"),
+        [
+            ({"watched": float("nan")}, "metric 'watched' must be a finite number, got nan"),
+            ({"watched": "long"}, "metric 'watched' must be a number, got 'long'"),
+            ({"watched": True}, "metric 'watched' must be a number"),
+            ({"": 1.0}, "a metric's name must be a string that is not empty"),
+            ({1: 1.0}, "a metric's name must be a string"),
+            ([1.0], "metrics must be a mapping of names to numbers"),
+        ],
+    )
+    def test_metrics_that_are_no_numbers_are_refused_at_once(self, client, metrics, message):
+        with pytest.raises(ValueError, match=message):
+            client.reward("a", 1, metrics=metrics)
+
     def test_ids_keys_and_times_are_checked(self, client):
         with pytest.raises(ValueError, match="id must be a string"):
             client.reward("", 1)

@@ -95,6 +95,14 @@ class TestDeciding:
         client.sync()
         assert len(service.rewards) == 2
 
+    def test_metrics_of_rewards_arrive(self, device, service):
+        client = device()
+        client.reward("a", 1, metrics={"watched": 3.2})
+        with pytest.raises(ValueError, match="metric 'watched' must be a finite number"):
+            client.reward("b", 1, metrics={"watched": float("inf")})
+        client.sync()
+        assert [told["metrics"] for [told] in service.rewards.values()] == [{"watched": 3.2}]
+
     def test_a_context_that_changes_later_was_queued_as_it_was(self, device, service, context):
         client = device()
         context["bandwidth_kbps"] = np.int64(900)

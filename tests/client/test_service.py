@@ -14,6 +14,7 @@ from service_examples import running
 
 from potstill.events.flush import Flusher
 from potstill.events.spool import Spool
+from potstill.experiment.assignment import arm_of
 from potstill.workspace import Workspace, template
 
 CONTEXT = {"bandwidth_kbps": 900, "connection": "4g", "hd_screen": True}
@@ -52,6 +53,24 @@ def over_http(url):
         status = client.status()
         assert status["problem"] == client.policy().problem.name
     return {answer.id: (answer.action, answer.propensity) for answer in answers}
+
+
+def test_arms_and_metrics_reach_the_lake(tmp_path):
+    experiment = b'[experiment]\nname = "hd"\ncontrol = { action = "360p" }\n'
+    workspace = Workspace.create(tmp_path / "video", template.PROBLEM.encode(), experiment)
+    with running(workspace.url) as address, Client(f"{address}/v1/{workspace.problem.name}") as client:
+        answers = [client.decide(CONTEXT, id=f"d{i}", unit=f"u{i}") for i in range(8)]
+        outside = client.decide(CONTEXT, id="outside")
+        for answer in answers:
+            client.reward(answer.id, 0.5, metrics={"watched": 3.2})
+    Flusher(Spool(workspace.spool), workspace.lake).flush()
+    decisions, rewards = rows(workspace, "decisions"), rows(workspace, "rewards")
+    expected = {f"d{i}": f"hd:{arm_of('hd', f'u{i}', 0.5)}" for i in range(8)}
+    assert {answer.id: answer.arm for answer in answers} == expected
+    assert len(set(expected.values())) == 2
+    assert {name: row["arm"] for name, row in decisions.items()} == {**expected, "outside": None}
+    assert outside.arm is None
+    assert all(rewards[name]["metrics"] == [{"name": "watched", "value": 3.2}] for name in expected)
 
 
 async def over_asyncio(url):

@@ -20,6 +20,9 @@ class D:
     policy: int = 1
     x: float = 0.5
     fits: bool = True
+    eligible: tuple[str, ...] | None = None
+    unit: str | None = None
+    arm: str | None = None
 
     @property
     def said(self) -> tuple[Any, ...]:
@@ -34,6 +37,12 @@ class R:
     time: int
     reward: float = 1.0
     key: str | None = None
+    metrics: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """By which of several rewards that are one it is known which counts: without metrics last."""
+        return (self.time, self.reward, not self.metrics, self.metrics)
 
 
 @dataclass
@@ -84,7 +93,7 @@ class World:
         counts["unfit"] += sum(not d.fits for d in taken)
         firsts = []
         for name in {d.id for d in taken if d.fits}:
-            rows = sorted((d for d in taken if d.id == name and d.fits), key=lambda d: (d.time, *d.said, d.x))
+            rows = sorted((d for d in taken if d.id == name and d.fits), key=_place)
             before = [o for o in self.observed if o["id"] == name and any(_near(o["time"], d.time) for d in rows)]
             if before:
                 said = min(before, key=lambda o: o["time"])["said"]
@@ -98,12 +107,12 @@ class World:
     def _observe(self, d: D, counts: dict[str, int]) -> dict[str, Any]:
         inside = [r for r in self.rewards if r.id == d.id and -MINUTE <= r.time - d.time <= self.window * SECOND]
         kept: dict[Any, R] = {}
-        for r in sorted(inside, key=lambda r: (r.time, r.reward)):
+        for r in sorted(inside, key=lambda r: r.place):
             same = kept.setdefault(("key", r.key) if r.key is not None else (r.time, r.reward), r)
             if same is not r:
                 counts["reward_duplicates" if same.reward == r.reward else "reward_conflicting"] += 1
         counts["matched"] += len(kept)
-        values = [r.reward for r in sorted(kept.values(), key=lambda r: (r.time, r.reward))]
+        values = [value for _, value in sorted((r.time, r.reward) for r in kept.values())]
         return {
             "id": d.id,
             "time": d.time,
@@ -111,7 +120,16 @@ class World:
             "x": d.x,
             "reward": self._total(values) if values else self.default,
             "rewarded": bool(values),
+            "metrics": self._metrics(list(kept.values())),
+            "of": (d.eligible, d.unit, d.arm),
         }
+
+    def _metrics(self, rewards: list[R]) -> dict[str, float] | None:
+        totals = {}
+        for name in sorted({name for r in rewards for name, _ in r.metrics}):
+            timed = sorted((r.time, value) for r in rewards for other, value in r.metrics if other == name)
+            totals[name] = self._total([value for _, value in timed])
+        return totals or None
 
     def _total(self, values: list[float]) -> float:
         match self.aggregate:
@@ -143,6 +161,12 @@ class World:
         for r in self.rewards[self.rewards_before :]:
             delays = [r.time - o["time"] for o in self.observed if o["id"] == r.id]
             counts["too_late"] += any(-MINUTE <= delay <= window for delay in delays)
+
+
+def _place(d: D) -> tuple[Any, ...]:
+    """By which of several decisions of one id it is known which counts; what is missing comes first."""
+    rest = (d.eligible, d.unit, d.arm)
+    return (d.time, *d.said, *((value is not None, value or ()) for value in rest), d.x)
 
 
 def _near(one: int, other: int) -> bool:

@@ -79,16 +79,23 @@ def test_rows_from_before_there_were_arms_and_metrics_are_read():
         msgspec.msgpack.encode(["d", "a", TIME, "480p", 0.25, 3, None, None, None, None, [1.0]]), type=Row
     )
     reward = msgspec.msgpack.decode(msgspec.msgpack.encode(["r", "a", TIME, 2.0, None]), type=Row)
-    assert (decision.arm, reward.metrics) == (None, None)
+    seen = msgspec.msgpack.decode(msgspec.msgpack.encode(["o", decision, 2.0, TIME]), type=Row)
+    assert (decision.arm, reward.metrics, seen.metrics) == (None, None, None)
 
 
 def test_an_observation_is_stored_with_the_decision_in_it(problem):
-    row = stored(problem, LoggedObservation(decision=decision(), reward=1.5, reward_time=TIME + 1))
-    assert row == ["o", stored(problem, decision()), 1.5, TIME + 1]
+    seen = LoggedObservation(decision=decision(), reward=1.5, reward_time=TIME + 1, metrics={"watched": 3})
+    assert stored(problem, seen) == ["o", stored(problem, decision()), 1.5, TIME + 1, {"watched": 3.0}]
 
 
 def test_an_observation_without_a_reward_is_of_the_time_of_its_decision(problem):
-    assert stored(problem, LoggedObservation(decision=decision())) == ["o", stored(problem, decision()), None, TIME]
+    row = stored(problem, LoggedObservation(decision=decision()))
+    assert row == ["o", stored(problem, decision()), None, TIME, None]
+
+
+def test_metrics_of_an_observation_come_with_a_reward(problem):
+    with pytest.raises(InvalidEvent, match=r"'a' .*: metrics come with a reward, and there is none"):
+        stored(problem, LoggedObservation(decision=decision(), metrics={"watched": 3}))
 
 
 def test_an_event_without_a_time_is_of_now(problem, monkeypatch):

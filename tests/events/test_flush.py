@@ -89,12 +89,15 @@ def test_events_arrive_as_they_were_logged(tmp_path: Path, place: str, problem: 
         floor=0.1,
         unit="user-7",
         mode="apprentice",
+        arm="hd:treatment",
         time=NOON + 86_400_000_000,
     )
     seen = LoggedObservation(decision=_pair("o", problem)[0], reward=2.0, reward_time=NOON + 5)
     unseen = LoggedObservation(decision=_pair("u", problem)[0])
     with EventLog(world.spool.path, problem) as log:
-        log.append(full, LoggedReward(id="r", reward=-1.5, key="k", time=NOON), seen, unseen)
+        log.append(
+            full, LoggedReward(id="r", reward=-1.5, key="k", metrics={"b": 1, "a": -0.5}, time=NOON), seen, unseen
+        )
     report = world.flush()
     assert (report.segments, report.decisions, report.rewards, report.error, report.cut) == (1, 3, 2, None, [])
     assert report.bytes > 0
@@ -108,6 +111,7 @@ def test_events_arrive_as_they_were_logged(tmp_path: Path, place: str, problem: 
         "floor": 0.1,
         "unit": "user-7",
         "mode": "apprentice",
+        "arm": "hd:treatment",
         "problem": problem.hash,
         "context_bandwidth_kbps": 900.0,
         "context_connection": None,
@@ -120,6 +124,8 @@ def test_events_arrive_as_they_were_logged(tmp_path: Path, place: str, problem: 
     }
     rewards = world.lake.scan("rewards").select("id", pl.col("time").dt.epoch("us"), "reward", "key").collect()
     assert sorted(rewards.rows()) == [("o", NOON + 5, 2.0, "observation"), ("r", NOON, -1.5, "k")]
+    metrics = dict(world.lake.scan("rewards").select("id", "metrics").collect().iter_rows())
+    assert metrics == {"o": None, "r": [{"name": "a", "value": -0.5}, {"name": "b", "value": 1.0}]}
 
 
 def test_rows_keep_the_order_in_which_they_were_logged(world: World) -> None:

@@ -33,14 +33,19 @@ decisions = st.builds(
     policy=st.sampled_from([1, 1, 2]),
     x=st.sampled_from([0.25, 0.5]),
     fits=st.sampled_from([True, True, True, True, False]),
+    eligible=st.sampled_from([None, None, ("l", "r"), ("r",)]),
+    unit=st.sampled_from([None, "u", "v"]),
+    arm=st.sampled_from([None, "new:control", "new:treatment"]),
 )
+metrics = st.dictionaries(st.sampled_from(["clicks", "watched"]), st.sampled_from([0.1, 0.2, 0.3, -0.0, 1e16]))
 rewards = st.builds(
-    lambda name, time, delay, reward, key: R(name, time + delay, reward, key),
+    lambda name, time, delay, reward, key, metrics: R(name, time + delay, reward, key, tuple(sorted(metrics.items()))),
     name=ids,
     time=times,
     delay=st.sampled_from(DELAYS),
     reward=st.sampled_from([0.1, 0.1, 0.2, 0.3, -1.0, 1e16]),
     key=st.sampled_from([None, None, "k"]),
+    metrics=st.one_of(st.just({}), metrics),
 )
 
 
@@ -125,6 +130,44 @@ def test_rewards_of_one_key_count_once_and_the_first_counts(workspace):
     rewards = workspace.join(after(BASE)).rewards
     assert (rewards.matched, rewards.duplicates, rewards.conflicting) == (3, 2, 1)
     assert [row["reward"] for row in workspace.observed()] == [9.0]
+
+
+def test_metrics_go_with_the_rewards_that_count_each_name_for_itself(workspace):
+    workspace.add(
+        D("a", BASE, arm="new:treatment", unit="u", eligible=("l",)),
+        R("a", BASE + 1, 1.0, "first", (("watched", 3.0),)),
+        R("a", BASE + 2, 1.0, "first", (("watched", 50.0),)),
+        R("a", BASE + 3, 2.0, "second", (("clicks", 1.0), ("watched", 4.0))),
+        D("b", BASE, arm="new:control"),
+        R("b", BASE + 1, 1.0, None, (("watched", 5.0),)),
+        D("c", BASE),
+    )
+    workspace.join(after(BASE))
+    observed = {row["id"]: row for row in workspace.observed()}
+    assert observed["a"]["metrics"] == {"clicks": 1.0, "watched": 7.0}
+    assert observed["a"]["of"] == (("l",), "u", "new:treatment")
+    assert (observed["b"]["metrics"], observed["b"]["of"]) == ({"watched": 5.0}, (None, None, "new:control"))
+    assert (observed["c"]["metrics"], observed["c"]["of"]) == (None, (None, None, None))
+
+
+@pytest.mark.parametrize("aggregate", ["first", "last", "sum", "max", "mean"])
+@pytest.mark.parametrize("files", [1, 5])
+def test_several_metrics_come_to_what_several_rewards_do(tmp_path, aggregate, files):
+    """Values go down as time goes up, and of equal times they go up as rewards go down."""
+    workspace = Workspace(tmp_path, world(aggregate))
+    named = [
+        R("a", BASE + at, reward, key, (("watched", value),))
+        for at, reward, key, value in [(5, 1.0, "k", 0.1), (1, 1.0, "k", 0.3), (3, 1.0, None, 0.2), (3, 2.0, None, 0.1)]
+    ]
+    other = [R("a", BASE + 4, 1.0, None, (("clicks", value),)) for value in (7.0, 5.0, 6.0)]
+    workspace.add(D("a", BASE), *named, *other, R("a", BASE + 4, 1.0), R("a", BASE + 9, 1.0), files=files)
+    workspace.join(after(BASE))
+    workspace.world.join(after(BASE))
+    assert workspace.observed() == workspace.world.observed
+    (row,) = workspace.observed()
+    total = math.fsum([0.3, 0.2, 0.1])
+    totals = {"first": 0.3, "last": 0.2, "sum": total, "mean": total / 3, "max": 0.3}
+    assert row["metrics"] == {"clicks": 5.0, "watched": totals[aggregate]}
 
 
 class Killed(BaseException):

@@ -10,12 +10,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from event_log_examples import PROBLEM, ids_in, reward
 
 from potstill.events import EventLog, InvalidEvent, LoggedDecision, LogUnavailable, writing
 from potstill.events.checked import Checker
-from potstill.events.segment import frame
+from potstill.events.segment import DecisionBlock, frame, read
 from potstill.events.spool import Spool
 from potstill.problem import InvalidContext
 
@@ -106,6 +107,33 @@ def test_an_invalid_event_keeps_the_others_of_its_append_out_too(tmp_path):
             log.append(reward("a"), decision)
         with pytest.raises(InvalidEvent, match="id"):
             log.append(reward("a"), reward(""))
+        log.append(reward("c"))
+    assert ids_in(tmp_path) == ["c"]
+
+
+def decisions_of(size, long=0):
+    """A block of decisions about contexts of so many characters, and of a long one at the end."""
+    values = [(True, "x" * size)] * 9 + [(True, "x" * (long or size))]
+    ids = [f"id-{i}" for i in range(len(values))]
+    ones = [1.0] * len(values)
+    return DecisionBlock(ids, 1, ["hi"] * len(values), ones, 0, None, None, None, None, values)
+
+
+@pytest.mark.parametrize("size", [1, 300_000])
+def test_a_block_is_written_whatever_its_size(tmp_path, size):
+    block = decisions_of(size)
+    with EventLog(tmp_path, PROBLEM) as log:
+        log.submit_rows([block]).wait()
+    (path,) = tmp_path.glob("*/*.log")
+    assert read(path).events == list(block.rows())
+
+
+def test_a_decision_of_a_block_that_is_too_long_keeps_the_others_out_too(tmp_path):
+    block = decisions_of(1, long=1_100_000)
+    alone = len(msgspec.msgpack.encode(list(block.rows())[-1]))
+    with EventLog(tmp_path, PROBLEM) as log:
+        with pytest.raises(InvalidEvent, match=f"at most 1048576 bytes, got {alone}"):
+            log.submit_rows([block])
         log.append(reward("c"))
     assert ids_in(tmp_path) == ["c"]
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 import potstill as ps
 from potstill.events.segment import (
     MAGIC,
+    DecisionBlock,
     DecisionRow,
+    Header,
     ObservationRow,
     RewardRow,
     Row,
@@ -44,13 +46,43 @@ DECISIONS = st.builds(
     st.none() | TEXT,
     st.none() | TEXT,
     st.lists(st.none() | st.booleans() | NUMBER | TEXT, max_size=5).map(tuple),
+    st.none() | TEXT,
 )
 REWARDS = st.builds(RewardRow, TEXT, TIME, NUMBER, st.none() | TEXT)
 OBSERVATIONS = st.builds(ObservationRow, DECISIONS, st.none() | NUMBER, TIME)
 ROWS: st.SearchStrategy[list[Row]] = st.lists(DECISIONS | REWARDS | OBSERVATIONS, max_size=8)
 
 
-def payload(row: Row) -> bytes:
+DECISION = DecisionRow("b", 2, "hi", 0.25, 3, ("hi",), 0.1, "user-7", "apprentice", (True, "NO"))
+
+
+def block(rows: list[DecisionRow]) -> DecisionBlock:
+    """Rows as a block; time, policy, floor and mode are those of the first."""
+    first = rows[0]
+    return DecisionBlock(
+        ids=[row.id for row in rows],
+        time=first.time,
+        actions=[row.action for row in rows],
+        propensities=[row.propensity for row in rows],
+        policy=first.policy,
+        eligible=None if first.eligible is None else [row.eligible for row in rows],
+        floor=first.floor,
+        units=None if first.unit is None else [row.unit for row in rows],
+        mode=first.mode,
+        values=[row.values for row in rows],
+        arms=None if first.arm is None else [row.arm for row in rows],
+    )
+
+
+def alike(rows: list[DecisionRow]) -> list[DecisionRow]:
+    """Rows with what those of a block have in common."""
+    first = rows[0]
+    shared = {"time": first.time, "policy": first.policy, "floor": first.floor, "mode": first.mode}
+    empty = {name: None for name in ("eligible", "unit", "arm") if getattr(first, name) is None}
+    return [msgspec.structs.replace(row, **shared, **empty) for row in rows]
+
+
+def payload(row: Row | DecisionBlock) -> bytes:
     return msgspec.msgpack.encode(row)
 
 
@@ -69,6 +101,41 @@ def test_what_is_written_is_read(path, rows):
     assert segment.damage is None
 
 
+@given(st.lists(DECISIONS, min_size=1, max_size=5), ROWS)
+def test_a_block_is_read_as_its_decisions(path, decisions, after):
+    rows = alike(decisions)
+    path.write_bytes(BEGINNING + b"".join(frame(payload(row)) for row in (block(rows), *after)))
+    segment = read(path)
+    assert segment.events == [*rows, *after]
+    assert (segment.damage, segment.good_bytes) == (None, path.stat().st_size)
+
+
+@given(st.lists(DECISIONS, min_size=2, max_size=7))
+def test_the_halves_of_a_block_have_its_decisions(decisions):
+    whole = block(alike(decisions))
+    assert [row for half in whole.halves() for row in half.rows()] == list(whole.rows())
+    assert all(len(half.ids) < len(decisions) for half in whole.halves())
+
+
+def test_a_block_whose_columns_differ_in_length_is_damage(path):
+    odd = msgspec.structs.replace(block([DECISION, DECISION]), actions=["hi"])
+    path.write_bytes(BEGINNING + frame(payload(DECISION)) + frame(payload(odd)))
+    segment = read(path)
+    assert segment.events == [DECISION]
+    assert "event 2" in segment.damage
+
+
+def test_segments_from_before_there_were_blocks_are_read(path):
+    older = msgspec.structs.replace(read_header_of(BEGINNING, path), format=1)
+    path.write_bytes(MAGIC + frame(msgspec.msgpack.encode(older)) + FRAMES[0])
+    assert read(path).events == THREE[:1]
+
+
+def read_header_of(data: bytes, path: Path) -> Header:
+    path.write_bytes(data)
+    return read_header(path)
+
+
 def test_a_frame_is_its_length_its_checksum_and_its_payload():
     # 0xCBF43926 is the check value of CRC-32 for these nine digits.
     assert frame(b"123456789") == struct.pack("<II", 9, 0xCBF43926) + b"123456789"
@@ -85,7 +152,7 @@ def test_the_header_holds_the_problem(path):
 
 THREE = [
     RewardRow("a", 1, 0.5, None),
-    DecisionRow("b", 2, "hi", 0.25, 3, ("hi",), 0.1, "user-7", "apprentice", (True, "NO")),
+    DECISION,
     RewardRow("c", 3, 1.0, "click"),
 ]
 FRAMES = [frame(payload(row)) for row in THREE]
@@ -138,9 +205,9 @@ def test_a_whole_frame_that_is_no_event_is_damage(path):
 
 
 def test_a_later_format_is_named(path):
-    later = {"format": 2, "whatever": True}
+    later = {"format": 3, "whatever": True}
     path.write_bytes(MAGIC + frame(msgspec.msgpack.encode(later)))
-    with pytest.raises(UnreadableSegment, match="format 2; this version of Potstill reads 1"):
+    with pytest.raises(UnreadableSegment, match="format 3; this version of Potstill reads 1 to 2"):
         read(path)
 
 

@@ -11,7 +11,7 @@ import potstill as ps
 from potstill.events.join import join, preview
 from potstill.events.lake import Lake
 from potstill.events.making import JoinReport
-from potstill.events.schema import TIME
+from potstill.events.schema import METRICS, TIME
 from potstill.storage import LocalStorage
 
 ACTIONS = ("l", "r")
@@ -84,6 +84,8 @@ class Workspace:
                 "x": row["context_x"],
                 "reward": row["reward"],
                 "rewarded": row["rewarded"],
+                "metrics": row["metrics"] and {metric["name"]: metric["value"] for metric in row["metrics"]},
+                "of": (row["eligible"] and tuple(row["eligible"]), row["unit"], row["arm"]),
                 "cut": row["cut"],
             }
             for row in frame.with_columns(pl.col("time").dt.epoch("us")).iter_rows(named=True)
@@ -106,6 +108,9 @@ def decision_frame(rows: Iterable[D]) -> pl.DataFrame:
             "action": [d.action if d.fits else "gone" for d in rows],
             "propensity": [d.propensity for d in rows],
             "policy": pl.Series([d.policy for d in rows], dtype=pl.Int64),
+            "eligible": pl.Series([d.eligible for d in rows], dtype=pl.List(pl.String)),
+            "unit": pl.Series([d.unit for d in rows], dtype=pl.String),
+            "arm": pl.Series([d.arm for d in rows], dtype=pl.String),
             "problem": ["hash"] * len(rows),
             "context_x": [d.x for d in rows],
             "context_c": ["a"] * len(rows),
@@ -122,8 +127,13 @@ def reward_frame(rows: Iterable[R]) -> pl.DataFrame:
             "time": pl.Series([r.time for r in rows], dtype=pl.Int64).cast(TIME),
             "reward": pl.Series([r.reward for r in rows], dtype=pl.Float64),
             "key": pl.Series([r.key for r in rows], dtype=pl.String),
+            "metrics": pl.Series([_metrics(r) for r in rows], dtype=METRICS),
         }
     )
+
+
+def _metrics(reward: R) -> list[dict[str, Any]] | None:
+    return [{"name": name, "value": value} for name, value in reward.metrics] or None
 
 
 def counts(report: JoinReport) -> dict[str, Any]:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_examples import GOOD, assert_agree, make_policy, make_problem, needs_native
+from native_examples import GOOD, assert_agree, make_policy, make_problem, needs_native, outcome
 
 import potstill as ps
 
+_native = pytest.importorskip("potstill.policy._native")
 pytestmark = needs_native
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
@@ -157,3 +158,59 @@ def test_new_ids_are_distinct_and_look_like_uuid4():
     assert len(ids) == 1000
     assert all(len(i) == 32 and i[12] == "4" and i[16] in "89ab" for i in ids)
     assert policy.decide(GOOD | {"speed": np.float64(1)}).id not in ids
+
+
+@given(st.data())
+def test_values_in_order_are_encoded_as_the_contexts_that_they_are_of(data):
+    policy = data.draw(policies())
+    problem = policy.problem
+    listed = data.draw(st.lists(contexts(problem), max_size=4))
+    rows = [tuple(context.get(feature.name) for feature in problem.context) for context in listed]
+    expected = np.array([problem.encode(context) for context in listed], np.float32).reshape(len(rows), problem.width)
+    for each in (policy, policy.with_runtime("numpy")):
+        np.testing.assert_array_equal(each.encode_rows(rows).view(np.uint32), expected.view(np.uint32))
+
+
+PLAIN = make_problem([ps.Numeric("speed", low=0, high=9), ps.Boolean("hd", missing="flag")], 2)
+
+
+@pytest.mark.parametrize(
+    "row", [(), (1.0,), (1.0, True, 2.0), (None, True), (float("nan"), True), ("1", True), (1.0, 2)]
+)
+def test_values_that_do_not_fit_are_refused_as_the_oracle_does(row):
+    policy = make_policy(PLAIN)
+    told = outcome(lambda: policy.encode_rows([(1.0, True), row]))
+    assert isinstance(told, tuple)
+    assert told == outcome(lambda: policy.with_runtime("numpy").encode_rows([(1.0, True), row]))
+
+
+def test_values_of_other_types_are_encoded_as_the_oracle_does():
+    policy = make_policy(PLAIN)
+    rows = [(np.float64(1.5), True), (2, None)]
+    assert (policy.encode_rows(rows) == policy.with_runtime("numpy").encode_rows(rows)).all()
+
+
+cells = st.none() | st.booleans() | finite | st.text(max_size=3)
+
+
+@given(st.lists(st.tuples(cells, cells, cells), max_size=6))
+def test_digests_are_equal_where_the_values_are(rows):
+    found = _native.digests(rows)
+    for row, digest in zip(rows, found, strict=True):
+        same = [other for other, of_other in zip(rows, found, strict=True) if of_other == digest]
+        assert all(list(map(plain, other)) == list(map(plain, row)) for other in same)
+    again = [tuple(value + 0.0 if type(value) is float else value for value in row) for row in rows]
+    assert found == _native.digests(again)
+
+
+def plain(value):
+    """A value that equals no other: True is 1.0 for Python."""
+    return type(value), value
+
+
+def test_digests_of_zeros_and_of_what_has_none():
+    assert _native.digests([(0.0, 1.0)]) == _native.digests([(-0.0, 1.0)])
+    assert len(set(_native.digests([(0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.0,), ()]))) == 5
+    for other in ([[1.0]], [({},)], ((1.0,),)):
+        with pytest.raises(TypeError):
+            _native.digests(other)

@@ -42,7 +42,11 @@ def test_the_module_has_the_names_of_the_stub():
     from potstill.policy import _native
 
     constants = {node.target.id for node in STUB.body if isinstance(node, ast.AnnAssign)}
-    assert {stub_class().name} | constants == public(vars(_native))
+    functions = {node.name: node for node in STUB.body if isinstance(node, ast.FunctionDef)}
+    assert {stub_class().name, *functions} | constants == public(vars(_native))
+    for name, function in functions.items():
+        taken = [argument.arg for argument in function.args.posonlyargs]
+        assert signature(getattr(_native, name)) == (taken, []), name
     assert isinstance(_native.INSTRUCTIONS, str)
 
 

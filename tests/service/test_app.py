@@ -16,7 +16,7 @@ from potstill.events import writing
 from potstill.events.flush import Flusher
 from potstill.events.spool import Spool
 from potstill.events.writing import SegmentWriter
-from potstill.service import standing
+from potstill.service import standing, whole
 from potstill.service.app import App, Options, create_app
 from potstill.service.deciding import Decider
 from potstill.service.tokens import Guard, TokenFile
@@ -220,13 +220,34 @@ def test_an_id_for_another_question_is_a_conflict(workspace, other):
 
 def test_only_the_last_decisions_are_remembered(workspace):
     async def work(asker: Asker) -> None:
-        for name in ("a", "b", "c"):
+        for name in ("a", "b", "c", "d", "e"):
             await asker.post("decide", {**DECIDE, "id": name})
         other = {"context": {**CONTEXT, "connection": "wifi"}}
-        assert (await asker.post("decide", {**other, "id": "b"})).status == 409
+        for name in ("d", "e"):
+            assert (await asker.post("decide", {**other, "id": name})).status == 409
         assert (await asker.post("decide", {**other, "id": "a"})).status == 200
 
     asking(workspace, work, remembered=2)
+
+
+def test_a_batch_that_is_sent_again_is_answered_and_logged_as_before(workspace):
+    batch = {"requests": [{**DECIDE, "id": f"id-{i}"} for i in range(20)]}
+    other = {"requests": [*batch["requests"][:3], {**DECIDE, "id": "new"}, *batch["requests"][9:5:-1]]}
+
+    async def work(asker: Asker) -> None:
+        first = await asker.post("decide/batch", batch)
+        publish(workspace)
+        await asker.app._problems[0].reload()
+        assert (await asker.post("decide/batch", batch)).body == first.body
+        told = {decision["id"]: decision for decision in first.json["decisions"]}
+        again = (await asker.post("decide/batch", other)).json["decisions"]
+        assert [decision["id"] for decision in again] == [request["id"] for request in other["requests"]]
+        assert [told.get(decision["id"], decision) for decision in again] == again
+        alone = await asker.post("decide", {**DECIDE, "id": "id-7"})
+        assert alone.json == told["id-7"]
+
+    asking(workspace, work)
+    assert sorted(decisions(workspace)["id"]) == sorted([*(f"id-{i}" for i in range(20)), "new"])
 
 
 def test_those_who_ask_the_same_at_once_are_told_the_same(workspace):
@@ -339,6 +360,25 @@ def test_rewards_and_observations_reach_the_lake_as_they_were_sent(workspace):
 
 def full(*_: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_disk_that_hangs_takes_no_threads_from_others(workspace, monkeypatch):
+    mended = threading.Event()
+    monkeypatch.setattr(standing, "PATIENCE", 0.05)
+    monkeypatch.setattr(standing, "ready", lambda _: mended.wait(60))
+    monkeypatch.setattr(whole, "ready", standing.ready)
+
+    async def work(asker: Asker) -> None:
+        answers = await asyncio.gather(*[asker.get("/ready") for _ in range(40)])
+        assert {(answer.status, answer.headers["retry-after"]) for answer in answers} == {(503, "1")}
+        assert (await asker.get("status")).status == 503
+        await asyncio.wait_for(asker.app._problems[0].reload(), 10)
+        assert (await asker.post("decide", DECIDE)).status == 200
+        mended.set()
+        monkeypatch.setattr(standing, "PATIENCE", 30.0)
+        assert (await asker.get("/ready")).status == 200
+
+    asking(workspace, work)
 
 
 def test_a_full_disk_acknowledges_nothing_and_recovers(workspace, monkeypatch):

@@ -1,7 +1,6 @@
 from datetime import UTC, datetime
 
 import msgspec
-import numpy as np
 import pytest
 from examples import random_layers
 from hypothesis import given
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 import potstill as ps
 from potstill.events import InvalidEvent, LoggedDecision
 from potstill.events.checked import Checker, payload
-from potstill.service.columns import Columns
+from potstill.events.segment import DecisionBlock
 from potstill.service.deciding import SMALLEST, Decider
 from potstill.service.errors import Refusal
 from potstill.service.questions import Questions
@@ -26,11 +25,6 @@ PROBLEM = ps.Problem(
         ps.Boolean("hd", missing=False),
     ],
     actions=ps.Discrete(["low", "mid", "high"]),
-)
-NUMBERS = ps.Problem(
-    name="numbers",
-    context=[ps.Numeric(f"x{i}", low=-1, high=1) for i in range(5)],
-    actions=ps.Discrete(["left", "right"]),
 )
 REQUESTS = Requests(PROBLEM)
 POLICY = ps.Policy.build(PROBLEM, random_layers(PROBLEM, seed=3), version=7)
@@ -52,6 +46,11 @@ def snapshot(mode="online", policy=POLICY):
     return Snapshot(policy, 1, mode, datetime.now(UTC))
 
 
+def logged(outcome):
+    parts = outcome.rows
+    return [row for part in parts for row in (part.rows() if isinstance(part, DecisionBlock) else [part])]
+
+
 CONTEXT = {"speed": 30.0, "kind": "4g"}
 
 
@@ -71,8 +70,8 @@ def test_a_batch_is_decided_as_one_by_one_and_as_the_policy_does(values):
 def test_rows_are_what_the_log_makes_of_the_same_decisions(values, mode):
     own = [{**value, "action": (value["eligible"] or ["mid"])[0], "unit": "u"} for value in values]
     batch = asking(own if mode == "apprentice" else values)
-    replies, rows = Decider(PROBLEM, "low").decide(snapshot(mode), batch)
-    for value, request, reply, row in zip(values, batch.requests, replies, rows, strict=True):
+    outcome = Decider(PROBLEM, "low").decide(snapshot(mode), batch)
+    for value, request, reply, row in zip(values, batch.requests, outcome.replies, logged(outcome), strict=True):
         event = LoggedDecision(
             id=reply.id,
             context=value["context"],
@@ -87,23 +86,10 @@ def test_rows_are_what_the_log_makes_of_the_same_decisions(values, mode):
         assert payload(row) == Checker(PROBLEM).encode(event)
 
 
-@given(st.lists(contexts, min_size=1, max_size=5))
-def test_columns_encode_as_the_problem_does(values):
-    rows = asking([{"context": context} for context in values]).values
-    assert (Columns(PROBLEM).encode(rows) == np.stack([PROBLEM.encode(context) for context in values])).all()
-
-
-def test_columns_of_numbers_only_and_of_nothing():
-    rows = [(0.1, -2.0, 0.5, 1.0, 0.0), (0.9, 0.2, -0.3, 0.7, 3.0)]
-    expected = [NUMBERS.encode(dict(zip((f.name for f in NUMBERS.context), row, strict=True))) for row in rows]
-    assert (Columns(NUMBERS).encode(rows) == np.stack(expected)).all()
-    nothing = ps.Problem(name="coin", context=[], actions=NUMBERS.actions)
-    assert Columns(nothing).encode([(), ()]).shape == (2, 0)
-
-
 def test_the_apprentice_logs_the_callers_choice_with_the_policys_probability_of_it():
     batch = asking([{"context": CONTEXT, "action": "high", "eligible": ["high", "mid"]}])
-    (reply,), (row,) = Decider(PROBLEM, None).decide(snapshot("apprentice"), batch)
+    outcome = Decider(PROBLEM, None).decide(snapshot("apprentice"), batch)
+    (reply,), (row,) = outcome.replies, logged(outcome)
     p = POLICY.probabilities(CONTEXT, eligible=["high", "mid"])
     assert (reply.action, reply.mode, row.action, row.mode) == ("high", "apprentice", "high", "apprentice")
     assert reply.propensity == row.propensity == pytest.approx(float(p[2]))
@@ -141,10 +127,10 @@ def test_an_action_is_for_the_apprentice(mode, stated, told):
 
 def test_the_fallback_is_taken_surely_and_is_always_eligible():
     batch = asking([{"context": CONTEXT}, {"context": CONTEXT, "eligible": ["high", "mid"]}])
-    replies, rows = Decider(PROBLEM, "low").decide(snapshot("log-only"), batch)
-    assert [reply.action for reply in replies] == ["low", "high"]
-    assert all(reply.propensity == 1.0 and reply.policy == 7 for reply in replies)
-    assert {row.mode for row in rows} == {"log-only"}
+    outcome = Decider(PROBLEM, "low").decide(snapshot("log-only"), batch)
+    assert [reply.action for reply in outcome.replies] == ["low", "high"]
+    assert all(reply.propensity == 1.0 and reply.policy == 7 for reply in outcome.replies)
+    assert {row.mode for row in logged(outcome)} == {"log-only"}
     outcome = Decider(PROBLEM, "low").decide(snapshot(policy=None), batch)
     assert {reply.mode for reply in outcome.replies} == {"fallback"}
     assert Decider(PROBLEM, None).decide(snapshot(policy=None), batch) is None
@@ -160,9 +146,10 @@ def test_what_takes_the_place_of_a_decision_is_logged_before_it():
     batch = asking([{"context": CONTEXT}, {"context": {**CONTEXT, "speed": 1}}])
     decider = Decider(PROBLEM, "low")
     tried = decider.decide(snapshot(), batch)
-    instead = decider.fall_back(snapshot(), batch, instead_of=tried)
-    assert [row.id for row in instead.rows] == [row.id for row in tried.rows]
-    assert all(row.time < before.time for row, before in zip(instead.rows, tried.rows, strict=True))
+    ids = [reply.id for reply in tried.replies]
+    instead = decider.fall_back(snapshot(), batch, ids=ids, time=tried.rows[0].time - 1)
+    assert [row.id for row in logged(instead)] == [row.id for row in logged(tried)]
+    assert all(row.time < before.time for row, before in zip(logged(instead), logged(tried), strict=True))
 
 
 def test_ids_are_made_up_and_differ():
@@ -192,3 +179,4 @@ def test_a_digest_tells_contexts_and_eligible_actions_apart():
     digests = asking(values).digests
     assert len(set(digests)) == len(values)
     assert asking([{"context": {"kind": "4g", "speed": 30, "hd": None}}]).digests == digests[:1]
+    assert asking(values[-1:]).digests == digests[-1:]

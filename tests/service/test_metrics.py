@@ -46,6 +46,7 @@ def test_every_name_is_there_with_its_labels():
     counted.decided("online", 7)
     counted.decided("online", 7, 999)
     counted.decided("apprentice", 7)
+    counted.assigned("control", 4)
     counted.rewarded(3)
     counted.observed(5)
     counted.refused("unfit")
@@ -54,6 +55,7 @@ def test_every_name_is_there_with_its_labels():
     text = metrics.exposition({"video", "new"})
     assert value(text, "potstill_decisions_total", problem="video", mode="online", policy="7") == 1000
     assert value(text, "potstill_decisions_total", problem="video", mode="apprentice", policy="7") == 1
+    assert value(text, "potstill_experiment_total", problem="video", arm="control") == 4
     assert value(text, "potstill_rewards_total", problem="video") == 3
     assert value(text, "potstill_observations_total", problem="video") == 5
     assert value(text, "potstill_refused_total", problem="video", reason="unfit") == 1

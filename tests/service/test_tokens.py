@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from potstill.service import tokens as service_tokens
 from potstill.service.tokens import FILE, SCOPES, Guard, InvalidToken, Refused, TokenFile
 from potstill.storage import open_storage
 
@@ -191,13 +192,26 @@ def test_names_are_used_once_and_must_be_known(local):
     assert [token.name for token in local.read()] == ["web"]
 
 
-def test_tokens_made_at_once_are_all_kept(tmp_path):
-    def make(number):
-        TokenFile(open_storage(tmp_path)).create(f"t{number}", ["decide"])
+def test_a_change_that_was_cut_short_in_an_object_store_is_told(s3, monkeypatch):
+    monkeypatch.setattr(service_tokens, "LOCK_SECONDS", 0.0)
+    storage = open_storage(s3)
+    storage.create(f"{FILE}.lock", b"")
+    with pytest.raises(InvalidToken, match=rf"changed by somebody else.*delete {s3}/{FILE}\.lock"):
+        TokenFile(storage).create("web", ["decide"])
+    storage.delete(f"{FILE}.lock")
+    TokenFile(storage).create("web", ["decide"])
+    TokenFile(storage).revoke("web")
+    with pytest.raises(FileNotFoundError):
+        storage.read(f"{FILE}.lock")
 
-    threads = [threading.Thread(target=make, args=(number,)) for number in range(20)]
+
+def test_tokens_made_at_once_are_all_kept(place):
+    def make(number):
+        TokenFile(open_storage(place)).create(f"t{number}", ["decide"])
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {token.name for token in TokenFile(open_storage(tmp_path)).read()} == {f"t{n}" for n in range(20)}
+    assert {token.name for token in TokenFile(open_storage(place)).read()} == {f"t{n}" for n in range(5)}

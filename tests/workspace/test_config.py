@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 import potstill as ps
+from potstill.experiment.config import ControlConfig, ExperimentConfig
 from potstill.teachers import from_config
 from potstill.workspace import Config, InvalidConfig, template
 from potstill.workspace.config import read_config
 from potstill.workspace.workspace import read_problem
 
 #: An option at its default, and an example of one that is not set.
-OPTION, EXAMPLE = r"^#(\w+ = )", r"^# (\w+ = )"
+OPTION, EXAMPLE = r"^#(\w+ = )", r"^# (\w+ = |\[\w+\]$)"
 
 
 def uncommented(*patterns: str) -> str:
@@ -39,12 +40,19 @@ def test_every_option_is_there_either_at_its_default_or_as_an_example() -> None:
         assert list(examples[section]) == list(defaults[section])
         unset = {name for name, value in defaults[section].items() if value is None}
         assert set(examples[section]) - set(stated[section]) == unset
+    assert "experiment" not in stated
+    assert tuple(examples["experiment"]) == ExperimentConfig.__struct_fields__
 
 
 def test_the_examples_are_accepted() -> None:
     config = read_config(uncommented(OPTION, EXAMPLE).encode())
     assert from_config(config.teacher) == ps.teachers.LinearTS(discount=0.99)
     assert ps.Student(**config.student) == ps.Student()
+    assert config.experiment is not None
+    default = ExperimentConfig(name="hd-first", control=ControlConfig(action="360p"))
+    example = msgspec.structs.replace(config.experiment, start=None, metrics=())
+    assert example == default
+    config.experiment.check(read_problem(template.PROBLEM.encode(), "problem.toml"))
 
 
 def test_every_option_has_a_line_of_why_before_it() -> None:
@@ -64,6 +72,12 @@ def test_every_option_has_a_line_of_why_before_it() -> None:
         ("[policy]\nfloor = 1", r"at `\$.policy.floor`"),
         ("[policy]\nflor = 0.1", r"unknown field `flor` - at `\$.policy`"),
         ("[polcy]", "unknown field `polcy`"),
+        ("[experiment]\nname = 'HD'\ncontrol = {action = 'a'}", r"matching regex .* - at `\$.experiment.name`"),
+        ("[experiment]\nname = 'x'\ncontrol = {}", r"got none of them - at `\$.experiment.control`"),
+        ("[experiment]\nname = 'x'\ncontrol = {action = 'a', policy = 1}", "got action and policy"),
+        ("[experiment]\nname = 'x'\nshare = 1.0\ncontrol = {action = 'a'}", r"< 1.0 - at `\$.experiment.share`"),
+        ("[experiment]\nname = 'x'\ncontrol = {action = 'a'}\nstart = 2026-01-01T00:00:00", "timezone"),
+        ("[experiment]\ncontrol = {action = 'a'}", "missing required field `name`"),
         ("floor =", "where: "),
         (b"\xff", "where: "),
     ],

@@ -18,13 +18,14 @@ export function decisionRow(decision, context, unit) {
 }
 
 /** A reward's row, with a key of its own if it was given none, so that a retry counts once. */
-export function rewardRow(id, reward, { key, time } = {}) {
-  if (!Number.isFinite(reward)) throw new RangeError(`reward must be a finite number, got ${shown(reward)}`);
+export function rewardRow(id, reward, { key, time, metrics } = {}) {
+  checkNumber(reward, "reward");
   checkText(id, "id");
   if (key !== null && key !== undefined) checkText(key, "key");
   const moment = time === null || time === undefined ? new Date() : new Date(time);
   if (Number.isNaN(moment.getTime())) throw new RangeError(`time must be a Date, got ${shown(time)}`);
   const body = { id, reward, key: key ?? freshId(), time: moment.toISOString() };
+  if (metrics !== null && metrics !== undefined) body.metrics = checkedMetrics(metrics);
   return { kind: "reward", id, body: JSON.stringify(body) };
 }
 
@@ -40,6 +41,20 @@ export function sameDecision(earlier, later) {
 
 function asked({ context, eligible }) {
   return JSON.stringify([Object.entries(context).sort(([a], [b]) => (a < b ? -1 : 1)), eligible ?? null]);
+}
+
+function checkedMetrics(metrics) {
+  if (!isMapping(metrics)) throw new RangeError(`metrics must map names to numbers, got ${shown(metrics)}`);
+  const seen = { ...metrics };
+  for (const [name, value] of Object.entries(seen)) {
+    checkText(name, "a metric's name");
+    checkNumber(value, `metric ${shown(name)}`);
+  }
+  return seen;
+}
+
+function checkNumber(value, what) {
+  if (!Number.isFinite(value)) throw new RangeError(`${what} must be a finite number, got ${shown(value)}`);
 }
 
 function checkText(value, what) {

@@ -75,11 +75,12 @@ class AsyncClient:
         *,
         key: str | None = None,
         time: datetime | None = None,
+        metrics: Mapping[str, float] | None = None,
     ) -> None:
         """Report a reward, as `Client.reward` does; it is sent with others, soon."""
         if self._closed:
             raise ValueError("the client is closed; make another")
-        waiting = self._talk.reward(id, reward, key, time)
+        waiting = self._talk.reward(id, reward, key, time, metrics)
         if waiting >= self._talk.reward_batch:
             self._full.set()
         if waiting and (self._task is None or self._task.done()):

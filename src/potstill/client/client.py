@@ -112,6 +112,7 @@ class Client:
         *,
         key: str | None = None,
         time: datetime | None = None,
+        metrics: Mapping[str, float] | None = None,
     ) -> None:
         """Report a reward; it is sent with others, soon.
 
@@ -120,10 +121,11 @@ class Client:
             reward: a finite number.
             key: names the reward among several of one decision; a second one with the same key counts once.
             time: when it came; now if left out.
+            metrics: other outcomes to watch in experiments, by name: ``{"watched": 3.2}``. Nothing is learnt from them.
         """
         if self._closed:
             raise ValueError("the client is closed; make another")
-        waiting = self._talk.reward(id, reward, key, time)
+        waiting = self._talk.reward(id, reward, key, time, metrics)
         with self._due:
             self._start()
             if waiting == 1 or waiting >= self._talk.reward_batch:

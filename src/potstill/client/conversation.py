@@ -45,9 +45,16 @@ class Conversation:
         except Unreachable as error:
             return [self._fall_back(one, error) for one in asked]
 
-    def reward(self, id: str, reward: float, key: str | None, time: datetime | None) -> int:  # noqa: A002
+    def reward(
+        self,
+        id: str,  # noqa: A002
+        reward: float,
+        key: str | None,
+        time: datetime | None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> int:
         """Keep a reward for the next `drain`, and say how many wait with it; 0 if it is not to be sent."""
-        report = reward_report(id, reward, key, time)
+        report = reward_report(id, reward, key, time, metrics)
         return 0 if id in self._fallen else self.pending.add(report)
 
     def drain(self) -> Call[None]:

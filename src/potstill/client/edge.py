@@ -29,7 +29,8 @@ class EdgeClient:
 
     The folder holds the policy file, so that the device starts without a network, and the queue. What `decide` or
     `reward` returned from is in the queue, and leaves it only when the service has acknowledged it; what is sent
-    twice after a crash counts once. Safe to share between threads; one process per folder.
+    twice after a crash counts once. Safe to share between threads; one process per folder. There are no experiments on
+    devices: all that they decide is the policy's, without an arm.
 
     >>> with EdgeClient("https://host/v1/video-upload", "edge", token) as client:  # doctest: +SKIP
     ...     client.start(every=60)
@@ -130,6 +131,7 @@ class EdgeClient:
         *,
         key: str | None = None,
         time: datetime | None = None,
+        metrics: Mapping[str, float] | None = None,
     ) -> None:
         """Report a reward; it is in the queue when this returns.
 
@@ -138,8 +140,9 @@ class EdgeClient:
             reward: a finite number.
             key: names the reward among several of one decision; a second one with the same key counts once.
             time: when it came; now if left out.
+            metrics: other outcomes to watch in experiments, by name: ``{"watched": 3.2}``. Nothing is learnt from them.
         """
-        self._queue.append(Row("reward", id, encode(reward_report(id, reward, key, time))))
+        self._queue.append(Row("reward", id, encode(reward_report(id, reward, key, time, metrics))))
 
     def sync(self) -> Synced:
         """Send what is in the queue, and look for a new policy.

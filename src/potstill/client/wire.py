@@ -22,8 +22,9 @@ class Answer(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         action: to be carried out.
         propensity: the exact probability with which that action was chosen.
         policy: version of the policy that decided; None if none did.
-        mode: ``online``, ``apprentice``, ``log-only`` or ``fallback``.
+        mode: ``online``, ``apprentice``, ``log-only``, ``fallback`` or ``control``.
         would: in mode ``apprentice``, the action that the policy would have taken.
+        arm: of the experiment that it was decided in, ``NAME:control`` or ``NAME:treatment``; None outside of any.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Answer(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     policy: int | None = None
     mode: str = "online"
     would: str | None = None
+    arm: str | None = None
 
 
 class DecideRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -45,7 +47,7 @@ class DecideRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Observation(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A decision that was taken elsewhere; its rewards may come with it or later."""
+    """A decision that was taken elsewhere; its rewards may come with it or later. `metrics` go with the reward."""
 
     id: str
     context: Mapping[str, Any]
@@ -58,29 +60,54 @@ class Observation(msgspec.Struct, kw_only=True, omit_defaults=True):
     unit: str | None = None
     reward: float | None = None
     reward_time: datetime | None = None
+    metrics: Mapping[str, float] | None = None
 
 
 class RewardReport(msgspec.Struct, omit_defaults=True):
-    """A reward of a decision; the key makes a retry count once."""
+    """A reward of a decision; the key makes a retry count once. Metrics are other outcomes, by name."""
 
     id: str
     reward: float
     key: str
     time: datetime
+    metrics: Mapping[str, float] | None = None
 
 
-def reward_report(id: str, reward: float, key: str | None, time: datetime | None) -> RewardReport:  # noqa: A002
+def reward_report(
+    id: str,  # noqa: A002
+    reward: float,
+    key: str | None,
+    time: datetime | None,
+    metrics: Mapping[str, float] | None = None,
+) -> RewardReport:
     """A reward that is sound, with a key and a time of its own if it was given none."""
-    if isinstance(reward, bool) or not isinstance(reward, (int, float, np.integer, np.floating)):
-        raise ValueError(f"reward must be a number, got {shown(reward)}")
-    if not math.isfinite(reward):
-        raise ValueError(f"reward must be a finite number, got {shown(reward)}")
+    amount = _finite(reward, "reward")
     for name, text in (("id", id), ("key", key)):
         if text is not None and (not isinstance(text, str) or not text):
             raise ValueError(f"{name} must be a string that is not empty, got {shown(text)}")
     if time is not None and time.tzinfo is None:
         raise ValueError(f"time needs a time zone, got {time!r}; datetime.now(UTC) has one")
-    return RewardReport(id, float(reward), key or uuid.uuid4().hex, time or now())
+    return RewardReport(id, amount, key or uuid.uuid4().hex, time or now(), _metrics(metrics))
+
+
+def _metrics(metrics: Mapping[str, float] | None) -> dict[str, float] | None:
+    """Metrics as they are now; None if there are none."""
+    if metrics is None:
+        return None
+    if not isinstance(metrics, Mapping):
+        raise ValueError(f"metrics must be a mapping of names to numbers, got {shown(metrics)}")
+    for name in metrics:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"a metric's name must be a string that is not empty, got {shown(name)}")
+    return {name: _finite(value, f"metric {name!r}") for name, value in metrics.items()} or None
+
+
+def _finite(value: object, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ValueError(f"{what} must be a number, got {shown(value)}")
+    if not math.isfinite(value):
+        raise ValueError(f"{what} must be a finite number, got {shown(value)}")
+    return float(value)
 
 
 def now() -> datetime:

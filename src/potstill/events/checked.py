@@ -27,7 +27,6 @@ VERSIONS = 2**63  # policy versions are 64-bit integers in the tables
 YEAR_2200 = 7_258_118_400_000_000  # its first microsecond
 
 _Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
-_TYPES: dict[type, Any] = {Numeric: _Finite, Categorical: str, Boolean: bool}
 _REAL = (int, float, np.integer, np.floating)
 _MODES: tuple[str, ...] = get_args(Mode)
 
@@ -102,7 +101,13 @@ class Checker:
             self._decision(decision, decision.time),
             None if event.reward is None else self._amount(event.reward),
             _time(decision.time if event.reward_time is None else event.reward_time, "reward_time"),
+            None if event.metrics is None else self._metrics_of(event),
         )
+
+    def _metrics_of(self, event: LoggedObservation) -> dict[str, float]:
+        if event.reward is None:
+            raise InvalidEvent(f"observation {shown(event.decision.id)}: metrics come with a reward, and there is none")
+        return _metrics(event.metrics)
 
     def _values(self, context: Mapping[str, Any]) -> tuple[Any, ...]:
         """A context's values in feature order: checked in C if they are plain, which nearly all are."""
@@ -154,11 +159,17 @@ def payload(row: msgspec.Struct) -> bytes:
     return encoded
 
 
-def context_type(features: Sequence[Feature]) -> type[msgspec.Struct]:
-    """A Struct whose fields, in the order of the features, are called what the features are called."""
+def context_type(features: Sequence[Feature], number: Any = _Finite) -> type[msgspec.Struct]:
+    """A Struct whose fields, in the order of the features, are called what the features are called.
+
+    Args:
+        features: those of the problem.
+        number: the type of numbers; of JSON `float` will do, since that has none that are not finite.
+    """
+    types: dict[type, Any] = {Numeric: number, Categorical: str, Boolean: bool}
     fields: list[Any] = []
     for i, feature in enumerate(features):
-        kind = _TYPES[type(feature)]
+        kind = types[type(feature)]
         required = feature.missing == "error"
         fields.append((f"f{i}", kind) if required else (f"f{i}", kind | None, None))
     names = {f"f{i}": feature.name for i, feature in enumerate(features)}

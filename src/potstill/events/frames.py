@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -25,10 +25,10 @@ def split(events: Iterable[Row]) -> tuple[list[DecisionRow], list[RewardRow]]:
                 decisions.append(event)
             case RewardRow():
                 rewards.append(event)
-            case ObservationRow(decision, reward, time):
+            case ObservationRow(decision, reward, time, metrics):
                 decisions.append(decision)
                 if reward is not None:
-                    rewards.append(RewardRow(decision.id, time, reward, OBSERVATION))
+                    rewards.append(RewardRow(decision.id, time, reward, OBSERVATION, metrics))
     return decisions, rewards
 
 
@@ -45,6 +45,7 @@ def decision_frame(rows: Sequence[DecisionRow], problem: Problem) -> pl.DataFram
         "floor": [row.floor for row in rows],
         "unit": [row.unit for row in rows],
         "mode": [row.mode for row in rows],
+        "arm": [row.arm for row in rows],
     }
     series = [pl.Series(name, values, schema[name]) for name, values in columns.items()]
     frame = pl.DataFrame(series).with_columns(pl.lit(problem.hash).alias("problem"))
@@ -59,8 +60,14 @@ def reward_frame(rows: Sequence[RewardRow], problem: Problem) -> pl.DataFrame:
         "time": [row.time for row in rows],
         "reward": [row.reward for row in rows],
         "key": [row.key for row in rows],
+        "metrics": [_named(row.metrics) for row in rows],
     }
     return pl.DataFrame([pl.Series(name, values, schema[name]) for name, values in columns.items()])
+
+
+def _named(metrics: Mapping[str, float] | None) -> list[dict[str, Any]] | None:
+    """Metrics as the tables have them."""
+    return [{"name": name, "value": metrics[name]} for name in sorted(metrics)] if metrics else None
 
 
 def _contexts(rows: Sequence[DecisionRow], problem: Problem) -> list[pl.Series]:

@@ -14,7 +14,9 @@ too.
 included. Rewards of one id with the same key are one, and so are rewards without key of the same time and value. If
 their values differ the first by time counts, then the smaller one. What several rewards come to is stated in the
 configuration: the first or last by time (then by value), the largest, the mean, or the sum, correctly rounded and so
-the same in any order. A decision without rewards gets the default reward.
+the same in any order. A decision without rewards gets the default reward. Metrics go with their reward, and what
+several come to is found likewise, each name for itself; rewards that are one and have other metrics count with the
+smallest of them, by name and value.
 
 **Once.** A cut is recorded in a file before it is made, with the versions of the tables that it reads, and its
 observations are one commit that carries its number. Whoever finds a recorded join without its commit makes it, exactly

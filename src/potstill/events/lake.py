@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from arro3.core import RecordBatch, RecordBatchReader
@@ -62,6 +63,14 @@ class Lake:
         if unusable := _UNUSABLE.intersection(self.root):
             raise ValueError(f"{self.root}: Delta Lake cannot use a path with {' '.join(sorted(unusable))} in it")
         self.options = {} if "://" not in self.root else {**delta.STORAGE_OPTIONS, **(storage_options or {})}
+        self.reopen()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "problem": self.problem, "options": self.options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process: the same tables, opened anew."""
+        self.__dict__.update(state)
         self.reopen()
 
     def reopen(self) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from potstill.events.checked import Checker, payload
+from potstill.events.checked import Checker, InvalidEvent, payload
 from potstill.events.commit import Commit, LogUnavailable
 from potstill.events.folders import remove_if_empty, take_folder
 from potstill.events.gathering import Gathering, Group
 from potstill.events.records import Event
-from potstill.events.segment import Row, frame
+from potstill.events.segment import DecisionBlock, Row, frame
 from potstill.events.writing import SegmentWriter
 from potstill.files import make_folder
 from potstill.problem import Problem
@@ -85,9 +85,9 @@ class EventLog:
         """Hand events over and do not wait; the commit says when they are on disk. Raises as `append` does."""
         return self._gathering.add(b"".join([frame(self._encode(event)) for event in events]))
 
-    def submit_rows(self, rows: Iterable[Row]) -> Commit:
+    def submit_rows(self, rows: Iterable[Row | DecisionBlock]) -> Commit:
         """The same for rows, which are written as they are: whoever makes them has checked what is in them."""
-        return self._gathering.add(b"".join([frame(payload(row)) for row in rows]))
+        return self._gathering.add(b"".join([frame(data) for row in rows for data in _payloads(row)]))
 
     def rotate(self) -> None:
         """Commit what is pending and close the segment, if it has events, so that it can go to the lake."""
@@ -169,6 +169,18 @@ class EventLog:
         self._gathering.inherit("it belongs to the process that this one was forked from; open another EventLog here")
         self._segments.drop_descriptor()
         self._let_go()
+
+
+def _payloads(row: Row | DecisionBlock) -> list[bytes]:
+    """A row as the payload of one frame; of several, if it is a block that is longer than an event may be."""
+    if not isinstance(row, DecisionBlock):
+        return [payload(row)]
+    if len(row.ids) == 1:
+        return [payload(next(row.rows()))]
+    try:
+        return [payload(row)]
+    except InvalidEvent:  # if one of the decisions is at fault, it is found, and named as if it came alone
+        return [data for half in row.halves() for data in _payloads(half)]
 
 
 def _lock_folder(folder: Path) -> int:

@@ -27,7 +27,7 @@ BATCH = 25_000
 Progress = Callable[[int, int], None]
 #: Observations come from the log, or from how its decision came about.
 _SOURCE = pl.col("mode").fill_null("log").alias("source")
-_TAKEN = ("id", "time", "action", "propensity", "policy", "problem", _SOURCE)
+_TAKEN = ("id", "time", "action", "propensity", "policy", "eligible", "unit", "arm", "problem", _SOURCE)
 
 
 class JoinReport(msgspec.Struct, kw_only=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,35 +17,61 @@ from potstill.events.schema import context_column
 from potstill.problem import Categorical, Feature, Numeric, Observations, Problem
 
 if TYPE_CHECKING:
-    from potstill.events.lake import Lake
+    from potstill.events.lake import File, Lake
 
 #: No value of a categorical feature: it stands for those that are unknown or missing.
 _UNSEEN = ""
 
 
-def count(lake: Lake, after: int, to: int) -> int:
-    """How many observations the cuts above `after` and up to `to` made."""
-    return int(_of_cuts(lake.scan("observations"), after, to).select(pl.len()).collect().item())
+def count(lake: Lake, after: int, to: int, *, without: Collection[str] = ()) -> int:
+    """How many observations the cuts above `after` and up to `to` made, without those of some arms of experiments."""
+    rows = _of_cuts(lake.scan("observations"), after, to).filter(_of_other_arms(without))
+    return int(rows.select(pl.len()).collect().item())
 
 
-def observed(lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000) -> Iterator[Observations]:
+def observed(
+    lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000, *, without: Collection[str] = ()
+) -> Iterator[Observations]:
+    """The observations of `chunks`, one chunk after the other; those of which nothing fits are left out."""
+    found = (chunk.read() for chunk in chunks(lake, problem, after, to, rows, without=without))
+    return (part for part in found if len(part))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some of the observations, to be read here or, the chunk being small, on another machine."""
+
+    lake: Lake
+    problem: Problem
+    files: list[File]
+    where: list[pl.Expr]
+
+    def read(self) -> Observations:
+        """The observations that fit the problem, by cut, time and id."""
+        fits = [decision_fits(self.problem), reward_fits(self.problem)]
+        frame = self.lake.read("observations", self.files).filter(*self.where, *fits).collect(engine="streaming")
+        return encoded(frame.sort("cut", "time", "id"), self.problem)
+
+
+def chunks(
+    lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000, *, without: Collection[str] = ()
+) -> Iterator[Chunk]:
     """The observations of the cuts above `after` and up to `to`, by cut, time and id, in chunks of about `rows`.
 
     Where a chunk ends depends on the observations alone, not on the files that they are in: those of one cut and time
-    stay together. Observations that do not fit the problem, since it has changed, are left out; `count` has them.
+    stay together. Observations that do not fit the problem, since it has changed, are left out; `count` has them. So
+    are those of the arms in `without`, such as ``hd-first:control``.
     """
-    files = lake.files("observations")
-    keys = _of_cuts(lake.read("observations", files), after, to).select("cut", pl.col("time").dt.epoch("us"))
+    files, wanted = lake.files("observations"), _of_other_arms(without)
+    found = _of_cuts(lake.read("observations", files), after, to).filter(wanted)
+    keys = found.select("cut", pl.col("time").dt.epoch("us"))
     sorted_keys = keys.collect(engine="streaming").sort("cut", "time")
     for first, last in _chunks(sorted_keys, rows):
         times = sorted_keys["time"][first:last]
         earliest, latest = int(times.min()), int(times.max())  # type: ignore[arg-type]
         near = [file for file in files if file.first <= latest and file.last >= earliest]
         stretch = pl.col("time").is_between(moment(earliest), moment(latest))
-        frame = lake.read("observations", near).filter(stretch, *_within(sorted_keys, first, last))
-        fitting = frame.filter(decision_fits(problem), reward_fits(problem)).collect(engine="streaming")
-        if len(fitting):
-            yield encoded(fitting.sort("cut", "time", "id"), problem)
+        yield Chunk(lake, problem, near, [stretch, wanted, *_within(sorted_keys, first, last)])
 
 
 def encoded(frame: pl.DataFrame, problem: Problem) -> Observations:
@@ -91,6 +118,11 @@ def _filled(column: pl.Series, feature: Feature) -> NDArray[Any]:
 
 def _of_cuts(rows: pl.LazyFrame, after: int, to: int) -> pl.LazyFrame:
     return rows.filter(pl.col("cut") > after, pl.col("cut") <= to)
+
+
+def _of_other_arms(arms: Collection[str]) -> pl.Expr:
+    """True for observations of none of these arms."""
+    return ~pl.col("arm").is_in(sorted(arms)).fill_null(value=False) if arms else pl.lit(value=True)
 
 
 def _chunks(keys: pl.DataFrame, rows: int) -> list[tuple[int, int]]:

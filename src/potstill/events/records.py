@@ -90,11 +90,13 @@ class LoggedObservation(msgspec.Struct, frozen=True, kw_only=True):
         decision: as it was taken; it must say its time.
         reward: a finite number, or None if none came.
         reward_time: microseconds since 1970, UTC; left out, that of the decision.
+        metrics: of the reward, as in `LoggedReward`.
     """
 
     decision: LoggedDecision
     reward: float | None = None
     reward_time: int | None = None
+    metrics: Mapping[str, float] | None = None
 
 
 Event = LoggedDecision | LoggedReward | LoggedObservation

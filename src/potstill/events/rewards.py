@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 #: A reward may seem to come this long before its decision, since clocks differ.
 SKEW = 60 * SECOND
+_COLUMNS = ("id", "time", "reward", "key", "metrics")
 
 
 class RewardCounts(msgspec.Struct, kw_only=True):
@@ -42,12 +43,14 @@ class RewardCounts(msgspec.Struct, kw_only=True):
 
 
 def rewarded(decisions: pl.DataFrame, rewards: Rows, cut: Cut, counts: RewardCounts) -> pl.DataFrame:
-    """Decisions, each id once and sorted by time, with their `reward` and whether one came (`rewarded`)."""
+    """Decisions, each id once and sorted by time, with `reward`, whether one came (`rewarded`), and `metrics`."""
     found = _in_window(decisions, rewards, cut.window * SECOND)
     several = found.select(pl.col("id").is_duplicated()).to_series()
-    single = found.filter(~several).select("id", "reward")
+    single = found.filter(~several).select("id", "reward", "metrics")
     counts.matched += len(single)
-    totals = pl.concat([single, _totals(_once(found.filter(several), counts), cut.aggregate)])
+    once = _once(found.filter(several), counts)
+    amounts = _totals(once.select("id", "reward"), cut.aggregate)
+    totals = pl.concat([single, amounts.join(_metrics(once, cut.aggregate), on="id", how="left")])
     joined = decisions.join(totals, on="id", how="left", maintain_order="left")
     return joined.with_columns(
         pl.col("reward").is_not_null().alias("rewarded"), pl.col("reward").fill_null(cut.default)
@@ -56,9 +59,9 @@ def rewarded(decisions: pl.DataFrame, rewards: Rows, cut: Cut, counts: RewardCou
 
 def _in_window(decisions: pl.DataFrame, rewards: Rows, window: int) -> pl.DataFrame:
     if not len(decisions):
-        return rewards.scan(0, 0).select("id", "time", "reward", "key").collect()
+        return rewards.scan(0, 0).select(_COLUMNS).collect()
     times = decisions["time"].dt.epoch("us")
-    near = rewards.scan(times[0] - SKEW - 1, times[-1] + window).select("id", "time", "reward", "key")
+    near = rewards.scan(times[0] - SKEW - 1, times[-1] + window).select(_COLUMNS)
     pairs = near.join(decisions.lazy().select("id", decided="time"), on="id")
     after = (pl.col("time") - pl.col("decided")).dt.total_microseconds()
     return pairs.filter(after >= -SKEW, after <= window).drop("decided").collect(engine="streaming")
@@ -66,8 +69,9 @@ def _in_window(decisions: pl.DataFrame, rewards: Rows, window: int) -> pl.DataFr
 
 def _once(rewards: pl.DataFrame, counts: RewardCounts) -> pl.DataFrame:
     """Each reward once, by id and key, or by id, time and value if it has no key; in order of id, time and value."""
-    zero = pl.when(pl.col("reward") == 0).then(0.0).otherwise(pl.col("reward"))  # there is also a -0.0
-    rewards = rewards.with_columns(reward=zero).sort("id", "time", "reward", "key")
+    rewards = rewards.with_columns(reward=_one_zero("reward"))
+    # Of those that are the same, with other metrics: the smallest, so that the order of files is nothing.
+    rewards = rewards.sort(_COLUMNS, nulls_last=[name == "metrics" for name in _COLUMNS])
     unnamed = pl.col("key").is_null()
     same: list[str | pl.Expr] = [
         "id",
@@ -83,19 +87,32 @@ def _once(rewards: pl.DataFrame, counts: RewardCounts) -> pl.DataFrame:
     counts.matched += len(marked) - len(again)
     counts.conflicting += conflicting
     counts.duplicates += len(again) - conflicting
-    return marked.filter(~pl.col("again")).select("id", "time", "reward")
+    return marked.filter(~pl.col("again")).select("id", "time", "reward", "metrics")
 
 
-def _totals(rewards: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
-    """What the rewards of each id come to; they are in order of id, time and value."""
-    lists = rewards.group_by("id", maintain_order=True).agg("reward")
-    values = pl.col("reward").list
+def _metrics(rewards: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
+    """What the metrics of each id come to, each name for itself; ids without any are left out."""
+    some = rewards.filter(pl.col("metrics").list.len() > 0).select("id", "time", "metrics")
+    named = some.explode("metrics").unnest("metrics").with_columns(value=_one_zero("value"))
+    totals = _totals(named.sort("id", "name", "time", "value").select("id", "name", "value"), aggregate)
+    return totals.group_by("id", maintain_order=True).agg(pl.struct("name", "value").alias("metrics"))
+
+
+def _totals(values: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
+    """What the values of the last column come to, for each of the others; they are in order of time and value."""
+    *by, column = values.columns
+    lists = values.group_by(by, maintain_order=True).agg(column)
+    each = pl.col(column).list
     if aggregate in ("sum", "mean"):
-        total = _sums(lists["reward"])
-        return lists.with_columns(reward=total / lists["reward"].list.len() if aggregate == "mean" else total)
-    return lists.with_columns(
-        {"first": values.first(), "last": values.last(), "max": values.max()}[aggregate].alias("reward")
-    )
+        total = _sums(lists[column])
+        total = total / lists[column].list.len() if aggregate == "mean" else total
+        return lists.with_columns(total.alias(column))
+    return lists.with_columns({"first": each.first(), "last": each.last(), "max": each.max()}[aggregate])
+
+
+def _one_zero(column: str) -> pl.Expr:
+    """A column in which zeros are equal to the bit: there is also a -0.0."""
+    return pl.when(pl.col(column) == 0).then(0.0).otherwise(pl.col(column))
 
 
 def _sums(lists: pl.Series) -> pl.Series:

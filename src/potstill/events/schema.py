@@ -17,6 +17,8 @@ TIME = pl.Datetime("us", "UTC")
 #: Tables are partitioned by the UTC day of `time`.
 DAY = "day"
 UTC_DAY = pl.col("time").dt.date().alias(DAY)
+#: Outcomes by name, in the order of their names; null if there are none. A list, since names come and go.
+METRICS = pl.List(pl.Struct({"name": pl.String(), "value": pl.Float64()}))
 
 _TYPES: Mapping[type[Feature], pl.DataType] = {
     Numeric: pl.Float64(),
@@ -38,6 +40,7 @@ _COLUMNS: dict[Table, dict[str, pl.DataType]] = {
         "floor": pl.Float64(),
         "unit": pl.String(),
         "mode": pl.String(),
+        "arm": pl.String(),
         "problem": pl.String(),
     },
     "rewards": {
@@ -46,12 +49,17 @@ _COLUMNS: dict[Table, dict[str, pl.DataType]] = {
         DAY: pl.Date(),
         "reward": pl.Float64(),
         "key": pl.String(),
+        "metrics": METRICS,
     },
     "observations": {
         **_DECISION,
         "reward": pl.Float64(),
         "rewarded": pl.Boolean(),
+        "metrics": METRICS,
         "weight": pl.Float64(),
+        "eligible": pl.List(pl.String()),
+        "unit": pl.String(),
+        "arm": pl.String(),
         "source": pl.String(),
         "cut": pl.Int64(),
         "problem": pl.String(),

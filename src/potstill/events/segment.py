@@ -1,24 +1,27 @@
 """A segment: one file of the write-ahead log, readable on its own.
 
 A magic line, then frames: ``u32 length | u32 crc32(payload) | payload``, little endian. The first payload is the
-header, which holds the whole problem; each of the others is one event in MessagePack.
+header, which holds the whole problem; each of the others is one event, or a block of decisions, in MessagePack.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
 from potstill.problem import Problem
 
 MAGIC = b"potstill segment\n"
-FORMAT = 1
+FORMAT = 2  # 1 had no blocks of decisions, and is read as well
 OPEN, CLOSED = ".open", ".log"
+T = TypeVar("T")
 
 _PREFIX = struct.Struct("<II")
 _DAMAGE = (ValueError, msgspec.DecodeError)
@@ -85,9 +88,61 @@ class ObservationRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag
     decision: DecisionRow
     reward: float | None
     reward_time: int
+    metrics: dict[str, float] | None = None
 
 
 Row = DecisionRow | RewardRow | ObservationRow
+
+
+class DecisionBlock(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
+    """Decisions that were taken together, by columns: written at a fraction of what their rows cost.
+
+    Attributes stand for those of `DecisionRow`. Columns that are None are None in every row.
+    """
+
+    ids: list[str]
+    time: int
+    actions: list[str]
+    propensities: list[float]
+    policy: int
+    eligible: list[tuple[str, ...] | None] | None
+    floor: float | None
+    units: list[str | None] | None
+    mode: str | None
+    values: list[tuple[float | str | bool | None, ...]]
+    arms: list[str | None] | None = None
+
+    def rows(self) -> Iterator[DecisionRow]:
+        """The decisions one by one; ValueError if the columns are not of one length."""
+        for name, action, p, eligible, unit, values, arm in zip(
+            self.ids,
+            self.actions,
+            self.propensities,
+            self._column(self.eligible),
+            self._column(self.units),
+            self.values,
+            self._column(self.arms),
+            strict=True,
+        ):
+            yield DecisionRow(
+                name, self.time, action, p, self.policy, eligible, self.floor, unit, self.mode, values, arm
+            )
+
+    def halves(self) -> tuple[DecisionBlock, DecisionBlock]:
+        """The same decisions as two blocks."""
+        middle = len(self.ids) // 2
+        return self._part(slice(middle)), self._part(slice(middle, None))
+
+    def _part(self, places: slice) -> DecisionBlock:
+        fields = msgspec.structs.asdict(self)
+        return DecisionBlock(**{name: _cut(value, places) for name, value in fields.items()})
+
+    def _column(self, stated: list[T] | None) -> list[T] | list[None]:
+        return [None] * len(self.ids) if stated is None else stated
+
+
+def _cut(value: Any, places: slice) -> Any:
+    return value[places] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -138,13 +193,14 @@ def read(path: Path) -> Segment:
     """
     data = path.read_bytes()
     header, at = _read_header(data, path)
-    decode = msgspec.msgpack.Decoder(Row).decode
+    decode = msgspec.msgpack.Decoder(Row | DecisionBlock).decode
     events: list[Row] = []
     damage = None
     while at < len(data):
         try:
             payload, end = _payload(data, at)
-            events.append(decode(payload))
+            event = decode(payload)
+            events += list(event.rows()) if isinstance(event, DecisionBlock) else [event]
         except _DAMAGE as error:
             damage = f"{path}: event {len(events) + 1} at byte {at} of {len(data)}: {error}"
             break
@@ -166,8 +222,8 @@ def _read_header(data: bytes, path: Path) -> tuple[Header, int]:
     try:
         payload, end = _payload(data, len(MAGIC))
         stated = msgspec.msgpack.decode(payload, type=_Format).format
-        if stated != FORMAT:
-            raise UnreadableSegment(f"{path} has format {stated}; this version of Potstill reads {FORMAT}")
+        if not 1 <= stated <= FORMAT:
+            raise UnreadableSegment(f"{path} has format {stated}; this version of Potstill reads 1 to {FORMAT}")
         return msgspec.msgpack.decode(payload, type=Header), end
     except UnreadableSegment:
         raise

@@ -21,6 +21,9 @@ from potstill.workspace import Workspace
 #: Runtimes agree to this (docs/policy-format.md); a larger difference has another cause than rounding.
 TOLERANCE = 1e-6
 EXAMPLES = 20
+#: Modes of decisions that no policy had a part in: an action with propensity 1. An experiment's control that is an
+#: older policy has none of these modes, and is computed again like any decision of that version.
+FIXED = ("log-only", "fallback", "control")
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +42,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         decisions: in the lake.
         checked: of them, those that could be computed again.
-        fixed: those that no policy had a part in, such as a fallback; there is nothing to compute.
+        fixed: those that no policy had a part in, such as a fallback or a fixed control; there is nothing to compute.
         propensities: that do not agree.
         actions: that are not those which the draw of the id gives.
         missing: decisions whose policy version is not in the registry, or not readable, by version.
@@ -87,7 +90,7 @@ def audit(workspace: Workspace, on_progress: Callable[[int, int], None] | None =
     found = Audit()
     for file in files:
         frame = lake.read("decisions", [file]).collect()
-        fixed = pl.col("mode").is_in(["log-only", "fallback"]).fill_null(value=False)
+        fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
         found += Audit(decisions=(left_out := frame.select(fixed.sum()).item()), fixed=left_out)
         for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
             found += _checked(policies, int(version), floor, rows)

@@ -22,12 +22,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         after: the cut up to which the base had learnt; 0 if it learnt anew.
         cut: the cut up to which this one has learnt.
         contexts: the further contexts that it was distilled on, if any: the table, how many, and their SHA-256.
+        without: arms of experiments whose observations it has not learnt from.
     """
 
     base: int | None = None
     after: int = 0
     cut: int = 0
     contexts: dict[str, Any] | None = None
+    without: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, policy: Policy) -> Origin:
@@ -42,12 +44,14 @@ class Start(NamedTuple):
         still: with the serving policy.
         base: the version whose teacher goes on; None if it learns anew.
         after: the cut up to which it has learnt.
+        without: arms of experiments that it does not learn from.
         why_anew: why the teacher cannot go on from the serving version's, if it cannot.
     """
 
     still: Still
     base: int | None
     after: int
+    without: tuple[str, ...]
     why_anew: str | None
 
 
@@ -66,12 +70,26 @@ def start(workspace: Workspace, serving: Policy) -> Start:
     still = Still(workspace.problem, teacher, student=student, seed=stated.seed, floor=stated.floor)
     policy = serving.with_floor(stated.floor)
     still.policy = policy
+    without = left_out(workspace, serving)
     if policy.metadata.lineage.teacher is None:
-        return Start(still, None, 0, None)
+        return Start(still, None, 0, without, None)
     try:
         still.recall(policy, workspace.registry.teacher(policy.version))
     except NoState:
-        return Start(still, None, 0, f"the teacher's state of version {policy.version} is not kept any more")
+        return Start(still, None, 0, without, f"the teacher's state of version {policy.version} is not kept any more")
     except InvalidState:
-        return Start(still, None, 0, f"the teacher is not the one of version {policy.version} any more")
-    return Start(still, policy.version, Origin.of(policy).cut, None)
+        return Start(still, None, 0, without, f"the teacher is not the one of version {policy.version} any more")
+    return Start(still, policy.version, Origin.of(policy).cut, without, None)
+
+
+def left_out(workspace: Workspace, serving: Policy) -> tuple[str, ...]:
+    """The arms of experiments that the teacher does not learn from.
+
+    Those that the serving version left out, and the control of the present experiment if it says so: what was kept out
+    during an experiment stays out when it is over, also when a teacher learns anew.
+    """
+    arms, experiment = set(Origin.of(serving).without), workspace.config.experiment
+    if experiment is not None:
+        control = {experiment.arm("control")}
+        arms = arms - control if experiment.train_on_control else arms | control
+    return tuple(sorted(arms))

@@ -61,6 +61,9 @@ class Kernel:
     def encode_many(self, rows: list[Any], out: NDArray[np.float32], /) -> bool:
         """Encode N dicts to float32[N, d]."""
 
+    def encode_rows(self, rows: list[tuple[Any, ...]], out: NDArray[np.float32], /) -> bool:
+        """Encode N tuples, of all values in the order of the features, to float32[N, d]."""
+
     def probabilities(
         self,
         encoded: NDArray[np.float32],
@@ -73,3 +76,6 @@ class Kernel:
 
     def uniforms(self, ids: list[str], out: NDArray[np.float64], /) -> bool:
         """The draw of each id, float64[N]."""
+
+def digests(rows: list[tuple[Any, ...]], /) -> list[int]:
+    """A number of 64 bits for each tuple: equal ones have equal numbers, others different ones, but for chance."""

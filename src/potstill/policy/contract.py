@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import NotImplementedType
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from potstill.problem import Context, Contexts
 
 Draws = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+#: The values of a context in the order of the features.
+Row = tuple[Any, ...]
 RuntimeName = Literal["native", "numpy"]
 
 
@@ -38,6 +40,9 @@ class Runtime(Protocol):
 
     def encode_many(self, contexts: Contexts) -> Float32:
         """Contexts as float32[N, d]."""
+
+    def encode_rows(self, rows: list[Row]) -> Float32:
+        """Contexts as float32[N, d], from their values in the order of the features; None is a missing one."""
 
     def uniforms(self, ids: Sequence[str]) -> Draws:
         """The draw of each decision, float64[N]."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.policy.artifact import Metadata
-from potstill.policy.contract import Draws, Mask, RuntimeName
+from potstill.policy.contract import Draws, Mask, Row, RuntimeName
 from potstill.policy.decision import Decision
 from potstill.policy.network import Float32, Layer
 from potstill.policy.oracle import Oracle
@@ -25,6 +25,11 @@ except ImportError as error:
         WHY_NOT = f"the native kernel cannot be loaded: {error}"
     else:
         WHY_NOT = "the native kernel was not built when Potstill was installed, which takes a C compiler"
+
+
+def digests(rows: list[Row]) -> list[int]:
+    """A number for each row: equal rows have equal ones, others different ones, but for chance."""
+    return [hash(row) for row in rows] if WHY_NOT else _native.digests(rows)
 
 
 class NativeRuntime:
@@ -53,6 +58,10 @@ class NativeRuntime:
             if self._kernel.encode_many(contexts, encoded):
                 return encoded
         return self._oracle.encode_many(contexts)
+
+    def encode_rows(self, rows: list[Row]) -> Float32:  # noqa: D102
+        encoded = np.empty((len(rows), self._width), np.float32)
+        return encoded if self._kernel.encode_rows(rows, encoded) else self._oracle.encode_rows(rows)
 
     def uniforms(self, ids: Sequence[str]) -> Draws:  # noqa: D102
         ids = list(ids)

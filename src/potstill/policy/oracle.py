@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from potstill.policy import draw, network
 from potstill.policy.artifact import Metadata
-from potstill.policy.contract import Draws, Mask, RuntimeName
+from potstill.policy.contract import Draws, Mask, Row, RuntimeName
 from potstill.policy.network import Float32, Layer
 from potstill.problem import Context, Contexts
 
@@ -34,6 +34,13 @@ class Oracle:
 
     def encode_many(self, contexts: Contexts) -> Float32:  # noqa: D102
         return self._problem.encode_many(contexts)
+
+    def encode_rows(self, rows: list[Row]) -> Float32:  # noqa: D102
+        if not rows or not self._problem.context:
+            return np.zeros((len(rows), self._problem.width), np.float32)
+        names = [feature.name for feature in self._problem.context]
+        columns = map(list, zip(*rows, strict=True))
+        return self._problem.encode_many(dict(zip(names, columns, strict=True)))
 
     def uniforms(self, ids: Sequence[str]) -> Draws:  # noqa: D102
         return draw.uniforms(ids, self._salt)

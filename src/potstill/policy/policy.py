@@ -16,7 +16,7 @@ from potstill._version import __version__
 from potstill.files import write_atomically
 from potstill.policy import artifact
 from potstill.policy.artifact import FORMAT, InvalidPolicy, Lineage, Metadata
-from potstill.policy.contract import Mask, RuntimeName
+from potstill.policy.contract import Mask, Row, RuntimeName
 from potstill.policy.decision import Decision
 from potstill.policy.draw import SALT_BYTES, uniform
 from potstill.policy.network import Activation, Float32, Layer
@@ -238,6 +238,10 @@ class Policy:
             raise ValueError(f"as many ids as contexts are needed, got {len(ids)} for {len(encoded)}")
         chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms(ids), mask, smallest)
         return chosen, self._finite(propensities)
+
+    def encode_rows(self, rows: list[Row]) -> Float32:
+        """Contexts encoded, float32[N, d], from their values in the order of the features; None is a missing one."""
+        return self._runtime.encode_rows(rows)
 
     def _decide_by_steps(
         self, context: Context, decision_id: str | None, eligible: Sequence[str] | None, floor: float | None

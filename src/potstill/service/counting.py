@@ -11,6 +11,9 @@ class Counting(Protocol):
     def decided(self, mode: str, policy: int, count: int = 1) -> None:
         """Decisions were taken."""
 
+    def assigned(self, arm: str, count: int = 1) -> None:
+        """Decisions were taken in an experiment: ``control``, ``treatment``, or ``none`` for want of a unit."""
+
     def rewarded(self, count: float) -> None:
         """Rewards were taken up."""
 
@@ -24,7 +27,7 @@ class Counting(Protocol):
         """A request was refused."""
 
     def reloaded(self, outcome: str) -> None:
-        """Another policy or mode was found."""
+        """Another policy, mode or experiment was found."""
 
 
 class Uncounted:
@@ -33,4 +36,4 @@ class Uncounted:
     def _pass(self, *_: object) -> None:
         return
 
-    decided = rewarded = observed = took = refused = reloaded = _pass
+    decided = assigned = rewarded = observed = took = refused = reloaded = _pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +12,9 @@ from numpy.typing import NDArray
 
 from potstill.events import now
 from potstill.events.checked import ID_BYTES, text
-from potstill.events.segment import DecisionRow
+from potstill.events.segment import DecisionBlock, DecisionRow
 from potstill.policy import Policy
 from potstill.problem import Problem
-from potstill.service.columns import Columns
 from potstill.service.errors import unfit
 from potstill.service.questions import Questions
 from potstill.service.serving import Snapshot
@@ -25,10 +25,10 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 
 
 class Outcome(NamedTuple):
-    """Decisions: what is answered, and what is logged, each in the order of the requests."""
+    """Decisions: what is answered, in the order of the requests, and what is logged."""
 
     replies: list[Decided]
-    rows: list[DecisionRow]
+    rows: list[DecisionRow | DecisionBlock]
 
 
 class Decider:
@@ -42,8 +42,6 @@ class Decider:
     def __init__(self, problem: Problem, fallback: str | None) -> None:
         self._names = problem.actions.names
         self._places = {name: place for place, name in enumerate(self._names)}
-        self._features = tuple(feature.name for feature in problem.context)
-        self._columns = Columns(problem)
         self._fallback = fallback
 
     def decide(self, snapshot: Snapshot, asked: Questions) -> Outcome | None:
@@ -54,7 +52,7 @@ class Decider:
             InvalidEvent: an id is too long.
             InvalidPolicy: the policy cannot decide one of them.
         """
-        _refuse_misplaced_actions(snapshot, asked.requests)
+        refuse_misplaced_actions(snapshot, asked.requests)
         policy = snapshot.policy
         if snapshot.mode == "log-only":
             return self.fall_back(snapshot, asked, mode="log-only")
@@ -70,7 +68,8 @@ class Decider:
         asked: Questions,
         *,
         mode: Mode = "fallback",
-        instead_of: Outcome | None = None,
+        ids: list[str] | None = None,
+        time: int | None = None,
     ) -> Outcome | None:
         """The fallback action, or the first that is eligible if it is not; None if there is no fallback.
 
@@ -80,86 +79,102 @@ class Decider:
             snapshot: says the version that did not decide.
             asked: what to answer.
             mode: why.
-            instead_of: decisions that these take the place of; they get their ids, and times just before theirs.
+            ids: of decisions that these take the place of; theirs, or made up, if left out.
+            time: when it was decided; now, if left out.
         """
         if self._fallback is None:
             return None
         actions = [_allowed(request, self._fallback) for request in asked.requests]
+        return self.fixed(snapshot, asked, actions, mode=mode, ids=ids, time=time)
+
+    def fixed(
+        self,
+        snapshot: Snapshot,
+        asked: Questions,
+        actions: list[str],
+        *,
+        mode: Mode,
+        ids: list[str] | None = None,
+        time: int | None = None,
+    ) -> Outcome:
+        """Actions that no policy had a part in, each with propensity 1; other arguments are those of `fall_back`."""
         surely = [1.0] * len(asked)
         version = 0 if snapshot.policy is None else snapshot.policy.version
-        if instead_of is None:
-            return _outcome(asked, _ids(asked.requests), actions, surely, version, mode, now())
-        ids = [reply.id for reply in instead_of.replies]
-        return _outcome(asked, ids, actions, surely, version, mode, instead_of.rows[0].time - 1)
+        moment = now() if time is None else time
+        return _outcome(asked, ids or _ids(asked), actions, surely, version, mode, moment)
 
     def _decided(self, policy: Policy, asked: Questions) -> Outcome:
         """One decision: what `_decided_many` does, in a third of the time."""
         (request,), (values,) = asked.requests, asked.values
-        context, eligible = dict(zip(self._features, values, strict=True)), request.eligible
-        taken = policy.decide(context, id=request.id, eligible=eligible)
+        eligible = request.eligible
+        taken = policy.decide(policy.encode_rows(asked.values)[0], id=request.id, eligible=eligible)
         name, action, p, version = text(taken.id, "id"), taken.action, taken.propensity, taken.policy
-        row = DecisionRow(name, now(), action, p, version, eligible, None, _unit(request), None, values)
-        return Outcome([Decided(name, action, p, version, "online")], [row])
+        arm = None if asked.arms is None else asked.arms[0]
+        row = DecisionRow(name, now(), action, p, version, eligible, None, _unit(request), None, values, arm)
+        return Outcome([Decided(name, action, p, version, "online", None, arm)], [row])
 
     def _decided_many(self, policy: Policy, asked: Questions) -> Outcome:
-        ids, eligible = _ids(asked.requests), self._eligible(asked.requests)
-        places, propensities = policy.decide_many(self._columns.encode(asked.values), ids, eligible=eligible)
+        ids, eligible = _ids(asked), self._mask(asked)
+        places, propensities = policy.decide_many(policy.encode_rows(asked.values), ids, eligible=eligible)
         actions = [self._names[place] for place in places.tolist()]
         return _outcome(asked, ids, actions, propensities.tolist(), policy.version, "online", now())
 
     def _watched(self, policy: Policy, asked: Questions) -> Outcome:
         """The callers' own choices, with the policy's probabilities of them."""
         actions = [_own_choice(request, place) for place, request in enumerate(asked.requests)]
-        ids, eligible = _ids(asked.requests), self._eligible(asked.requests)
-        encoded = self._columns.encode(asked.values)
+        ids, eligible = _ids(asked), self._mask(asked)
+        encoded = policy.encode_rows(asked.values)
         p = policy.probabilities_many(encoded, eligible=eligible)
         propensities = p[np.arange(len(p)), [self._places[action] for action in actions]]
         would = [self._names[place] for place in policy.decide_many(encoded, ids, eligible=eligible)[0].tolist()]
         stated = np.maximum(propensities, SMALLEST).tolist()
         return _outcome(asked, ids, actions, stated, policy.version, "apprentice", now(), would)
 
-    def _eligible(self, requests: Sequence[DecideRequest]) -> NDArray[np.bool_] | None:
-        if all(request.eligible is None for request in requests):
+    def _mask(self, asked: Questions) -> NDArray[np.bool_] | None:
+        if asked.eligible is None:
             return None
-        mask = np.zeros((len(requests), len(self._names)), bool)
-        for row, request in zip(mask, requests, strict=True):
-            row[[self._places[name] for name in request.eligible or self._names]] = True
+        mask = np.zeros((len(asked), len(self._names)), bool)
+        for row, eligible in zip(mask, asked.eligible, strict=True):
+            row[[self._places[name] for name in eligible or self._names]] = True
         return mask
 
 
 def _outcome(
     asked: Questions,
-    ids: Sequence[str],
-    actions: Sequence[str],
-    propensities: Sequence[float],
+    ids: list[str],
+    actions: list[str],
+    propensities: list[float],
     version: int,
     mode: Mode,
     time: int,
-    would: Sequence[str] | None = None,
+    would: list[str] | None = None,
 ) -> Outcome:
+    names, arms = _short(ids), asked.arms
     logged = None if mode == "online" else mode
-    taken = list(zip(_short(ids), actions, propensities, strict=True))
-    rows = [
-        DecisionRow(name, time, action, p, version, request.eligible, None, _unit(request), logged, values)
-        for request, values, (name, action, p) in zip(asked.requests, asked.values, taken, strict=True)
-    ]
-    if would is None:
-        return Outcome([Decided(name, action, p, version, mode) for name, action, p in taken], rows)
-    told = zip(taken, would, strict=True)
-    return Outcome([Decided(name, action, p, version, mode, other) for (name, action, p), other in told], rows)
+    block = DecisionBlock(
+        names, time, actions, propensities, version, asked.eligible, None, _units(asked), logged, asked.values, arms
+    )
+    nothing = repeat(None)
+    columns = (names, actions, propensities, repeat(version), repeat(mode), would or nothing, arms or nothing)
+    return Outcome(list(map(Decided, *columns)), [block])
 
 
-def _ids(requests: Sequence[DecideRequest]) -> list[str]:
-    return [request.id or secrets.token_hex(16) for request in requests]
+def _ids(asked: Questions) -> list[str]:
+    return [name or secrets.token_hex(16) for name in asked.ids]
 
 
-def _short(ids: Sequence[str]) -> Sequence[str]:
+def _short(ids: list[str]) -> list[str]:
     """Ids that the log takes."""
     return ids if max(map(len, ids)) * 4 <= ID_BYTES else [text(name, "id") for name in ids]
 
 
 def _unit(request: DecideRequest) -> str | None:
     return None if request.unit is None else text(request.unit, "unit")
+
+
+def _units(asked: Questions) -> list[str | None] | None:
+    units = [request.unit for request in asked.requests]
+    return [_unit(request) for request in asked.requests] if any(units) else None
 
 
 def _allowed(request: DecideRequest, fallback: str) -> str:
@@ -176,7 +191,8 @@ def _own_choice(request: DecideRequest, place: int) -> str:
     return action
 
 
-def _refuse_misplaced_actions(snapshot: Snapshot, requests: Sequence[DecideRequest]) -> None:
+def refuse_misplaced_actions(snapshot: Snapshot, requests: Sequence[DecideRequest]) -> None:
+    """Refuse a caller's own choice where the mode has no use for it, and a request without one where it has."""
     wanted = snapshot.mode == "apprentice"
     for place, request in enumerate(requests):
         if (request.action is not None) == wanted:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from potstill.events import Commit, Event, EventLog, LogUnavailable
-from potstill.events.segment import Row
+from potstill.events.segment import DecisionBlock, Row
 
 
 class Group:
@@ -19,10 +19,17 @@ class Group:
 
     __slots__ = ("_timer", "_waiting", "done", "error")
 
-    def __init__(self, timer: asyncio.TimerHandle) -> None:
+    def __init__(self, timer: asyncio.TimerHandle | None) -> None:
         self._timer, self.done = timer, False
         self.error: LogUnavailable | None = None
         self._waiting: list[asyncio.Future[None]] = []
+
+    @classmethod
+    def failed(cls, error: LogUnavailable) -> Group:
+        """Events that the log has not taken."""
+        group = cls(None)
+        group.decide(error)
+        return group
 
     async def wait(self) -> None:
         """Return when the events are on disk; `LogUnavailable` if they are not going to be, or not in time."""
@@ -39,7 +46,8 @@ class Group:
         if self.done:
             return
         self.done, self.error = True, error
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
@@ -69,7 +77,7 @@ class Durable:
         """
         return self._group(self._log.submit(*events))
 
-    def submit_rows(self, rows: Iterable[Row]) -> Group:
+    def submit_rows(self, rows: Iterable[Row | DecisionBlock]) -> Group:
         """The same for rows, which have been checked."""
         return self._group(self._log.submit_rows(rows))
 

@@ -20,6 +20,7 @@ from potstill.service.served import Served
 from potstill.service.wire import (
     Accepted,
     BatchDecided,
+    DecideRequest,
     ModeRequest,
     Moved,
     Observation,
@@ -53,16 +54,14 @@ class Endpoints:
     async def decide(self, body: bytes, _: Headers) -> Reply:
         """Take one decision."""
         began = time.perf_counter()
-        (decided,) = await self._served.decide([self._read(self._served.requests.read_decide, body)])
+        (decided,) = await self._served.decide(lambda: [self._read(self._served.requests.read_decide, body)])
         self._served.counting.took(time.perf_counter() - began)
         return json(decided)
 
     async def decide_batch(self, body: bytes, _: Headers) -> Reply:
         """Take several decisions, by one policy."""
         began = time.perf_counter()
-        requests = self._read(self._served.requests.read_batch, body).requests
-        self._refuse_large(len(requests))
-        decided = await self._served.decide(requests)
+        decided = await self._served.decide(lambda: self._read_batch(body))
         self._served.counting.took(time.perf_counter() - began)
         return json(BatchDecided(decided))
 
@@ -101,7 +100,7 @@ class Endpoints:
 
     async def status(self, _: bytes, __: Headers) -> Reply:
         """How it stands."""
-        return json(await asyncio.to_thread(standing.status, self._served))
+        return json(await standing.looked_up(standing.status, self._served))
 
     async def rollback(self, body: bytes, _: Headers) -> Reply:
         """Return to a version that served before."""
@@ -128,6 +127,11 @@ class Endpoints:
             return decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise undecodable(error, self._served.name) from error
+
+    def _read_batch(self, body: bytes) -> list[DecideRequest]:
+        requests: list[DecideRequest] = self._read(self._served.requests.read_batch, body).requests
+        self._refuse_large(len(requests))
+        return requests
 
     def _refuse_large(self, count: int) -> None:
         if count > self._max_batch:
@@ -162,7 +166,9 @@ def _rewards(body: bytes) -> RewardRequest | RewardsRequest:
 
 
 def _logged_reward(decision_id: str, reward: RewardRequest | ObservedReward) -> LoggedReward:
-    return LoggedReward(id=decision_id, reward=reward.reward, key=reward.key, time=micros(reward.time))
+    return LoggedReward(
+        id=decision_id, reward=reward.reward, key=reward.key, metrics=reward.metrics, time=micros(reward.time)
+    )
 
 
 def _events(observation: Observation, features: Sequence[str]) -> list[Event]:
@@ -178,9 +184,13 @@ def _events(observation: Observation, features: Sequence[str]) -> list[Event]:
         time=micros(observation.time),
     )
     first: Event = decision
-    if observation.reward is not None:
-        moment = micros(observation.reward_time)
-        first = LoggedObservation(decision=decision, reward=observation.reward, reward_time=moment)
+    if observation.reward is not None or observation.metrics is not None:
+        first = LoggedObservation(
+            decision=decision,
+            reward=observation.reward,
+            reward_time=micros(observation.reward_time),
+            metrics=observation.metrics,
+        )
     return [first, *(_logged_reward(observation.id, reward) for reward in observation.rewards)]
 
 

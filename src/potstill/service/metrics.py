@@ -62,10 +62,13 @@ class Metrics:
         self._standings = standings
         self._registry = CollectorRegistry()
         self._decisions = self._counter("decisions", "Decisions taken.", "mode", "policy")
+        self._arms = self._counter(
+            "experiment", "Decisions taken in an experiment; none: the request names no unit.", "arm"
+        )
         self._rewards = self._counter("rewards", "Rewards taken up.")
         self._observations = self._counter("observations", "Decisions of devices taken up.")
         self._refusals = self._counter("refused", "Requests refused.", "reason")
-        self._reloads = self._counter("reloads", "Attempts to take up another policy or mode.", "outcome")
+        self._reloads = self._counter("reloads", "Attempts to take up another policy, mode or experiment.", "outcome")
         self._seconds = Histogram(
             "potstill_decide_seconds",
             "From a request to decide to its reply, the disk included.",
@@ -78,6 +81,7 @@ class Metrics:
         """The counters of a problem; of ``""``, refusals of requests that belong to none are shown."""
         return ProblemMetrics(
             _labelled(self._decisions, problem),
+            _labelled(self._arms, problem),
             self._rewards.labels(problem),
             self._observations.labels(problem),
             _labelled(self._refusals, problem),
@@ -110,13 +114,14 @@ class ProblemMetrics:
     def __init__(
         self,
         decisions: _Labelled,
+        arms: _Labelled,
         rewards: Counter,
         observations: Counter,
         refusals: _Labelled,
         reloads: _Labelled,
         seconds: Histogram,
     ) -> None:
-        self._decisions, self._refusals, self._reloads = decisions, refusals, reloads
+        self._decisions, self._arms, self._refusals, self._reloads = decisions, arms, refusals, reloads
         #: `rewarded(n)`: rewards were taken up.
         self.rewarded: Callable[[float], None] = rewards.inc
         #: `observed(n)`: decisions of devices were taken up.
@@ -128,12 +133,16 @@ class ProblemMetrics:
         """Decisions were taken by a version of the policy."""
         self._decisions(mode, policy).inc(count)
 
+    def assigned(self, arm: str, count: int = 1) -> None:
+        """Decisions were taken in an experiment: ``control``, ``treatment``, or ``none`` for want of a unit."""
+        self._arms(arm).inc(count)
+
     def refused(self, reason: str) -> None:
         """A request was refused; reasons are few and fixed, such as ``unfit`` or ``token``."""
         self._refusals(reason).inc()
 
     def reloaded(self, outcome: str) -> None:
-        """Another policy or mode was taken up (``swapped``), or had to be left (``refused``, ``unavailable``)."""
+        """Something else was taken up (``swapped``), or had to be left (``refused``, ``unavailable``)."""
         self._reloads(outcome).inc()
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from potstill.problem.reward import seconds
 from potstill.service.children import Child, Signals, keep_running, stop
+from potstill.service.experiments import check_experiment
 from potstill.service.tokens import token_file
 from potstill.service.worker import Spec
 from potstill.workspace import Workspace
@@ -125,6 +126,7 @@ def _workspaces(settings: Settings) -> tuple[Workspace, ...]:
                 "serve one of them, or give one another name in its problem.toml"
             )
         by_name[name] = workspace.url
+        check_experiment(workspace)
     return workspaces
 
 

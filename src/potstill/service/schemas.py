@@ -18,13 +18,16 @@ PLACE = "#/components/schemas/"
 FIELDS = {
     "accepted": "How many were taken up; they are on disk.",
     "action": "The action to carry out.",
+    "arm": "Of the experiment that it was decided in, NAME:control or NAME:treatment; absent outside of any.",
     "context": "What is known when the decision is made.",
     "decisions": "In the order of the requests.",
     "eligible": "The actions that are allowed this time; all if left out.",
+    "experiment": "The name of the experiment that is followed, also before its start; null if there is none.",
     "floor": "The smallest propensity that was asked for, if it was not the policy's own.",
     "id": "Names the decision; rewards carry the same id.",
     "key": "Names a reward among those of its decision, so that sending it again counts once.",
-    "mode": "How the service answers: online, apprentice or log-only; a reply may also say fallback.",
+    "metrics": "Other outcomes to watch in experiments, numbers by name; nothing is learnt from them.",
+    "mode": "How the service answers: online, apprentice or log-only; a reply may also say fallback or control.",
     "note": "Why, for the registry's history.",
     "policy": "The version of the policy that decided.",
     "propensity": "The exact probability with which the action was taken.",
@@ -32,7 +35,7 @@ FIELDS = {
     "reward": "What came of the decision: more is better.",
     "time": "RFC 3339 with a time zone, or seconds since 1970.",
     "to": "The version to return to; the one that served before if left out.",
-    "unit": "Who or what it is decided for, such as a user; kept with the decision.",
+    "unit": "Who or what it is decided for, such as a user; kept with the decision. In an experiment it has one arm.",
     "would": "What the policy would have done.",
 }
 #: What a field means where it is not that.
@@ -96,7 +99,9 @@ def examples(problem: Problem) -> dict[str, Any]:
         "DecideRequest": decide,
         "BatchRequest": {"requests": [decide, {"context": context, "id": "decision-2", "eligible": list(actions[:2])}]},
         "RewardRequest": {"id": "decision-1", "reward": reward},
-        "RewardsRequest": {"rewards": [{"id": "decision-1", "reward": reward, "key": "first"}]},
+        "RewardsRequest": {
+            "rewards": [{"id": "decision-1", "reward": reward, "key": "first", "metrics": {"watched": 3.2}}]
+        },
         "ObserveRequest": {"observations": [observation]},
         "RollbackRequest": {"note": "complaints since noon"},
         "ModeRequest": {"mode": "apprentice"},

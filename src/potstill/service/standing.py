@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from potstill.events import now
 from potstill.events.spool import Spool
 from potstill.files import write_atomically
+from potstill.service.errors import unavailable
 from potstill.service.served import Served
 from potstill.service.wire import LogStatus, Status
 
+T = TypeVar("T")
 _PROBE = "ready.probe"
+#: Seconds for the disk to answer whoever asks how things stand.
+PATIENCE = 5.0
+#: Threads of their own: where a disk hangs, those who ask keep none from following the registry.
+_threads = ThreadPoolExecutor(2, "potstill-standing")
+
+
+async def looked_up(look: Callable[..., T], *arguments: object) -> T:
+    """What a function finds that reads files, in a thread.
+
+    Raises:
+        Refusal: the disk does not answer.
+    """
+    found = asyncio.get_running_loop().run_in_executor(_threads, look, *arguments)
+    try:
+        return await asyncio.wait_for(found, PATIENCE)
+    except TimeoutError:
+        raise unavailable("disk", "the disk does not answer; try again") from None
 
 
 def status(served: Served) -> Status:
     """How it stands."""
-    snapshot = served.serving.now
+    snapshot, experiment = served.serving.now, served.experiments.now
     return Status(
         problem=served.name,
         hash=served.workspace.problem.hash,
         serving=None if snapshot.policy is None else snapshot.policy.version,
         mode=snapshot.mode,
+        experiment=None if experiment is None else experiment.config.name,
         since=snapshot.since,
         decisions=served.counts.decisions,
         rewards=served.counts.rewards,

@@ -11,6 +11,7 @@ import hmac
 import logging
 import os
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -19,7 +20,7 @@ import msgspec
 
 from potstill.events import now
 from potstill.events.locks import hold
-from potstill.storage import LocalStorage, Storage, child
+from potstill.storage import AlreadyThere, LocalStorage, Storage, child
 from potstill.workspace import Workspace
 
 Scope = Literal["decide", "reward", "read", "admin"]
@@ -27,6 +28,8 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 FILE = "tokens.json"
 PREFIX = "pst_"
 BITS = 256
+#: How long to wait for another change in an object store, and how often to look.
+LOCK_SECONDS, LOCK_TRIES = 5.0, 50
 _SCHEME = b"bearer "
 _logger = logging.getLogger(__name__)
 
@@ -115,15 +118,36 @@ class TokenFile:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[tuple[Token, ...]]:
-        """One change at a time in a folder. An object store has no lock: of two changes at once the later stays."""
-        lock: int | None = None
-        if isinstance(self._storage, LocalStorage):
-            lock = hold(self._storage.folder / f".{self._name}.lock", wait=True)
-        try:
+        """One change at a time."""
+        with self._folder_lock() if isinstance(self._storage, LocalStorage) else self._file_lock():
             yield self.read() or ()
+
+    @contextlib.contextmanager
+    def _folder_lock(self) -> Iterator[None]:
+        assert isinstance(self._storage, LocalStorage)
+        lock = hold(self._storage.folder / f".{self._name}.lock", wait=True)
+        try:
+            yield
         finally:
             if lock is not None:
                 os.close(lock)
+
+    @contextlib.contextmanager
+    def _file_lock(self) -> Iterator[None]:
+        """In an object store: a file that only one can create. Whoever dies meanwhile leaves it behind."""
+        lock = f"{self._name}.lock"
+        for _ in range(LOCK_TRIES):
+            with contextlib.suppress(AlreadyThere):
+                self._storage.create(lock, b"")
+                break
+            time.sleep(LOCK_SECONDS / LOCK_TRIES)
+        else:
+            where = child(self._storage.url, lock)
+            raise InvalidToken(f"{self.url} is being changed by somebody else; if that is not so, delete {where}")
+        try:
+            yield
+        finally:
+            self._storage.delete(lock)
 
     def _write(self, tokens: tuple[Token, ...]) -> None:
         data = msgspec.json.format(msgspec.json.encode(_Kept(tokens)), indent=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from potstill.service import page
@@ -13,7 +12,7 @@ from potstill.service.openapi import document
 from potstill.service.options import Options
 from potstill.service.replies import Headers, Reply, json
 from potstill.service.served import Served
-from potstill.service.standing import ready
+from potstill.service.standing import looked_up, ready
 
 
 class Whole:
@@ -30,7 +29,7 @@ class Whole:
     async def ready(self, _: bytes, __: Headers) -> Reply:
         """Every problem has a policy, and its log takes events."""
         for served in self._problems:
-            if not await asyncio.to_thread(ready, served):
+            if not await looked_up(ready, served):
                 raise unavailable("not ready", "a problem has no sound policy, or its log cannot be written")
         return json({"status": "ready"})
 
@@ -39,7 +38,7 @@ class Whole:
         seen = allowed(self._options, self._names, headers, "read")
         if self._metrics is None:
             raise Refusal(404, "unknown", "this service counts nothing; potstill serve does")
-        text = await asyncio.to_thread(self._metrics.exposition, seen)
+        text = await looked_up(self._metrics.exposition, seen)
         return Reply(text, content_type=CONTENT_TYPE.encode())
 
     async def openapi(self, _: bytes, headers: Headers) -> Reply:

@@ -17,7 +17,8 @@ Text = Annotated[str, Meta(min_length=1, max_length=ID_BYTES)]
 Seconds = Annotated[float, Meta(ge=0, lt=YEAR_2200 / 1e6, description="Seconds since 1970, UTC.")]
 Moment = Annotated[datetime, Meta(tz=True)] | Seconds
 Probability = Annotated[float, Meta(gt=0, le=1)]
-Mode = Literal["online", "apprentice", "log-only", "fallback"]
+Mode = Literal["online", "apprentice", "log-only", "fallback", "control"]
+Metrics = dict[Text, float]
 Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -57,6 +58,7 @@ class RewardRequest(_Request, frozen=True):
     reward: float
     key: Text | None = None
     time: Moment | None = None
+    metrics: Metrics | None = None
 
 
 class RewardsRequest(_Request, frozen=True):
@@ -71,6 +73,7 @@ class ObservedReward(_Request, frozen=True):
     reward: float
     key: Text | None = None
     time: Moment | None = None
+    metrics: Metrics | None = None
 
 
 class Observation(_Request, frozen=True):
@@ -87,6 +90,7 @@ class Observation(_Request, frozen=True):
     unit: Text | None = None
     reward: float | None = None
     reward_time: Moment | None = None
+    metrics: Metrics | None = None
     rewards: tuple[ObservedReward, ...] = ()
 
 
@@ -110,7 +114,10 @@ class ModeRequest(_Request, frozen=True):
 
 
 class Decided(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A decision. `would` is the action that the policy would have taken, in mode apprentice only."""
+    """A decision. `would` is the action that the policy would have taken, in mode apprentice only.
+
+    `arm` is that of the experiment that it was decided in, and absent outside of any.
+    """
 
     id: str
     action: str
@@ -118,6 +125,7 @@ class Decided(Struct, frozen=True, omit_defaults=True, gc=False):
     policy: int
     mode: Mode
     would: str | None = None
+    arm: str | None = None
 
 
 class BatchDecided(Struct, frozen=True, gc=False):
@@ -147,12 +155,16 @@ class LogStatus(Struct, frozen=True, kw_only=True):
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """How a problem stands; `decisions` and `rewards` are those of the answering worker since it started."""
+    """How a problem stands; `decisions` and `rewards` are those of the answering worker since it started.
+
+    `experiment` is the name of the one that is followed, also before its start; null if there is none.
+    """
 
     problem: str
     hash: str
     serving: int | None
     mode: str
+    experiment: str | None
     since: datetime
     decisions: int
     rewards: int
@@ -185,7 +197,7 @@ class Requests:
 
     def __init__(self, problem: Problem) -> None:
         self.features = tuple(feature.name for feature in problem.context)
-        context = context_type(problem.context)
+        context = context_type(problem.context, float)
         action: Any = Literal[tuple(problem.actions.names)]
         eligible: Any = Annotated[tuple[action, ...], Meta(min_length=1)] | None
         self.decide = _typed(DecideRequest, context=context, eligible=eligible, action=action | None)

@@ -1,4 +1,4 @@
-"""What `potstill.toml` says: how a workspace learns, joins and logs. Every line has a default."""
+"""What `potstill.toml` says: how a workspace learns, joins, logs and experiments. Every line has a default."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from potstill.experiment.config import ExperimentConfig
 from potstill.problem.reward import seconds
 
 Aggregate = Literal["first", "last", "sum", "max", "mean"]
@@ -59,17 +60,24 @@ class UpdateConfig(_Section, frozen=True):
     """When to distil a new policy, on what, and what must hold before it serves.
 
     Attributes:
-        contexts: a table of further contexts to imitate on (CSV or Parquet), in the workspace or anywhere.
+        contexts: a table of further contexts to imitate on (CSV, Parquet or Delta Lake), in the workspace or anywhere.
         contexts_at_most: how many of them to draw.
+        contexts_in_memory: if more than these are drawn, they are streamed: labelled in shards on disk.
+        labels_kept: of how many of the latest versions to keep these shards.
         min_observations: new observations below which an update does nothing.
         max_kl: the largest held-out divergence from the teacher, in nats, with which a policy may serve.
+        max_loss: how much less per decision than the serving policy a new one may earn, at most, as far as the log can
+            tell; None refuses only one that is clearly worse.
         states_kept: of how many of the latest versions to keep the teacher's state.
     """
 
     contexts: str | None = None
     contexts_at_most: Count = 100_000
+    contexts_in_memory: Count = 500_000
+    labels_kept: Count = 0
     min_observations: Count = 100
     max_kl: Positive = 0.5
+    max_loss: Annotated[float, msgspec.Meta(ge=0)] | None = None
     states_kept: Annotated[int, msgspec.Meta(ge=1)] = 3
 
 
@@ -108,6 +116,7 @@ class Config(_Section, frozen=True):
     Attributes:
         teacher: name and options of the teacher, as `potstill.teachers.from_config` takes them.
         student: options of `potstill.Student`.
+        experiment: the policy that serves against something else; None if there is none.
     """
 
     teacher: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "linear-ts"})
@@ -117,6 +126,7 @@ class Config(_Section, frozen=True):
     update: UpdateConfig = UpdateConfig()
     log: LogConfig = LogConfig()
     serve: ServeConfig = ServeConfig()
+    experiment: ExperimentConfig | None = None
 
 
 def read_config(data: bytes, where: str = "potstill.toml") -> Config:

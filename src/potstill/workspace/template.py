@@ -69,14 +69,21 @@ type = "linear-ts"
 #settle = "1m"
 
 [update]
-# A table of further contexts to imitate on, CSV or Parquet; they need no rewards, so they are cheap fidelity.
+# A table of further contexts to imitate on: CSV, Parquet or Delta Lake. They need no rewards, so they are cheap.
 # contexts = "contexts.parquet"
 # How many of them to draw.
 #contexts_at_most = 100000
+# More than these are streamed: labelled in shards on disk, in bounded memory (docs/scale.md).
+#contexts_in_memory = 500000
+# Of how many of the latest versions to keep those labels.
+#labels_kept = 0
 # Fewer new observations than this, and an update leaves things as they are.
 #min_observations = 100
 # A policy further than this from its teacher is not served: held-out divergence in nats.
 #max_kl = 0.5
+# A policy that earns less than the serving one, by what was logged, is not served. This asks for more: the lower end of
+# the 95 % interval of the difference, per decision, must not be below minus this.
+# max_loss = 0.02
 # Teachers' states are large; those of this many of the latest versions are kept, so that updates go on from them.
 #states_kept = 3
 
@@ -95,4 +102,23 @@ type = "linear-ts"
 # fallback = "360p"
 # How often to look for a new version, in seconds.
 #reload_seconds = 1.0
+
+# A randomised experiment: is the policy better than what you would do without it? Take the # away, and the service
+# follows within seconds, and so it does when you take the section out again. Look with potstill experiment.
+# [experiment]
+# Part of what decides who is in which arm: small letters, digits and -. Another name deals all units anew.
+# name = "hd-first"
+# What the policy is compared with: one action; { rules = "rules.toml" }, a file beside this one; or
+# { policy = 3 }, a version that served before.
+# control = { action = "360p" }
+# Of the units, those that get the policy; the others get control. A larger share only moves units out of control.
+# share = 0.5
+# Who stays in one arm: "unit", what requests state under that name; or the name of a feature.
+# unit = "unit"
+# Before this moment there is no experiment.
+# start = 2026-11-16T00:00:00Z
+# false keeps what control did out of what the teacher learns.
+# train_on_control = true
+# Outcomes to report besides the reward; send them with rewards: {"reward": 1, "metrics": {"watched": 3.2}}.
+# metrics = ["watched"]
 """

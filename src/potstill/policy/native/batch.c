@@ -133,28 +133,40 @@ PyObject *Kernel_decide_many(Kernel *self, PyObject *args)
     return result;
 }
 
+typedef bool (*Reader)(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);
+
 /* The list's length is looked at only now: opening `out` may have run Python code that changed it. */
-static bool encode_rows(const Kernel *self, PyObject *rows, const Py_buffer *out)
+static bool read_all(const Kernel *self, PyObject *contexts, const Py_buffer *out, Reader read)
 {
     Workspace space;
     float *encoded = out->buf;
-    if (PyList_GET_SIZE(rows) != out->shape[0] || !workspace_open(&space, self, 1)) return false;
+    if (PyList_GET_SIZE(contexts) != out->shape[0] || !workspace_open(&space, self, 1)) return false;
     bool done = true;
-    for (Py_ssize_t i = 0; done && i < PyList_GET_SIZE(rows); i++, encoded += self->policy.width)
-        done = read_row(self, PyList_GET_ITEM(rows, i), space.values, encoded);
+    for (Py_ssize_t i = 0; done && i < PyList_GET_SIZE(contexts); i++, encoded += self->policy.width)
+        done = read(self, PyList_GET_ITEM(contexts, i), space.values, encoded);
     workspace_close(&space);
     return done;
 }
 
-PyObject *Kernel_encode_many(Kernel *self, PyObject *args)
+static PyObject *encode_with(const Kernel *self, PyObject *args, Reader read)
 {
-    PyObject *rows, *out, *result = NULL;
+    PyObject *contexts, *out, *result = NULL;
     Py_buffer view = {0};
-    if (!PyArg_ParseTuple(args, "O!O:encode_many", &PyList_Type, &rows, &out)) return NULL;
-    if (open_array(out, &view, "f", PyBUF_WRITABLE, PyList_GET_SIZE(rows), (Py_ssize_t)self->policy.width))
-        result = PyBool_FromLong(encode_rows(self, rows, &view));
+    if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &contexts, &out)) return NULL;
+    if (open_array(out, &view, "f", PyBUF_WRITABLE, PyList_GET_SIZE(contexts), (Py_ssize_t)self->policy.width))
+        result = PyBool_FromLong(read_all(self, contexts, &view, read));
     PyBuffer_Release(&view);
     return result;
+}
+
+PyObject *Kernel_encode_many(Kernel *self, PyObject *args)
+{
+    return encode_with(self, args, read_named);
+}
+
+PyObject *Kernel_encode_rows(Kernel *self, PyObject *args)
+{
+    return encode_with(self, args, read_ordered);
 }
 
 static bool draw_all(const Kernel *self, PyObject *ids, const Py_buffer *out)
@@ -175,5 +187,45 @@ PyObject *Kernel_uniforms(Kernel *self, PyObject *args)
     if (open_array(out, &view, "d", PyBUF_WRITABLE, PyList_GET_SIZE(ids), -1))
         result = PyBool_FromLong(draw_all(self, ids, &view));
     PyBuffer_Release(&view);
+    return result;
+}
+
+/* ---- digests --------------------------------------------------------------------------------------------------- */
+
+/* Equal numbers have equal bits here: the two zeros are made one. */
+static uint64_t number_bits(double number)
+{
+    uint64_t bits;
+    number += 0.0;
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+static bool digest_of(PyObject *row, uint64_t *digest)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(row); i++) {
+        PyObject *value = PyTuple_GET_ITEM(row, i);
+        const bool number = PyFloat_CheckExact(value);
+        const Py_hash_t hash = number ? 0 : PyObject_Hash(value);
+        if (hash == -1) return false;
+        *digest ^= number ? number_bits(PyFloat_AS_DOUBLE(value)) : (uint64_t)hash;
+        *digest *= UINT64_C(0x9e3779b97f4a7c15); /* odd, so that nothing is lost */
+        *digest ^= *digest >> 32;
+    }
+    return true;
+}
+
+PyObject *digests(PyObject *Py_UNUSED(module), PyObject *rows)
+{
+    if (!PyList_CheckExact(rows)) return PyErr_Format(PyExc_TypeError, "digests takes a list of tuples");
+    PyObject *result = PyList_New(0);
+    for (Py_ssize_t i = 0; result && i < PyList_GET_SIZE(rows); i++) {
+        uint64_t digest = 1;
+        PyObject *row = PyList_GET_ITEM(rows, i), *number = NULL;
+        if (!PyTuple_CheckExact(row)) PyErr_SetString(PyExc_TypeError, "digests takes a list of tuples");
+        else if (digest_of(row, &digest)) number = PyLong_FromUnsignedLongLong(digest);
+        if (!number || PyList_Append(result, number) < 0) Py_CLEAR(result);
+        Py_XDECREF(number);
+    }
     return result;
 }

@@ -48,7 +48,9 @@ void Kernel_dealloc(Kernel *self);
 PyObject *Kernel_probabilities(Kernel *self, PyObject *args);
 PyObject *Kernel_decide_many(Kernel *self, PyObject *args);
 PyObject *Kernel_encode_many(Kernel *self, PyObject *args);
+PyObject *Kernel_encode_rows(Kernel *self, PyObject *args);
 PyObject *Kernel_uniforms(Kernel *self, PyObject *args);
+PyObject *digests(PyObject *module, PyObject *rows);
 
 /* request.c: from Python's objects to the kernel's.
  *
@@ -57,7 +59,8 @@ PyObject *Kernel_uniforms(Kernel *self, PyObject *args);
  * explains what is wrong, in the same words whatever the runtime. Reading runs no Python code, so nothing that is read
  * can change or vanish meanwhile. */
 bool read_context(const Kernel *self, PyObject *context, Workspace *space);
-bool read_row(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);
+bool read_named(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);   /* a dict */
+bool read_ordered(const Kernel *self, PyObject *context, potstill_value *values, float *encoded); /* a tuple */
 bool read_text(PyObject *object, potstill_text *text);
 bool read_eligible(const Kernel *self, PyObject *eligible, uint8_t *mask);
 bool read_floor(const Kernel *self, PyObject *floor, double *number);

@@ -88,6 +88,8 @@ static PyMethodDef Kernel_methods[] = {
      "The probability of each action in each encoded context; False if a row was refused."},
     {"encode_many", (PyCFunction)Kernel_encode_many, METH_VARARGS,
      "encode_many($self, rows, out, /)\n--\n\nEncode dicts; False if one of them is unusual."},
+    {"encode_rows", (PyCFunction)Kernel_encode_rows, METH_VARARGS,
+     "encode_rows($self, rows, out, /)\n--\n\nEncode tuples of all values; False if one of them is unusual."},
     {"uniforms", (PyCFunction)Kernel_uniforms, METH_VARARGS,
      "uniforms($self, ids, out, /)\n--\n\nThe draw of each decision; False if an id is unusual."},
     {NULL, NULL, 0, NULL},
@@ -118,6 +120,11 @@ static int module_exec(PyObject *module)
     return added < 0 ? -1 : PyModule_AddStringConstant(module, "INSTRUCTIONS", potstill_instructions());
 }
 
+static PyMethodDef module_methods[] = {
+    {"digests", digests, METH_O, "digests(rows, /)\n--\n\nA number for each tuple; different tuples have different ones."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyModuleDef_Slot module_slots[] = {
     {Py_mod_exec, module_exec},
     {0, NULL},
@@ -127,6 +134,7 @@ static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "potstill.policy._native",
     .m_doc = "Decisions by the C kernel.",
+    .m_methods = module_methods,
     .m_slots = module_slots,
 };
 

@@ -105,7 +105,12 @@ static Py_ssize_t find_feature(const Kernel *self, PyObject *name, Py_ssize_t ne
     return look_up(self->positions, name);
 }
 
-bool read_row(const Kernel *self, PyObject *context, potstill_value *values, float *encoded)
+static bool encode(const Kernel *self, const potstill_value *values, float *encoded)
+{
+    return potstill_encode(&self->policy, values, encoded, NULL) == POTSTILL_OK;
+}
+
+bool read_named(const Kernel *self, PyObject *context, potstill_value *values, float *encoded)
 {
     PyObject *name, *object;
     Py_ssize_t at = 0, position = -1;
@@ -115,7 +120,16 @@ bool read_row(const Kernel *self, PyObject *context, potstill_value *values, flo
         position = find_feature(self, name, position + 1);
         if (position < 0 || !read_value(object, &values[position])) return false;
     }
-    return potstill_encode(&self->policy, values, encoded, NULL) == POTSTILL_OK;
+    return encode(self, values, encoded);
+}
+
+bool read_ordered(const Kernel *self, PyObject *context, potstill_value *values, float *encoded)
+{
+    const size_t count = self->policy.feature_count;
+    if (!PyTuple_CheckExact(context) || PyTuple_GET_SIZE(context) != (Py_ssize_t)count) return false;
+    for (size_t i = 0; i < count; i++)
+        if (!read_value(PyTuple_GET_ITEM(context, (Py_ssize_t)i), &values[i])) return false;
+    return encode(self, values, encoded);
 }
 
 static bool copy_encoded(const Kernel *self, const Py_buffer *view, float *encoded)
@@ -142,7 +156,7 @@ static bool read_array(const Kernel *self, PyObject *array, float *encoded)
 bool read_context(const Kernel *self, PyObject *context, Workspace *space)
 {
     if ((PyObject *)Py_TYPE(context) == self->array) return read_array(self, context, space->encoded);
-    return read_row(self, context, space->values, space->encoded);
+    return read_named(self, context, space->values, space->encoded);
 }
 
 /* ---- options --------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,148 @@
+"""How an experiment begins, changes and ends while a workspace is served, and what is refused."""
+
+import asyncio
+import logging
+
+import pytest
+import worlds
+from service_examples import Asker, experiment, opened
+
+from potstill.experiment.assignment import arm_of
+from potstill.service.experiments import Experiments, check_experiment
+from potstill.workspace import Workspace
+from potstill.workspace.config import InvalidConfig
+from potstill.workspace.workspace import CONFIG
+
+BAD_RULES = b'default = "1080p"\n[[rule]]\nwhen = { bandwidth_kbps = { below = 1000 } }\naction = "4k"\n'
+
+
+def made(tmp_path, text: bytes = b"") -> Workspace:
+    return worlds.made(str(tmp_path / "video"), worlds.CONFIG + text)
+
+
+@pytest.fixture
+def outcomes() -> list[str]:
+    return []
+
+
+def following(workspace, outcomes) -> Experiments:
+    experiments = Experiments(workspace, outcomes.append)
+    experiments.start()
+    return experiments
+
+
+def write(workspace, text: bytes) -> None:
+    workspace.storage.replace(CONFIG, worlds.CONFIG + text)
+
+
+def test_an_experiment_begins_changes_and_ends_without_a_restart(tmp_path, outcomes):
+    workspace = made(tmp_path)
+    experiments = following(workspace, outcomes)
+    assert (experiments.now, outcomes) == (None, [])
+    write(workspace, experiment())
+    experiments.reload()
+    first = experiments.now
+    experiments.reload()
+    assert experiments.now is first
+    write(workspace, experiment(share="0.9") + b"[join]\nsettle = '2m'\n")
+    experiments.reload()
+    assert experiments.now.config.share == 0.9
+    write(workspace, b"")
+    experiments.reload()
+    assert (experiments.now, outcomes) == (None, ["swapped"] * 3)
+
+
+def test_rules_are_followed(tmp_path, outcomes):
+    workspace = made(tmp_path, experiment('{ rules = "rules.toml" }'))
+    workspace.storage.create("rules.toml", b'default = "360p"')
+    experiments = following(workspace, outcomes)
+    first = experiments.now
+    workspace.storage.replace("rules.toml", b'default = "720p"')
+    experiments.reload()
+    assert experiments.now is not first
+    assert outcomes == ["swapped", "swapped"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (b"[experiment", "potstill.toml"),
+        (experiment('{ action = "4k" }'), "experiment.control: '4k' is no action of the problem"),
+        (experiment("{ policy = 9 }"), "experiment.control: .*has no version 9"),
+        (experiment('{ rules = "none.toml" }'), "no file 'none.toml' in the workspace"),
+        (experiment('{ rules = "rules.toml" }'), "rules.toml: rule 1: action: '4k' is no action"),
+    ],
+)
+def test_what_makes_no_sense_leaves_it_as_it_was_and_does_not_start(tmp_path, outcomes, caplog, broken, message):
+    workspace = made(tmp_path, experiment())
+    workspace.start()
+    workspace.storage.create("rules.toml", BAD_RULES)
+    experiments = following(workspace, outcomes)
+    first = experiments.now
+    write(workspace, broken)
+    with caplog.at_level(logging.WARNING):
+        experiments.reload()
+        experiments.reload()
+    assert experiments.now is first
+    assert outcomes == ["swapped", "refused"]
+    assert len(caplog.records) == 1
+    with pytest.raises(InvalidConfig, match=message):
+        Experiments(workspace).start()
+    write(workspace, experiment(share="0.2"))
+    experiments.reload()
+    assert experiments.now.config.share == 0.2
+
+
+def test_storage_that_is_away_leaves_it_as_it_was_and_starts_without(tmp_path, outcomes, monkeypatch):
+    workspace = made(tmp_path, experiment())
+    experiments = following(workspace, outcomes)
+    first = experiments.now
+
+    def away(*_):
+        raise OSError("away")
+
+    with monkeypatch.context() as storage:
+        storage.setattr(type(workspace.storage), "read", away)
+        experiments.reload()
+        started = following(workspace, outcomes)
+        assert (experiments.now, started.now) == (first, None)
+    started.reload()
+    assert started.now is not None
+    assert outcomes == ["swapped", "unavailable", "unavailable", "swapped"]
+
+
+def test_a_service_follows_it(tmp_path):
+    workspace = made(tmp_path)
+    request = {"context": {"bandwidth_kbps": 900.0, "connection": "4g"}, "unit": "user-7"}
+
+    async def arm_and_status(asker: Asker) -> tuple[str | None, str | None]:
+        await asker.app._problems[0].reload()
+        told = (await asker.post("decide", request)).json
+        return told.get("arm"), (await asker.get("status")).json["experiment"]
+
+    async def work() -> None:
+        async with opened(workspace) as asker:
+            assert await arm_and_status(asker) == (None, None)
+            write(workspace, experiment())
+            assert await arm_and_status(asker) == (f"hd:{arm_of('hd', 'user-7', 0.5)}", "hd")
+            write(workspace, b"")
+            assert await arm_and_status(asker) == (None, None)
+
+    asyncio.run(work())
+
+
+def test_a_service_does_not_start_on_an_experiment_that_makes_no_sense(tmp_path):
+    workspace = made(tmp_path, experiment('{ action = "4k" }'))
+
+    async def work() -> None:
+        async with opened(workspace):
+            raise AssertionError("it started")
+
+    with pytest.raises(InvalidConfig, match=r"video: experiment.control: '4k' is no action .* name one of 360p"):
+        asyncio.run(work())
+
+
+def test_the_first_version_may_be_control(tmp_path):
+    workspace = made(tmp_path, experiment("{ policy = 0 }"))
+    check_experiment(workspace)
+    assert workspace.registry.head().serving == 0

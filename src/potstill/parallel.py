@@ -1,11 +1,13 @@
-"""What studies share: independent tasks on all cores, equal results for any number of them, and a bar to watch."""
+"""Independent tasks on all cores: equal results for any number of them, and a bar to watch."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -13,11 +15,22 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from potstill.bars import bars
-from potstill.lab.workers import ONE_THREAD, environment
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
 
+#: Read by numeric libraries when they are loaded, so that a worker has to be born with them. NPROC is the size of
+#: XLA's thread pool. Trials are run on the CPU even where there is something faster that rounds differently.
+ONE_THREAD = {
+    "JAX_PLATFORMS": "cpu",
+    "MKL_NUM_THREADS": "1",
+    "NPROC": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+}
 #: Seconds between two looks at how far workers have come.
 _TICK = 0.5
 
@@ -104,3 +117,18 @@ def watched(
 
 def _show(progress: Progress, bar: Any, steps: int) -> None:
     progress.update(bar, completed=steps)
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for processes that are started inside."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

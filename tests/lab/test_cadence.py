@@ -27,9 +27,9 @@ from potstill.lab.cadence import (
     turns_of,
 )
 from potstill.lab.cadence_charts import Units
-from potstill.lab.studies import mapped
 from potstill.lab.trial import play
 from potstill.lab.world import Simulation
+from potstill.parallel import mapped
 from potstill.problem import Observations
 
 PROBLEM = Wheel().problem

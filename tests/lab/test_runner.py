@@ -22,8 +22,9 @@ from potstill.lab.pace import Pace
 from potstill.lab.runner import Backlog, run, tasks
 from potstill.lab.scenarios import Scenario, scenario
 from potstill.lab.settings import OtherSettings, Settings
-from potstill.lab.workers import ONE_THREAD, Task, Worker, turns_of
+from potstill.lab.workers import Task, Worker, turns_of
 from potstill.lab.world import Simulation
+from potstill.parallel import ONE_THREAD
 
 SMALL = msgspec.structs.replace(scenario("wheel"), decisions=300, batch=100)
 LINEAR = {"wheel": [("potstill", ALGORITHMS["linear-ts"])]}

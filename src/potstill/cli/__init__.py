@@ -1,13 +1,32 @@
 """The command line: one thin command per verb. What a command needs is imported when it runs."""
 
 # Each adds its commands to the app.
-from potstill.cli import demo, events, lab, lab_data, lab_report, lab_studies, policy, serve, status, update, workspace
+from potstill.cli import (
+    demo,
+    evaluate,
+    evaluate_plan,
+    events,
+    experiment,
+    lab,
+    lab_data,
+    lab_report,
+    lab_studies,
+    policy,
+    serve,
+    status,
+    tune,
+    update,
+    workspace,
+)
 from potstill.cli.app import app
 
 __all__ = [
     "app",
     "demo",
+    "evaluate",
+    "evaluate_plan",
     "events",
+    "experiment",
     "lab",
     "lab_data",
     "lab_report",
@@ -16,6 +35,7 @@ __all__ = [
     "policy",
     "serve",
     "status",
+    "tune",
     "update",
     "workspace",
 ]

@@ -178,7 +178,7 @@ def _scenario(name: str, label: str | None, target: str | None, levels: int, dec
 
 def _mapped(jobs: int | None, steps: int, title: str, console: Console) -> Any:
     """How a study is to run its tasks."""
-    from potstill.lab.studies import watched
+    from potstill.parallel import watched
 
     count = jobs or cores()
     return lambda function, tasks: watched(function, tasks, jobs=count, steps=steps, title=title, console=console)

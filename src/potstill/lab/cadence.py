@@ -19,9 +19,9 @@ from potstill.lab.agents import Agent, Fixed, Learned
 from potstill.lab.algorithms import ALGORITHMS
 from potstill.lab.environment import Environment, Float32
 from potstill.lab.presets import PRESETS
-from potstill.lab.studies import advance
 from potstill.lab.trial import Turn, play
 from potstill.lab.world import Decided, Simulation
+from potstill.parallel import advance
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem
 

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from potstill.evaluate.experiments.fieller import fieller as ratio_interval
+
 #: Fewer trials than this say nothing: their standard error is itself a matter of luck.
 LEAST_TRIALS = 5
 #: An interval that reaches further than this either way cannot be called "no difference".
@@ -91,14 +93,8 @@ def fieller(y: ArrayLike, x: ArrayLike, confidence: float = CONFIDENCE) -> tuple
         return None
     mean_x, mean_y = pairs.mean(axis=1)
     t = stats.t.ppf((1 + confidence) / 2, n - 1)
-    (xx, xy), (_, yy) = t**2 * np.cov(pairs) / n
-    # Where mean_y - ρ·mean_x is within t standard errors of 0: a·ρ² - 2b·ρ + c ≤ 0.
-    a, b, c = mean_x**2 - xx, mean_x * mean_y - xy, mean_y**2 - yy
-    if a <= 0:
-        return None
-    # The discriminant is not negative when a > 0; rounding may say so when all trials agree.
-    root = math.sqrt(max(b**2 - a * c, 0.0))
-    return float((b - root) / a), float((b + root) / a)
+    (xx, xy), (_, yy) = np.cov(pairs) / n
+    return ratio_interval(float(mean_y), float(mean_x), (float(yy), float(xx)), float(xy), float(t))
 
 
 def expected_by_chance(comparisons: Sequence[Comparison]) -> float:

@@ -14,7 +14,7 @@ from potstill._version import __version__
 from potstill.files import write_atomically
 from potstill.lab.complexity import Growth
 from potstill.lab.latency import Latency
-from potstill.lab.workers import ONE_THREAD, environment
+from potstill.parallel import ONE_THREAD, environment
 
 #: Calls of one decision at each size of a complexity sweep, at most.
 _COMPLEXITY_CALLS = 3_000

@@ -26,9 +26,9 @@ from potstill.distill import Student, fidelity, imitate
 from potstill.keys import Key
 from potstill.lab.agents import Undistilled
 from potstill.lab.environment import Environment, Float32, Float64
-from potstill.lab.studies import advance
 from potstill.lab.trial import play
 from potstill.lab.world import Simulation
+from potstill.parallel import advance
 from potstill.policy.network import logits
 from potstill.teachers import LinearTS
 

@@ -7,12 +7,10 @@ number of threads, and that is always one.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -23,19 +21,7 @@ from potstill.lab import results
 from potstill.lab.algorithms import ALGORITHMS
 from potstill.lab.scenarios import Scenario
 from potstill.lab.trial import Turn, play
-
-#: Read by numeric libraries when they are loaded, so that a worker has to be born with them. NPROC is the size of
-#: XLA's thread pool. Trials are run on the CPU even where there is something faster that rounds differently.
-ONE_THREAD = {
-    "JAX_PLATFORMS": "cpu",
-    "MKL_NUM_THREADS": "1",
-    "NPROC": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "POLARS_MAX_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
-}
+from potstill.parallel import ONE_THREAD, environment
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -137,21 +123,6 @@ class Worker:
         """Those that have something to say, or died, within so many seconds."""
         pipes = {worker._pipe: worker for worker in workers}
         return [pipes[pipe] for pipe in wait(list(pipes), timeout) if isinstance(pipe, Connection)]
-
-
-@contextmanager
-def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for processes that are started inside."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 # ---- in the worker's process

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from potstill.pipeline.value import Comparison
 from potstill.policy import Policy
 from potstill.still import Report
 from potstill.workspace.config import UpdateConfig
 
 
-def objections(policy: Policy, report: Report, config: UpdateConfig) -> list[str]:
-    """Why a policy should not serve, each in words; its version is kept in any case."""
-    gates = (_not_finite(policy), _unfaithful(report, config.max_kl), _below_floor(policy, report))
+def objections(policy: Policy, report: Report, config: UpdateConfig, compared: Comparison | None = None) -> list[str]:
+    """Why a policy should not serve, each in words; its version is kept in any case.
+
+    Args:
+        policy: the new one.
+        report: of the batch that made it.
+        config: what must hold.
+        compared: what the log says of it against the serving one; None if it cannot tell.
+    """
+    gates = (
+        _not_finite(policy),
+        _unfaithful(report, config.max_kl),
+        _below_floor(policy, report),
+        _clearly_worse(compared) if config.max_loss is None else _not_surely_as_good(compared, config.max_loss),
+    )
     return [reason for reason in gates if reason is not None]
 
 
@@ -32,3 +45,22 @@ def _below_floor(policy: Policy, report: Report) -> str | None:
     if smallest >= np.float32(policy.floor):
         return None
     return f"its smallest propensity is {smallest:.3g}, below policy.floor = {policy.floor:g}"
+
+
+def _clearly_worse(compared: Comparison | None) -> str | None:
+    if compared is None or compared.trust.grade == "no" or compared.high >= 0:
+        return None
+    return f"by the log it earns less than version {compared.against}: {compared.in_words}"
+
+
+def _not_surely_as_good(compared: Comparison | None, max_loss: float) -> str | None:
+    if compared is None:
+        return f"update.max_loss = {max_loss:g} is set, and no logged decision can tell what it would have earned"
+    if compared.trust.grade == "no":
+        return f"update.max_loss = {max_loss:g} is set, and the log cannot tell: {compared.trust.sentence}"
+    if compared.low >= -max_loss:
+        return None
+    return (
+        f"by the log it may earn less than version {compared.against} by more than update.max_loss = {max_loss:g}: "
+        f"{compared.in_words}"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -42,6 +42,9 @@ def from_config(config: dict[str, Any]) -> AnyTeacher:
     name = config.get("type")
     if name not in TEACHERS:
         raise ValueError(f"unknown teacher {name!r}; there are {', '.join(available())}")
+    options = [field.encode_name for field in msgspec.structs.fields(cast(type[msgspec.Struct], TEACHERS[name]))]
+    if unknown := [option for option in config if option not in ("type", *options)]:
+        raise ValueError(f"teacher {name!r} has no option {unknown[0]!r}; it has {', '.join(options) or 'none'}")
     try:
         return msgspec.convert(config, TEACHERS[name])
     except msgspec.ValidationError as error:

@@ -1,0 +1,105 @@
+"""Settings to compare: a workspace's own, and others that differ from them in stated ways."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from potstill.distill import Student
+from potstill.teachers import from_config
+from potstill.workspace import InvalidConfig
+from potstill.workspace.config import Config
+
+PRESENT = "present"
+_SECTIONS = ("teacher", "student")
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A teacher and a student, as `potstill.toml` would state them.
+
+    Attributes:
+        name: what tells it from the others.
+        teacher: the section ``[teacher]``.
+        student: the section ``[student]``.
+    """
+
+    name: str
+    teacher: dict[str, Any]
+    student: dict[str, Any]
+
+    def check(self) -> None:
+        """`InvalidConfig` if there is no such teacher or student."""
+        try:
+            from_config(self.teacher)
+            msgspec.convert(self.student, Student)
+        except ValueError as error:  # msgspec's are among them
+            raise InvalidConfig(f"candidate {self.name!r}: {error}") from error
+
+
+def candidates(config: Config, teachers: Sequence[str], alternatives: Sequence[str]) -> list[Candidate]:
+    """The present settings, and every combination of teachers and alternatives.
+
+    Args:
+        config: the workspace's.
+        teachers: types, each with its defaults; the present teacher if there are none.
+        alternatives: such as ``student.hidden=[[50], [100, 100]]`` or ``teacher.discount=[0.99, 1.0]``: an option, and
+            its values as a TOML array.
+    """
+    own = msgspec.to_builtins(config)
+    bases = [_Base((name,), _teacher(own, name), own["student"]) for name in teachers]
+    found = [Candidate(name=PRESENT, teacher=own["teacher"], student=own["student"])]
+    changes = [_values(text) for text in alternatives]
+    for base in bases or [_Base((), own["teacher"], own["student"])]:
+        for chosen in itertools.product(*changes):
+            candidate = base.changed(chosen)
+            if (candidate.teacher, candidate.student) not in [(one.teacher, one.student) for one in found]:
+                found.append(candidate)
+    for candidate in found:
+        candidate.check()
+    return found
+
+
+class _Change(msgspec.Struct, frozen=True):
+    section: str
+    option: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.option}={msgspec.json.encode(self.value).decode()}"
+
+
+class _Base(msgspec.Struct, frozen=True):
+    names: tuple[str, ...]
+    teacher: dict[str, Any]
+    student: dict[str, Any]
+
+    def changed(self, changes: Sequence[_Change]) -> Candidate:
+        sections = {"teacher": dict(self.teacher), "student": dict(self.student)}
+        for change in changes:
+            sections[change.section][change.option] = change.value
+        return Candidate(name=" ".join([*self.names, *map(str, changes)]) or PRESENT, **sections)
+
+
+def _teacher(own: dict[str, Any], name: str) -> dict[str, Any]:
+    """The present teacher with its options, or another one with its defaults."""
+    return own["teacher"] if own["teacher"].get("type") == name else {"type": name}
+
+
+def _values(text: str) -> list[_Change]:
+    """What ``section.option=[value, value]`` says."""
+    path, equals, array = text.partition("=")
+    section, dot, option = path.strip().partition(".")
+    if not (equals and dot and option) or section not in _SECTIONS:
+        raise InvalidConfig(
+            f"--set must look like student.hidden=[[50], [100, 100]] or teacher.discount=[0.99, 1.0], got {text!r}"
+        )
+    try:
+        values = msgspec.toml.decode(f"values = {array}")["values"]
+    except msgspec.DecodeError as error:
+        raise InvalidConfig(f"--set {path}: {array!r} is no TOML array: {error}") from error
+    if not isinstance(values, list) or not values:
+        raise InvalidConfig(f"--set {path}: the values must be in brackets, such as [{array}], got {array!r}")
+    return [_Change(section, option, value) for value in values]

@@ -1,0 +1,106 @@
+"""Experiments and plans in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from potstill.evaluate.experiments.analysis import Report
+    from potstill.evaluate.experiments.plan import Need, Plan
+
+_COLOURS = {"stop": "bold red", "worse": "red", "better": "green", "unknown": "yellow"}
+
+
+def show_report(report: Report, console: Console) -> None:
+    """The verdict first, then what it rests on."""
+    from potstill.evaluate.experiments.rows import effect_rows, segment_rows, split_sentence
+
+    colour = _COLOURS.get(report.verdict.kind, "bold")
+    _say(console, f"[{colour}]{escape(report.verdict.sentence)}[/]")
+    for line in (report.verdict.often, *report.warnings):
+        _say(console, escape(line))
+    if not report.split.control + report.split.treatment:
+        return
+    console.print()
+    _table(console, *effect_rows(report))
+    if report.segments is not None:
+        console.print()
+        _table(console, *segment_rows(report.segments))
+        _say(console, escape(report.segments.sentence))
+    console.print()
+    counts, (control, treatment) = report.split, report.decisions
+    _say(console, f"control    {counts.control:,} units, {control:,} decisions")
+    _say(console, f"treatment  {counts.treatment:,} units, {treatment:,} decisions")
+    if not counts.broken:
+        _say(console, split_sentence(report))
+
+
+def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> None:
+    """What is needed, and what other lengths would give."""
+    from potstill.evaluate.experiments import words
+
+    size = words.number(plan.effect) + (f", {words.percent(plan.relative)} of the mean," if plan.relative else "")
+    mean = "" if plan.mean is None else f"mean {words.number(plan.mean)}, "
+    _say(console, f"To find an effect of {size} on {metric} with probability {plan.power:g}")
+    _say(
+        console,
+        f"({mean}standard deviation {words.number(plan.sd)} over units; level {plan.level:g}, share {plan.share:g}):",
+    )
+    for name, line in _lines(plan).items():
+        _say(console, f"  {name:18} {line}")
+    if plan.outlook:
+        console.print()
+        _table(
+            console,
+            ("days", "units", "effect that could be seen"),
+            [
+                (
+                    str(one.days),
+                    f"{one.units:,}",
+                    words.number(one.effect) if one.relative is None else words.percent(one.relative),
+                )
+                for one in plan.outlook
+            ],
+        )
+    if place is not None:
+        console.print()
+        _say(console, f"To look every day: potstill experiment {escape(place)} --planned {plan.every_day.units}")
+
+
+def _lines(plan: Plan) -> dict[str, str]:
+    from potstill.evaluate.experiments import words
+
+    lines = {"looking once": _need(plan.once, plan)}
+    if plan.with_past is not None and plan.explained is not None:
+        share = words.percent(plan.explained)
+        lines["with CUPED"] = f"{_need(plan.with_past, plan)}: the past explains {share} of the variance"
+    dearer = plan.every_day.units / plan.once.units
+    lines["looking every day"] = f"at most {_need(plan.every_day, plan)}, {dearer:.1f} times as many"
+    lines[""] = f"half of such experiments end by {_need(plan.half_by, plan)}, and those with larger effects sooner"
+    return lines
+
+
+def _need(need: Need, plan: Plan) -> str:
+    units = f"{need.units:,} units"
+    if plan.new_each_day is None:
+        return units
+    if need.days is None:
+        return f"{units} (more than ten years: {plan.new_each_day:,.3g} new units a day)"
+    return f"{units} ({need.days:,} {'day' if need.days == 1 else 'days'})"
+
+
+def _say(console: Console, line: str) -> None:
+    if line:
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _table(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(*header, box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print(table)

@@ -1,0 +1,94 @@
+"""An experiment's report: all effects, checks and the verdict, from the totals of its units."""
+
+from __future__ import annotations
+
+import msgspec
+
+from potstill.evaluate.experiments.cautions import cautions
+from potstill.evaluate.experiments.days import Day
+from potstill.evaluate.experiments.measured import PLANNED
+from potstill.evaluate.experiments.metrics import Metric, Per, Table
+from potstill.evaluate.experiments.mismatch import Split, split
+from potstill.evaluate.experiments.segments import Segments
+from potstill.evaluate.experiments.units import REWARD, Units
+from potstill.evaluate.experiments.verdict import Verdict, verdict
+from potstill.evaluate.intervals import check_level
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What an experiment has shown so far.
+
+    Attributes:
+        experiment: its name.
+        level: of all intervals.
+        planned: units at which the intervals for those who look every day are narrowest.
+        verdict: on the first metric.
+        warnings: what to know before believing it.
+        split: of units.
+        decisions: in control and in treatment.
+        metrics: the main one first.
+        days: how the main metric stood at the end of each day.
+        segments: effects on the main metric by segment, if asked for.
+    """
+
+    experiment: str
+    level: float
+    planned: int
+    verdict: Verdict
+    warnings: list[str]
+    split: Split
+    decisions: tuple[int, int]
+    metrics: list[Metric]
+    days: list[Day]
+    segments: Segments | None
+
+    @property
+    def main(self) -> Metric:
+        """The metric that the verdict is about."""
+        return self.metrics[0]
+
+
+def analyse(
+    units: Units,
+    *,
+    experiment: str = "experiment",
+    share: float | None = None,
+    metric: str = REWARD,
+    per: Per = "decision",
+    by: str | None = None,
+    level: float = 0.95,
+    planned: int = PLANNED,
+    expected: tuple[str, ...] = (),
+) -> Report:
+    """Analyse an experiment.
+
+    Args:
+        units: totals of each unit.
+        experiment: its name.
+        share: of units that should be in treatment; the split is not checked if left out.
+        metric: the outcome that decides.
+        per: whether it is taken per decision (a ratio of sums) or per unit.
+        by: what `units.segment` holds.
+        level: the confidence of each interval.
+        planned: units at which the intervals for those who look every day are narrowest; to be chosen beforehand.
+        expected: names of metrics that should be there.
+    """
+    check_level(level)
+    if metric not in units.outcomes:
+        raise ValueError(f"there is no metric {metric!r}; the outcomes are {', '.join(units.outcomes)}")
+    table = Table(units, level, planned)
+    metrics = table.metrics(metric, per)
+    counts = split(units.count(treated=False), units.count(treated=True), share)
+    main = metrics[0]
+    return Report(
+        experiment=experiment,
+        level=level,
+        planned=planned,
+        verdict=verdict(counts, main.name, main.outcome, main.measured, main.why_not),
+        warnings=cautions(units, metrics[-1].measured, counts, expected),
+        split=counts,
+        decisions=(int(units.decisions[~units.treated].sum()), int(units.decisions[units.treated].sum())),
+        metrics=metrics,
+        days=table.days(metric, per),
+        segments=None if by is None else table.segments(by, metric, per),
+    )

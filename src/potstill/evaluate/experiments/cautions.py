@@ -1,0 +1,70 @@
+"""What to know before believing a verdict."""
+
+from __future__ import annotations
+
+from potstill.evaluate.experiments import words
+from potstill.evaluate.experiments.effects import effect
+from potstill.evaluate.experiments.measured import Measured
+from potstill.evaluate.experiments.mismatch import ALARM, Split
+from potstill.evaluate.experiments.units import Units
+
+#: With fewer units in an arm, intervals rest on hope rather than on the central limit theorem.
+FEW_UNITS = 30
+
+
+def cautions(units: Units, decisions: Measured | None, split: Split, expected: tuple[str, ...]) -> list[str]:
+    """Sentences, none if all is well.
+
+    Args:
+        units: that are compared.
+        decisions: the effect on decisions per unit.
+        split: of units.
+        expected: names of metrics that should be there.
+    """
+    never = [f"Metric {name} was never sent with a reward." for name in expected if name not in units.outcomes]
+    return [*_few(split), *_left_out(units), *never, *_more_decisions(decisions), *_unequally_sent(units)]
+
+
+def _few(split: Split) -> list[str]:
+    lines, fewest = [], min(split.control, split.treatment)
+    if 2 <= fewest < FEW_UNITS:
+        few = words.counted(fewest, "unit")
+        lines.append(f"An arm has only {few}: with fewer than {FEW_UNITS}, intervals are rough.")
+    if split.share is None:
+        lines.append("The share of treatment is not known, so the split was not checked; state it with --share.")
+    return lines
+
+
+def _left_out(units: Units) -> list[str]:
+    lines = []
+    if units.in_both:
+        lines.append(
+            f"Seen in both arms, and so left out: {words.counted(units.in_both, 'unit')}. If the share was changed "
+            "while the experiment was running, begin anew under another name."
+        )
+    if units.without_unit:
+        lines.append(f"Without a unit, and so left out: {words.counted(units.without_unit, 'decision')}.")
+    if units.not_finite:
+        lines.append(f"Not finite, and so taken as not sent: {words.counted(units.not_finite, 'value')} of metrics.")
+    return lines
+
+
+def _more_decisions(measured: Measured | None) -> list[str]:
+    if measured is None or measured.p >= ALARM:
+        return []
+    return [
+        f"Treatment changes how many decisions a unit has: {words.difference(measured)}. Effects per decision then "
+        "compare different decisions; look at those per unit as well."
+    ]
+
+
+def _unequally_sent(units: Units) -> list[str]:
+    lines = []
+    for name, sent in units.sent.items():
+        found = effect(units.treated, sent, units.decisions)
+        if found is not None and found.p < ALARM:
+            lines.append(
+                f"{name} came with {words.percent(found.control)} of control's decisions and with "
+                f"{words.percent(found.treatment)} of treatment's; where it did not come it counts as 0."
+            )
+    return lines

@@ -1,0 +1,89 @@
+"""An experiment's report as a page, with figures and tables."""
+
+from __future__ import annotations
+
+from potstill.evaluate.experiments import charts, words
+from potstill.evaluate.experiments.analysis import Report
+from potstill.evaluate.experiments.rows import effect_rows, segment_rows, split_sentence
+from potstill.evaluate.experiments.segments import Segments
+from potstill.pages.page import Page, Section, Table
+
+_READING = (
+    "Copper: the interval for those who look once, at the planned end. Blue: the interval for those who look every day "
+    "and may stop at any time. An interval that does not touch 0 is an effect."
+)
+_DAYS = (
+    "Everything up to the end of each UTC day. The blue band holds over all days together: of {chance} experiments "
+    "without an effect it leaves 0, on whatever day, in one at most. The copper band holds for one day only."
+)
+
+
+def page(report: Report) -> Page:
+    """The whole page."""
+    sections = [_metrics(report), _days(report), _segments(report.segments), _split(report)]
+    if report.split.broken:  # first thing
+        sections = [_split(report), *sections[:-1]]
+    return Page(
+        f"Experiment {report.experiment}",
+        _summary(report),
+        _headlines(report),
+        [section for section in sections if section is not None],
+        name=f"Potstill: experiment {report.experiment}",
+    )
+
+
+def _summary(report: Report) -> str:
+    return " ".join([report.verdict.sentence, report.verdict.often, *report.warnings]).strip()
+
+
+def _headlines(report: Report) -> list[tuple[str, str]]:
+    measured, counts = report.main.measured, report.split
+    lines = []
+    if counts.broken:
+        lines.append(("Stop", "The split is not what it should be: the arms cannot be compared."))
+    elif measured is not None:
+        interval = f"{100 * report.level:g} % interval {words.once(measured)}"
+        lines.append((words.effect(measured), f"{report.main.name}, {interval}."))
+    lines.append((f"{counts.control + counts.treatment:,}", "units in both arms."))
+    lines.append((f"{sum(report.decisions):,}", "decisions that have become final."))
+    return lines
+
+
+def _metrics(report: Report) -> Section:
+    chart = charts.metrics(report.metrics)
+    several = (
+        f"\n\nThe verdict is about {report.main.name}. Each of the others is a question of its own: of "
+        f"{_chance(report)} metrics without an effect, one seems to have one by chance."
+    )
+    figures = {"metrics": chart} if chart is not None else {}
+    return Section("Effects", _READING + several, figures, [Table(*effect_rows(report))], wide=True)
+
+
+def _chance(report: Report) -> str:
+    """Of how many intervals one misses."""
+    return f"{1 / (1 - report.level):.3g}"
+
+
+def _days(report: Report) -> Section | None:
+    if len(report.days) < 2:
+        return None
+    caption = _DAYS.format(chance=_chance(report))
+    return Section("Day by day", caption, {"days": charts.days(report.days, report.main.name)}, wide=True)
+
+
+def _segments(found: Segments | None) -> Section | None:
+    if found is None:
+        return None
+    chart = charts.segments(found)
+    caption = f"{found.sentence} The intervals are wide enough to hold for all segments together."
+    figures = {"segments": chart} if chart is not None else {}
+    return Section(f"By {found.by}", caption, figures, [Table(*segment_rows(found))], wide=True)
+
+
+def _split(report: Report) -> Section:
+    counts, (control, treatment) = report.split, report.decisions
+    rows = [
+        ("control", f"{counts.control:,}", f"{control:,}"),
+        ("treatment", f"{counts.treatment:,}", f"{treatment:,}"),
+    ]
+    return Section("The split", split_sentence(report), tables=[Table(("arm", "units", "decisions"), rows)])

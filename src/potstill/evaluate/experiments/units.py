@@ -1,0 +1,130 @@
+"""What each unit of an experiment did: the table that every analysis starts from, one row per user, device or session.
+
+The unit that was randomised is the unit that is analysed. Decisions of one unit are alike, so counting them as if they
+were independent would make intervals too narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+REWARD = "reward"
+
+
+class InvalidUnits(ValueError):
+    """Units that cannot be analysed; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Daily:
+    """One outcome by unit and UTC day, a row for each pair that has decisions, in order of days.
+
+    Attributes:
+        unit: the row of the unit, int64[m].
+        day: days since 1970, int64[m].
+        decisions: how many, float64[m].
+        total: of the outcome, float64[m].
+    """
+
+    unit: NDArray[np.int64]
+    day: NDArray[np.int64]
+    decisions: Values
+    total: Values
+
+
+@dataclass(frozen=True)
+class Before:
+    """The same units before the experiment began; nothing that either arm did can have changed it.
+
+    Attributes:
+        decisions: how many, float64[n]; 0 for units that were not seen.
+        outcomes: totals by name, float64[n] each.
+    """
+
+    decisions: Values
+    outcomes: Mapping[str, Values]
+
+
+@dataclass(frozen=True)
+class Units:
+    """Totals of each unit over the experiment.
+
+    >>> Units(treated=[False, True], decisions=[3, 1], outcomes={"reward": [1.5, 1.0]}).units
+    2
+
+    Attributes:
+        treated: whether the unit is in treatment, bool[n].
+        decisions: how many, float64[n], at least one each.
+        outcomes: totals by name, float64[n] each; ``reward`` is one of them.
+        sent: for metrics that do not come with every decision, with how many they came, float64[n] by name.
+        before: the same units before the experiment; None if that is not known.
+        segment: the segment of each unit, strings [n]; None if not asked for.
+        daily: outcomes by day, by name; those that were asked for.
+        in_both: units that were seen in both arms, and are left out.
+        without_unit: decisions of the experiment that do not say whose they are, and are left out.
+        not_finite: values of metrics that are no finite numbers, and count as not sent.
+    """
+
+    treated: NDArray[np.bool_]
+    decisions: Values
+    outcomes: Mapping[str, Values]
+    sent: Mapping[str, Values] = field(default_factory=dict)
+    before: Before | None = None
+    segment: NDArray[Any] | None = None
+    daily: Mapping[str, Daily] = field(default_factory=dict)
+    in_both: int = 0
+    without_unit: int = 0
+    not_finite: int = 0
+
+    def __post_init__(self) -> None:
+        treated = np.asarray(self.treated)
+        if treated.dtype != np.bool_:
+            raise InvalidUnits(f"treated must say True or False for each unit, got an array of {treated.dtype}")
+        checked: dict[str, Any] = {
+            "treated": treated,
+            "decisions": self._column("decisions", self.decisions, len(treated)),
+            "outcomes": {name: self._column(name, values, len(treated)) for name, values in self.outcomes.items()},
+        }
+        if self.before is not None:
+            past = {
+                name: self._column(f"{name} before", values, len(treated))
+                for name, values in self.before.outcomes.items()
+            }
+            checked["before"] = Before(self._column("decisions before", self.before.decisions, len(treated)), past)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if REWARD not in self.outcomes:
+            raise InvalidUnits(f"outcomes must have {REWARD!r}, got {', '.join(self.outcomes) or 'none'}")
+        if np.any(self.decisions <= 0):
+            row = int(np.flatnonzero(self.decisions <= 0)[0])
+            raise InvalidUnits(f"row {row}: a unit has at least one decision, got {self.decisions[row]:g}")
+
+    @property
+    def units(self) -> int:
+        """How many."""
+        return len(self.treated)
+
+    def count(self, treated: bool) -> int:
+        """How many units one arm has."""
+        return int(np.count_nonzero(self.treated == treated))
+
+    @staticmethod
+    def _column(name: str, values: Any, rows: int) -> Values:
+        column = np.asarray(values, np.float64)
+        if column.shape != (rows,):
+            raise InvalidUnits(f"{name} must have one number for each of {rows} units, got shape {column.shape}")
+        wrong = np.flatnonzero(~np.isfinite(column))
+        if wrong.size:
+            more = f" (and {wrong.size - 1:,} more rows)" if wrong.size > 1 else ""
+            raise InvalidUnits(
+                f"row {wrong[0]}: {name} must be a finite number, got {column[wrong[0]]}{more}; "
+                "a unit for which nothing was measured has the total 0"
+            )
+        return column

@@ -1,0 +1,70 @@
+"""The page: what stands where, and figures that can be drawn."""
+
+import numpy as np
+import polars as pl
+import pytest
+from experiment_examples import START, World, log
+
+from potstill.evaluate.experiments import Units, analyse
+from potstill.evaluate.experiments.reading import read_units
+from potstill.evaluate.experiments.report import page
+from potstill.evaluate.experiments.rows import effect_rows, segment_rows
+from potstill.pages.page import png
+
+
+@pytest.fixture(scope="module")
+def units():
+    rows = log(World(units=500, effect=0.1, days=4)).lazy()
+    return read_units(rows, "hd-first", start=START, by="context_connection")
+
+
+def test_the_page_has_a_figure_for_metrics_days_and_segments(units):
+    report = analyse(units, experiment="hd-first", share=0.5, by="connection")
+    made = page(report)
+    assert list(made.figures) == ["metrics", "days", "segments"]
+    assert png(made.figures["days"]).startswith(b"\x89PNG")
+    assert [section.title for section in made.sections] == ["Effects", "Day by day", "By connection", "The split"]
+    assert report.verdict.sentence in made.subtitle
+    assert "<h1>Experiment hd-first</h1>" in made.html()
+
+
+def test_a_broken_split_comes_first(units):
+    made = page(analyse(units, share=0.9))
+    assert made.headlines[0][0] == "Stop"
+    assert made.sections[0].title == "The split"
+    assert made.subtitle.startswith("Stop: the split is not what it should be.")
+
+
+def test_a_page_about_nothing_can_be_written():
+    nothing = Units(treated=np.empty(0, bool), decisions=np.empty(0), outcomes={"reward": np.empty(0)})
+    made = page(analyse(nothing, share=0.5))
+    assert "control has no units" in made.html()
+    assert not made.figures
+
+
+def test_outcomes_below_zero_are_shown_as_they_are():
+    rng = np.random.default_rng(0)
+    treated = np.arange(200) % 2 > 0
+    below = Units(
+        treated=treated,
+        decisions=np.ones(200),
+        outcomes={"reward": rng.normal(-1, 1, 200)},
+        segment=np.repeat(["a", "b"], 100),
+    )
+    report = analyse(below, share=0.5, by="kind")
+    _, rows = effect_rows(report)
+    assert rows[0][0] == "reward per decision"
+    assert "%" not in rows[0][3] + rows[0][4] + rows[0][5]
+    assert not any("%" in cell for row in segment_rows(report.segments)[1] for cell in row)
+    title = page(report).figures["segments"].to_dict()["layer"][1]["encoding"]["x"]["title"]
+    assert title == "effect, treatment less control"
+
+
+def test_tables_say_what_is_missing_and_why(units):
+    few = analyse(units, share=0.5, by="connection")
+    header, rows = effect_rows(few)
+    assert {len(row) for row in rows} == {len(header)}
+    names = pl.Series([row[0] for row in rows])
+    assert names.to_list()[:2] == ["reward per decision", "reward per unit"]
+    alone = Units(treated=np.array([True]), decisions=np.ones(1), outcomes={"reward": np.ones(1)})
+    assert effect_rows(analyse(alone))[1][0][3] == "control has no units, and each arm needs two"

@@ -1,0 +1,196 @@
+"""Experiments on the command line, as the how-to has them."""
+
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from experiment_examples import CONFIG, START, World, log, workspace
+from typer.testing import CliRunner
+
+from potstill.cli import app
+from potstill.events import LoggedDecision, LoggedReward, now
+from potstill.events.flush import Flusher
+from potstill.events.join import join
+from potstill.events.spool import Spool
+
+HOW_TO = Path(__file__).parents[1] / "docs/experiments.md"
+
+
+def run(*arguments):
+    runner = CliRunner(env={"COLUMNS": "1000", "NO_COLOR": "1", "TERM": "dumb"})
+    return runner.invoke(app, ["experiment", *(str(argument) for argument in arguments)])
+
+
+def done(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A workspace with an experiment that has an effect."""
+    made = workspace(tmp_path_factory.mktemp("experiment") / "video", log(World(units=800, effect=0.12, days=5)))
+    return made.url
+
+
+def test_the_verdict_comes_first(place):
+    lines = done(place).splitlines()
+    assert re.fullmatch(r"Treatment is better: reward per decision \+[\d.]+ % \([\d.]+ % to [\d.]+ %\)\.", lines[0])
+    assert lines[1].startswith("It also holds for those who look every day")
+    assert any(line.startswith("watched per unit") for line in lines)
+    assert lines[-1].endswith("should be: within chance (p = 0.82).")
+
+
+def test_machines_get_all_of_it(place):
+    found = json.loads(done(place, "--json", "--by", "connection"))
+    assert found["verdict"]["kind"] == "better"
+    assert found["split"]["broken"] is False
+    assert [one["outcome"] for one in found["metrics"]] == ["reward", "reward", "watched", "watched", "decisions"]
+    assert 0 < found["metrics"][0]["variance_reduction"] < 1
+    assert len(found["days"]) == 5
+    assert {one["name"] for one in found["segments"]["segments"]} == {"2g", "3g", "4g", "wifi"}
+
+
+def test_a_split_that_is_not_what_it_should_be_is_said_first(place):
+    assert done(place, "--share", "0.6").startswith("Stop: the split is not what it should be.")
+
+
+def test_another_metric_and_segments_by_a_number(place):
+    printed = done(place, "--metric", "watched", "--per", "unit", "--by", "bandwidth_kbps", "--level", "0.9")
+    assert printed.startswith("Treatment is higher: watched per unit +")
+    assert "bandwidth_kbps" in printed
+
+
+def test_what_was_logged_through_the_log_and_the_join_is_reported(tmp_path):
+    """Arms, units and metrics on their way through the whole of a workspace."""
+    made = workspace(tmp_path / "w", config=CONFIG.replace("2026-11-16", "2020-01-01"))
+    before = now() - 7_200_000_000
+    context = {"bandwidth_kbps": 900, "connection": "4g", "hd_screen": True}
+    with made.event_log() as events:
+        for i in range(80):
+            arm = "treatment" if i % 2 else "control"
+            decision = {
+                "action": "720p" if i % 2 else "360p",
+                "propensity": 1.0,
+                "policy": 0,
+                "unit": f"u{i // 2 * 2 + i % 2}",
+            }
+            events.append(
+                LoggedDecision(id=f"d{i}", context=context, arm=f"hd-first:{arm}", time=before, **decision),
+                LoggedReward(
+                    id=f"d{i}", reward=(i % 7) / 7, metrics={"watched": 10.0 + i % 2 + i % 3}, time=before + 1
+                ),
+            )
+    assert "80 of its decisions are in the lake" not in done(made.url)
+    Flusher(Spool(made.spool), made.lake).flush()
+    waiting = done(made.url)
+    assert waiting.startswith("Nothing can be said about hd-first yet: 80 of its decisions are in the lake, and none")
+    join(made.lake, made.cuts, made.problem, aggregate="last", settle=60, now=now())
+    found = json.loads(done(made.url, "--json"))
+    assert (found["split"]["control"], found["split"]["treatment"]) == (40, 40)
+    watched = next(one for one in found["metrics"] if one["outcome"] == "watched")
+    assert watched["measured"]["difference"] == pytest.approx(1, abs=0.1)
+    assert watched["sent"] == [1.0, 1.0]
+
+
+def test_an_experiment_that_has_not_started_is_no_error(tmp_path):
+    made = workspace(tmp_path / "w", config=CONFIG.replace("2026-11-16", "2126-11-16"))
+    assert done(made.url) == "Nothing can be said about hd-first yet: it starts at 2126-11-16 00:00 UTC.\n"
+    assert json.loads(done(made.url, "--json"))["verdict"]["kind"] == "unknown"
+
+
+def test_an_experiment_without_decisions_says_what_it_needs(tmp_path):
+    made = workspace(tmp_path / "w", config=CONFIG.replace("2026-11-16", "2020-01-01"))
+    assert "no decision of it is in the lake; it needs requests that state a unit" in done(made.url)
+    assert "control has no units" not in done(made.url)
+
+
+def test_an_experiment_that_is_over_is_found_by_its_name(tmp_path):
+    made = workspace(tmp_path / "w", log(World(units=300, effect=0.2)), config="")
+    result = run(made.url)
+    assert result.exit_code == 1
+    assert "there is no [experiment] in potstill.toml, and the log has hd-first: name one with --name" in result.stderr
+    printed = done(made.url, "--name", "hd-first")
+    assert printed.startswith("Treatment is better")
+    assert "The share of treatment is not known, so the split was not checked; state it with --share." in printed
+    assert "within chance" in done(made.url, "--name", "hd-first", "--share", "0.5")
+
+
+def test_a_feature_can_be_the_unit(tmp_path):
+    frame = log(World(units=200)).with_columns(context_connection=pl.col("unit"), unit=pl.lit(None, pl.String))
+    made = workspace(tmp_path / "w", frame, config=CONFIG.replace("share =", 'unit = "connection"\nshare ='))
+    inside = frame.filter(pl.col("arm").is_not_null())
+    found = json.loads(done(made.url, "--json"))["split"]
+    assert found["control"] + found["treatment"] == inside["context_connection"].n_unique()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere is no workspace"),
+        (
+            ["HERE", "--name", "other"],
+            "there is no experiment 'other': potstill.toml has hd-first, and the log has hd-first",
+        ),
+        (["HERE", "--by", "age"], "--by age: there is no such feature; the features are bandwidth_kbps, connection"),
+        (["HERE", "--metric", "clicks"], "there is no metric 'clicks'; the outcomes are reward, watched"),
+        (["HERE", "--level", "95"], "level must be between 0 and 1, such as 0.95, got 95.0"),
+        (["HERE", "--share", "2"], "share must be between 0 and 1, got 2.0"),
+        (["plan", "HERE"], "state the effect that you want to find"),
+        (["plan", "HERE", "--effect", "much"], "--effect must look like 2%"),
+        (["plan", "--effect", "2%"], "name a workspace, or state --sd"),
+        (["plan", "--effect", "2%", "--sd", "1"], "a relative effect needs a mean above 0, and it is not known"),
+        (["plan", "--effect", "1", "--sd", "0"], "the standard deviation over units must be above 0, got 0"),
+        (["plan", "HERE", "--effect", "2%", "--metric", "clicks"], "there is no metric 'clicks' in the log"),
+        (["plan", "HERE", "--effect", "2%", "--power", "0.1"], "power must be from 0.5 to below 1, got 0.1"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(place, arguments, message):
+    result = run(*(place if argument == "HERE" else argument for argument in arguments))
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_plan_from_numbers():
+    printed = done("plan", "--mean", "0.5", "--sd", "1", "--effect", "10%", "--explained", "0.36")
+    assert "To find an effect of 0.05, 10.0 % of the mean, on reward per decision with probability 0.8" in printed
+    assert "looking once       12,5" in printed
+    assert "with CUPED         8,0" in printed
+    assert "days" not in printed
+
+
+def test_a_plan_from_a_log(place):
+    printed = done("plan", place, "--effect", "5%")
+    assert re.search(r"looking once +[\d,]+ units \([\d,]+ days\)", printed)
+    assert re.search(r"looking every day +at most [\d,]+ units \([\d,]+ days\), 1.9 times as many", printed)
+    assert "effect that could be seen" in printed
+    made = json.loads(done("plan", place, "--effect", "5%", "--json"))
+    assert f"potstill experiment {place} --planned {made['every_day']['units']}" in printed
+    assert made["share"] == 0.5
+    assert 0 < made["explained"] < 1
+
+
+def test_help_teaches_with_an_example():
+    for arguments in ([], ["--help"]):
+        assert "potstill experiment video --by connection" in run(*arguments).output
+    assert "potstill experiment plan video --effect 2%" in done("plan", "--help")
+
+
+def test_commands_of_the_how_to_run(tmp_path, monkeypatch):
+    """Every `potstill experiment` in the how-to, on a workspace called as there."""
+    monkeypatch.chdir(tmp_path)
+    workspace("video", log(World(units=400, effect=0.1)))
+    commands = re.findall(r"^\$ potstill experiment ([^#\n]*)", HOW_TO.read_text(encoding="utf-8"), re.M)
+    assert len(commands) > 4
+    for command in commands:
+        done(*command.split())
+    assert "Experiment hd-first" in Path("experiment.html").read_text(encoding="utf-8")
+
+
+def test_start_is_where_the_configuration_says():
+    """The example's own clock: so that what is before it is the past."""
+    assert pl.Series([START]).cast(pl.Datetime("us"))[0].isoformat() == "2026-11-16T00:00:00"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from potstill.keys import Key
-from potstill.problem import Observations, Problem, Reward
+from potstill.problem import InvalidObservation, Observations, Problem, Reward
+from potstill.teachers.contract import Summarising
 
 #: Observed contexts that are kept to imitate on: enough for the student, little enough for any machine.
 CONTEXTS_KEPT = 100_000
@@ -35,19 +36,62 @@ class Seen(NamedTuple):
         none = np.zeros((0, problem.width), np.float32)
         return cls(none, np.zeros(0), np.array([np.inf, -np.inf]), np.array(0, np.int64))
 
-    def after(self, observations: Observations, key: Key) -> Seen:
-        """With more observations."""
-        contexts = np.concatenate([self.contexts, observations.contexts])
-        ranks = np.concatenate([self.ranks, key.generator().random(len(observations))])
-        if len(contexts) > CONTEXTS_KEPT:
-            kept = np.sort(np.argpartition(ranks, CONTEXTS_KEPT)[:CONTEXTS_KEPT])
-            contexts, ranks = contexts[kept], ranks[kept]
-        low = min(self.rewards[0], observations.rewards.min(initial=np.inf))
-        high = max(self.rewards[1], observations.rewards.max(initial=-np.inf))
-        return Seen(contexts, ranks, np.array([low, high]), self.observations + len(observations))
+    @classmethod
+    def of(cls, observations: Observations, key: Key) -> Seen:
+        """Some observations by themselves."""
+        ranks, rewards = key.generator().random(len(observations)), observations.rewards
+        contexts, ranks = _lowest(observations.contexts, ranks)
+        extremes = np.array([rewards.min(initial=np.inf), rewards.max(initial=-np.inf)])
+        return cls(contexts, ranks, extremes, np.array(len(observations), np.int64))
+
+    def then(self, later: Seen) -> Seen:
+        """With what was seen later."""
+        contexts = np.concatenate([self.contexts, later.contexts])
+        ranks = np.concatenate([self.ranks, later.ranks])
+        low, high = min(self.rewards[0], later.rewards[0]), max(self.rewards[1], later.rewards[1])
+        return Seen(*_lowest(contexts, ranks), np.array([low, high]), self.observations + later.observations)
 
     def spread(self, reward: Reward) -> float:
         """The largest difference between two rewards: as the problem says, or as seen so far."""
         low = self.rewards[0] if reward.low is None else reward.low
         high = self.rewards[1] if reward.high is None else reward.high
         return max(float(high - low), 0.0)
+
+
+class Part(Protocol):
+    """Observations that are yet to be read."""
+
+    def read(self) -> Observations:
+        """The observations."""
+
+
+def observations_of(part: Observations | Part, problem: Problem) -> Observations:
+    """The observations of a part, which must be of the problem."""
+    found = part.read() if hasattr(part, "read") else part
+    if not isinstance(found, Observations):
+        raise InvalidObservation(
+            f"update takes Observations, got {type(found).__name__}: see Observations.from_records"
+        )
+    if found.problem.hash != problem.hash:
+        raise InvalidObservation(
+            f"observations of problem {found.problem.name!r} ({found.problem.hash}), "
+            f"but this still is for {problem.name!r} ({problem.hash})"
+        )
+    return found
+
+
+def summarised(
+    numbered: tuple[int, Observations | Part], teacher: Summarising[Any, Any], problem: Problem, key: Key
+) -> tuple[Seen, Any]:
+    """What a still and its teacher need to know of a part; two parts can be looked at apart, and added in order."""
+    number, part = numbered
+    observations = observations_of(part, problem)
+    return Seen.of(observations, key.child("keep", number)), teacher.summarise(observations)
+
+
+def _lowest(contexts: NDArray[np.float32], ranks: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Those of the smallest ranks, in order."""
+    if len(contexts) <= CONTEXTS_KEPT:
+        return contexts, ranks
+    kept = np.sort(np.argpartition(ranks, CONTEXTS_KEPT)[:CONTEXTS_KEPT])
+    return contexts[kept], ranks[kept]

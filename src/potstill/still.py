@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from potstill._version import __version__
-from potstill.distill import Fidelity, Imitation, Student, fidelity, imitate
+from potstill.distill import Fidelity, Student, fidelity, imitate, synthetic
+from potstill.distill.streamed import OnProgress, Unlabelled, imitate_streamed
+from potstill.distill.together import imitate_together
 from potstill.keys import Key
-from potstill.policy import Lineage, Policy
+from potstill.policy import Layer, Lineage, Policy
 from potstill.problem import Contexts, InvalidObservation, Observations, Problem
-from potstill.seen import Seen
+from potstill.seen import Part, Seen, observations_of, summarised
 from potstill.teachers import AnyTeacher, Exactness, LinearTS, Summarising, to_config
 from potstill.teachers.states import pack, unpack
 
@@ -24,6 +26,8 @@ Float32 = NDArray[np.float32]
 
 #: Told of each stage as it begins: ``learn``, ``label``, ``imitate``.
 OnStage = Callable[[str], None]
+#: ``each(function, items, *common)``: maps a function over items, in their order, with arguments that all have.
+Map = Callable[..., Iterator[Any]]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +36,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: of the new policy.
         observations: in this batch.
-        contexts: that were labelled by the teacher.
+        contexts: seen or given, that were labelled by the teacher; synthetic ones are not counted.
         exactness: of the labels.
         fidelity: how well the policy imitates its teacher, on contexts that it was not trained on.
         steps: of imitation.
@@ -90,12 +94,14 @@ class Still:
 
     def update(
         self,
-        observations: Observations | Iterable[Observations],
-        contexts: Contexts | None = None,
+        observations: Observations | Iterable[Observations | Part],
+        contexts: Contexts | Unlabelled | None = None,
         *,
         version: int | None = None,
-        origin: dict[str, Any] | None = None,
+        origin: dict[str, Any] | Callable[[], dict[str, Any]] | None = None,
         on_stage: OnStage | None = None,
+        on_progress: OnProgress | None = None,
+        each: Map | None = None,
     ) -> Report:
         """One batch: learn from the observations, and distil a new policy.
 
@@ -105,34 +111,29 @@ class Still:
             contexts: further contexts to imitate on, for which no action or reward is needed; they are cheap, and the
                 more there are the closer the imitation. Observed contexts are used in any case.
             version: of the new policy; one more than the last if left out.
-            origin: where the observations come from, for the policy's lineage.
+            origin: where the observations come from, for the policy's lineage; asked for when all is labelled.
             on_stage: told of each stage as it begins.
+            on_progress: told how many observations or contexts of a stage are done, and of how many (0: not known).
+            each: maps functions over parts of the observations, and over shards; one after the other, if left out.
         """
-        key = Key(self.seed).child("batch", self.policy.version)
-        seconds: dict[str, float] = {}
-        with _timed(seconds, "learn", on_stage):
-            state, seen = self._learnt(observations, key)
-        pool = seen.contexts
-        if contexts is not None:
-            pool = np.concatenate([pool, self.problem.encode_many(contexts)])
-        if not len(pool):
-            raise InvalidObservation("nothing to distil on: give at least one observation or one context")
-        with _timed(seconds, "label", on_stage):
-            labels = self.teacher.propensities(state, pool, key.child("label"))
-        with _timed(seconds, "imitate", on_stage):
-            start = self.policy.layers if self.policy.version else None
-            imitation = imitate(pool, labels, self.student, key.child("imitate"), start=start)
+        key, told = Key(self.seed).child("batch", self.policy.version), _Told({}, on_stage, on_progress)
+        with told.of("learn"):
+            state, seen = self._learnt(observations, key, each or _in_turn, on_progress)
+        if isinstance(contexts, Unlabelled):
+            imitated = self._streamed(contexts, state, seen, key, told, each or _in_turn)
+        else:
+            imitated = self._in_memory(contexts, state, seen, key, told)
         version = self.policy.version + 1 if version is None else version
-        policy, measured = self._distilled(imitation, pool, labels, seen, version, origin)
+        policy, measured = self._distilled(imitated, seen, version, origin() if callable(origin) else origin)
         report = Report(
             version=version,
             observations=int(seen.observations - self.seen.observations),
-            contexts=len(pool),
+            contexts=imitated.contexts,
             exactness=self.teacher.exactness,
             fidelity=measured,
-            steps=imitation.steps,
-            warm=imitation.warm,
-            seconds=seconds,
+            steps=imitated.steps,
+            warm=imitated.warm,
+            seconds=told.seconds,
         )
         self.policy, self.state, self.seen = policy, state, seen
         return report
@@ -146,43 +147,75 @@ class Still:
         state, seen = unpack(memory, (self.state, self.seen), self.teacher, self.problem)
         self.policy, self.state, self.seen = policy, state, seen
 
-    def _learnt(self, observations: Observations | Iterable[Observations], key: Key) -> tuple[Any, Seen]:
+    def _learnt(
+        self, observations: Observations | Iterable[Observations | Part], key: Key, each: Map, told: OnProgress | None
+    ) -> tuple[Any, Seen]:
         """The state and what was seen after the observations; a teacher that cannot summarise gets them all at once."""
         parts = [observations] if isinstance(observations, Observations) else observations
-        seen, kept, stats = self.seen, [], None
+        if not isinstance(self.teacher, Summarising):
+            return self._learnt_at_once(parts, key)
+        seen, stats = self.seen, self.teacher.summarise(Observations.none(self.problem))
+        for looked_at, added in each(summarised, enumerate(parts), self.teacher, self.problem, key):
+            seen, stats = seen.then(looked_at), stats + added
+            if told is not None:
+                told(int(seen.observations - self.seen.observations), 0)
+        return self.teacher.absorb(self.state, stats), seen
+
+    def _learnt_at_once(self, parts: Iterable[Observations | Part], key: Key) -> tuple[Any, Seen]:
+        seen, kept = self.seen, []
         for i, part in enumerate(parts):
-            self._refuse_foreign(part)
-            seen = seen.after(part, key.child("keep", i))
-            if isinstance(self.teacher, Summarising):
-                added = self.teacher.summarise(part)
-                stats = added if stats is None else stats + added
-            else:
-                kept.append(part)
-        if isinstance(self.teacher, Summarising):
-            stats = self.teacher.summarise(Observations.none(self.problem)) if stats is None else stats
-            return self.teacher.absorb(self.state, stats), seen
+            kept.append(observations_of(part, self.problem))
+            seen = seen.then(Seen.of(kept[-1], key.child("keep", i)))
         everything = Observations.joined(self.problem, kept)
         return self.teacher.update(self.state, everything, key.child("learn")), seen
 
+    def _in_memory(self, contexts: Contexts | None, state: Any, seen: Seen, key: Key, told: _Told) -> _Imitated:
+        """Label all contexts, and imitate."""
+        pool = seen.contexts
+        if contexts is not None:
+            pool = np.concatenate([pool, self.problem.encode_many(contexts)])
+        if not len(pool):
+            raise _nothing()
+        more = synthetic(self.problem, pool, self.student, key.child("imitate"))
+        with told.of("label"):
+            labels = self.teacher.propensities(state, np.concatenate([pool, more]), key.child("label"))
+        with told.of("imitate"):
+            found = imitate(pool, labels, self.student, key.child("imitate"), start=self._start(), synthetic=more)
+        mean, rows = pool.mean(axis=0, dtype=np.float64), found.held_out
+        return _Imitated(found.layers, found.steps, found.warm, len(pool), mean, pool[rows], labels[rows])
+
+    def _streamed(self, contexts: Unlabelled, state: Any, seen: Seen, key: Key, told: _Told, each: Map) -> _Imitated:
+        """Label contexts where they are, and imitate a shard at a time."""
+        with told.of("label"):
+            labels = contexts.label(self.teacher, state, seen.contexts, key.child("label"), told.progress)
+        if not sum(labels.rows):
+            raise _nothing()
+        with told.of("imitate"):
+            given = labels, self.student, key.child("imitate")
+            if contexts.students > 1:
+                found = imitate_together(*given, contexts.students, each, self._start(), told.progress)
+            else:
+                found = imitate_streamed(*given, self._start(), told.progress)
+        return _Imitated(
+            found.layers, found.steps, found.warm, sum(labels.rows), labels.mean, found.contexts, found.labels
+        )
+
+    def _start(self) -> Sequence[Layer] | None:
+        return self.policy.layers if self.policy.version else None
+
     def _distilled(
-        self,
-        imitation: Imitation,
-        pool: Float32,
-        labels: Float32,
-        seen: Seen,
-        version: int,
-        origin: dict[str, Any] | None,
+        self, imitated: _Imitated, seen: Seen, version: int, origin: dict[str, Any] | None
     ) -> tuple[Policy, Fidelity]:
         """The new policy, and its fidelity as served: through its own probabilities, floor included."""
         policy = Policy.build(
             self.problem,
-            imitation.layers,
+            imitated.layers,
             version=version,
             seed=self.seed,
             parent=self.policy.version,
             floor=self.policy.floor,
             activation=self.student.activation,
-            mean=pool.mean(axis=0, dtype=np.float64).astype(np.float32),
+            mean=imitated.mean.astype(np.float32),
             lineage=Lineage(
                 library=__version__,
                 seed=self.seed,
@@ -193,21 +226,40 @@ class Still:
                 origin=origin,
             ),
         )
-        rows = imitation.held_out
         spread = seen.spread(self.problem.reward)
-        measured = fidelity(labels[rows], policy.probabilities_many(pool[rows]), spread)
+        measured = fidelity(imitated.labels, policy.probabilities_many(imitated.held_out), spread)
         return policy.with_fidelity(msgspec.to_builtins(measured)), measured
 
-    def _refuse_foreign(self, observations: Observations) -> None:
-        if not isinstance(observations, Observations):
-            raise InvalidObservation(
-                f"update takes Observations, got {type(observations).__name__}: see Observations.from_records"
-            )
-        if observations.problem.hash != self.problem.hash:
-            raise InvalidObservation(
-                f"observations of problem {observations.problem.name!r} ({observations.problem.hash}), "
-                f"but this still is for {self.problem.name!r} ({self.problem.hash})"
-            )
+
+class _Imitated(NamedTuple):
+    """Layers that imitate the teacher, and the contexts and labels to measure them on."""
+
+    layers: list[Layer]
+    steps: int
+    warm: bool
+    contexts: int
+    mean: NDArray[np.float64]
+    held_out: Float32
+    labels: Float32
+
+
+class _Told(NamedTuple):
+    """Who is told of stages and progress, and what each stage took."""
+
+    seconds: dict[str, float]
+    on_stage: OnStage | None
+    progress: OnProgress | None
+
+    def of(self, stage: str) -> AbstractContextManager[None]:
+        return _timed(self.seconds, stage, self.on_stage)
+
+
+def _in_turn(function: Callable[..., Any], items: Iterable[Any], *common: Any) -> Iterator[Any]:
+    return (function(item, *common) for item in items)
+
+
+def _nothing() -> InvalidObservation:
+    return InvalidObservation("nothing to distil on: give at least one observation or one context")
 
 
 @contextmanager

@@ -306,6 +306,7 @@ def test_a_student_survives_json_and_can_be_a_key(student):
         ("patience", 0, "or None not to stop early"),
         ("warm", -0.1, "or None to start afresh"),
         ("held_out", 0, "above 0 and below 1"),
+        ("contexts", -1, "a whole number such as 4096"),
     ],
 )
 def test_a_student_that_makes_no_sense_is_refused(field, value, way_out):

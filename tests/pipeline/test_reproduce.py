@@ -40,7 +40,7 @@ def test_compaction_changes_nothing(tmp_path):
 def test_a_difference_is_found_and_named(tmp_path, monkeypatch):
     workspace = grown(str(tmp_path), 1)
     fewer = [part[:90] for part in observed(workspace.lake, workspace.problem, 0, 1)]
-    monkeypatch.setattr("potstill.pipeline.reproduce.observed", lambda *args: iter(fewer))
+    monkeypatch.setattr("potstill.pipeline.reproduce.chunks", lambda *_, **__: iter(fewer))
     found = reproduce(workspace, 1)
     assert not found.identical
     assert any("weights differ" in line for line in found.differs)

@@ -46,6 +46,7 @@ def test_without_propensities_shares_stand_in_for_them(tmp_path):
     stored = workspace.lake.scan("observations").collect()
     assert dict(stored.select("action", "propensity").unique().rows()) == shares
     assert set(stored["source"]) == {"import-estimated"}
+    assert all(stored[name].null_count() == 300 for name in ("arm", "unit", "eligible", "metrics"))
 
 
 def test_the_same_log_is_imported_once(tmp_path):

@@ -91,6 +91,17 @@ def test_shares_of_draws_are_those_of_the_joint_normal():
         assert np.abs(shares[i] - expected).max() < 5 * np.sqrt(2 * 0.25 / n)
 
 
+def test_a_block_that_is_left_out_changes_no_share():
+    factors, x, actions, rewards = regression(5)
+    fitted = coregional.posterior(factors, nig.sums(x, actions, rewards, np.ones(len(x)), 3), (1, 2), 0.3)
+    idle = fitted._replace(factors=(*factors, np.zeros((3, 0))))
+    wider = np.concatenate([x, np.full((len(x), 4), 7.0)], axis=1)
+    np.testing.assert_array_equal(
+        coregional.shares(fitted, x, (1, 2), 0.7, 500, Key(1)),
+        coregional.shares(idle, wider, (1, 2, 4), 0.7, 500, Key(1)),
+    )
+
+
 def test_the_evidence_is_the_density_of_the_rewards_and_its_gradient_is_right():
     rng = np.random.default_rng(1)
     blocks, actions, targets = [np.ones((12, 1)), rng.random((12, 2))], rng.integers(3, size=12), rng.normal(size=12)
@@ -115,7 +126,7 @@ def test_the_evidence_is_the_density_of_the_rewards_and_its_gradient_is_right():
 
 
 def likeness_of_neighbours(reward):
-    """The prior correlation of neighbouring actions' coefficients, learnt from 300 honest observations of ten."""
+    """The prior correlation of neighbouring actions' coefficients, learnt from the first 400 observations of ten."""
     data = observations(10, 1500, reward)
     teacher = AdaptiveTS(**QUICK)
     learnt = teacher.update(teacher.init(data.problem), data, Key(0)).mixes[0].covariances(10)[1]
@@ -160,6 +171,15 @@ def test_the_network_is_used_only_where_it_predicts_better(reward, helps):
     data = observations(2, 3000, reward)
     teacher = AdaptiveTS()
     assert bool(teacher.update(teacher.init(data.problem), data, Key(0)).networked) is helps
+
+
+def test_scales_without_the_network_need_no_observation_that_it_was_not_shown():
+    teacher = AdaptiveTS(**QUICK)
+    data = observations(3, 4, lambda x, a, rng: a * x[:, 0])  # the fifth would be the first that it is not shown
+    before = teacher.init(data.problem)
+    without, with_network = teacher.update(before, data, Key(0)).mixes
+    assert not np.array_equal(without.logs, before.mixes[0].logs)
+    np.testing.assert_array_equal(with_network.logs, before.mixes[1].logs)
 
 
 def test_between_refits_only_the_posterior_changes():

@@ -21,6 +21,10 @@ def update(
     watch: Annotated[bool, typer.Option("--watch", help="Again and again, until stopped.")] = False,
     every: Annotated[str, typer.Option(help="With --watch: the time between two updates.")] = "10m",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another update to end.")] = False,
+    engine: Annotated[str, typer.Option(help="Where to work: local, in this process; or ray.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="With --engine ray: a cluster, or auto; started on this machine if left out.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn from what was logged, distil a new policy, and let it serve.
@@ -33,20 +37,25 @@ def update(
     """
     with needs("lake"), needs("learn"):
         from potstill.cli.update_terminal import show_report, steps
+        from potstill.pipeline.engines import EngineFailed, MissingEngine, open_engine
         from potstill.pipeline.update import foresee
         from potstill.pipeline.update import update as updated
         from potstill.problem.reward import seconds
         from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
-    with refusing(*MENDABLE):
+    with refusing(*MENDABLE, EngineFailed, MissingEngine):
         pause = seconds(every, "--every")
         if dry_run:
             show_report(foresee(Workspace(place)), console, as_json=as_json)
             return
         while True:
-            with steps(console) as on_step:
-                report = updated(Workspace(place), stage=stage, force=force, wait=wait or watch, on_step=on_step)
+            with open_engine(engine, address) as opened, steps(console) as on_step:
+                if opened.dashboard:
+                    console.print(f"dashboard: {opened.dashboard}", highlight=False)
+                report = updated(
+                    Workspace(place), stage=stage, force=force, wait=wait or watch, on_step=on_step, engine=opened
+                )
             show_report(report, console, as_json=as_json)
             if not watch:
                 raise typer.Exit(2 if report.outcome == "refused" else 0)

@@ -10,8 +10,9 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, TaskID, TextColumn
+from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from potstill.bars import bars
 from potstill.cli.app import print_json
@@ -29,15 +30,30 @@ _COUNT = "{task.completed:,.0f} of {task.total:,.0f} {task.fields[unit]}"
 
 @contextmanager
 def steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for the step that is going on."""
-    with bars(console, TextColumn("{task.fields[note]}")) as progress:
-        bar = progress.add_task("", total=None, note="")
+    """A bar for each step, with rows per second and the time left where it goes over rows."""
+    with bars(console, Pace()) as progress:
+        shown: dict[str, TaskID] = {}
 
         def show(step: str, done: int, of: int) -> None:
-            note = f"{done:,} of {of:,}" if of else ""
-            progress.update(bar, description=f"{step:8}", completed=done, total=of or None, note=note)
+            if step not in shown:
+                for bar in shown.values():
+                    progress.update(bar, total=1, completed=1)
+                    progress.stop_task(bar)
+                shown[step] = progress.add_task(f"{step:8}", total=None)
+            progress.update(shown[step], completed=done, total=of or None)
 
         yield show
+
+
+class Pace(ProgressColumn):
+    """How many rows are done, of how many, and how many in a second."""
+
+    def render(self, task: Task) -> Text:
+        """In words; nothing where it is not known how many there are."""
+        if not task.total or task.finished:
+            return Text("")
+        pace = f", {task.speed:,.0f}/s" if task.speed else ""
+        return Text(f"{task.completed:,.0f} of {task.total:,.0f}{pace}")
 
 
 @contextmanager
@@ -89,6 +105,11 @@ def _lines(report: UpdateReport) -> dict[str, str]:
             + (" from the policy before" if still.warm else "")
             + f"; held-out KL {still.fidelity.kl_mean:.2g} nats"
         )
+        if report.contexts_unfit:
+            lines["left out"] = f"{report.contexts_unfit:,} rows of further contexts that do not fit the problem"
+        if (compared := report.compared) is not None:
+            sure = "" if compared.trust.grade == "good" else f"; {compared.trust.sentence}"
+            lines["by the log"] = f"{compared.in_words} against version {compared.against}{sure}"
         lines["took"] = ", ".join(f"{step} {took:.1f} s" for step, took in report.seconds.items() if took >= 0.05)
     return lines
 

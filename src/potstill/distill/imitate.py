@@ -68,24 +68,37 @@ class Imitation(NamedTuple):
 
 
 def imitate(
-    contexts: Float32, labels: Float32, student: Student, key: Key, start: Sequence[Layer] | None = None
+    contexts: Float32,
+    labels: Float32,
+    student: Student,
+    key: Key,
+    start: Sequence[Layer] | None = None,
+    *,
+    synthetic: Float32 | None = None,
 ) -> Imitation:
     """Train a student on the propensities of its teacher. On one machine, equal arguments give equal bits.
 
     Args:
         contexts: float32[N, d], encoded in [0, 1].
-        labels: float32[N, K], the teacher's probability of each action in each context.
+        labels: float32[N, K], the teacher's probability of each action in each context; then those of synthetic ones.
         student: the network and how to train it.
         key: decides the rows held out, the minibatches and the layers of a fresh start.
         start: layers of an earlier policy to go on from, if the student wants to and they are of its shape.
+        synthetic: contexts that were never seen, float32[M, d], with the last labels. They are trained on, and help to
+            decide when to stop; the student is not measured on them.
     """
+    seen = len(contexts)
+    if synthetic is not None:
+        contexts = np.concatenate([contexts, synthetic])
     contexts, labels = _checked(contexts, labels)
-    trained_on, held_out = _split(len(contexts), student.held_out, key.child("rows"))
+    trained_on, held_out = split(seen, student.held_out, key.child("rows"))
+    more, judged = split(len(contexts) - seen, student.held_out, key.child("synthetic rows"))
+    trained_on, judged = np.append(trained_on, seen + more), np.append(held_out, seen + judged)
     stretch = _Stretch.onto_unit(contexts[trained_on[:HELD_OUT_AT_MOST]])
     shapes = list(pairwise((contexts.shape[1], *student.hidden, labels.shape[1])))
     layers, skipped, warm = _fresh(shapes, labels[trained_on].mean(axis=0), key.child("layers")), 0, False
     if start is not None and student.warm is not None and [np.shape(weight) for weight, _ in start] == shapes:
-        kept, skipped = _kept(start, layers, student, contexts[held_out], labels[held_out])
+        kept, skipped = _kept(start, layers, student, contexts[judged], labels[judged])
         layers, warm = stretch.enter(kept), True
     stretched, room = stretch(contexts), _power_of_two(len(contexts))
     run = _train(
@@ -93,13 +106,14 @@ def imitate(
         layers,
         skipped,
         _Examples.padded(stretched, labels, trained_on, room),
-        _Examples.padded(stretched, labels, held_out, min(room, HELD_OUT_AT_MOST)),
+        _Examples.padded(stretched, labels, judged, min(room, HELD_OUT_AT_MOST)),
         _minibatches(len(trained_on), student.steps, min(student.batch, room), key.child("minibatches")),
     )
-    kl = float(run.loss) - float(entr(labels[held_out].astype(np.float64)).sum(axis=1).mean())
+    layers = stretch.leave(run.best)
+    kl = _divergence(logits(layers, student.activation, contexts[held_out]), labels[held_out])
     if not np.isfinite(kl):
         raise FloatingPointError(f"imitation diverged; try a learning_rate below {student.learning_rate}")
-    return Imitation(stretch.leave(run.best), held_out, int(run.step) - skipped, max(kl, 0.0), warm)
+    return Imitation(layers, held_out, int(run.step) - skipped, max(kl, 0.0), warm)
 
 
 def compilations() -> int:
@@ -138,8 +152,8 @@ def _refuse(name: str, values: Float32, wrong: NDArray[np.bool_], must: str) -> 
         raise ValueError(f"{name}[{row}] must {must}; got {np.array2string(values[row], threshold=8)}")
 
 
-def _split(n: int, share: float, key: Key) -> tuple[Rows, Rows]:
-    """Rows to train on and rows to hold out, both shuffled. Too few to spare two: all rows serve as both."""
+def split(n: int, share: float, key: Key) -> tuple[Rows, Rows]:
+    """Of n rows those to train on and those to hold out, shuffled. Too few to spare two: all rows serve as both."""
     rows = key.generator().permutation(n)
     spared = min(int(share * n), HELD_OUT_AT_MOST)
     return (rows[spared:], rows[:spared]) if spared >= 2 else (rows, rows)

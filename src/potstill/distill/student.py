@@ -14,7 +14,7 @@ Optimiser = Literal["muon", "adam", "rmsprop"]
 Decay = Literal["linear", "inverse-time"]
 
 
-class Student(msgspec.Struct, frozen=True, kw_only=True):
+class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A softmax network and its training. The defaults are fast and accurate; `Student.paper` is the paper's recipe.
 
     Args:
@@ -32,6 +32,8 @@ class Student(msgspec.Struct, frozen=True, kw_only=True):
         warm: share of the steps that going on from an earlier policy skips while that is close to what it is to
             imitate, so that it begins where the learning rate has already decayed; None always starts afresh.
         held_out: share of the contexts that is never trained on.
+        contexts: to imitate on, at least: where fewer were seen, others are put together from them and labelled too;
+            0 for none.
     """
 
     hidden: tuple[int, ...] = (100, 100)
@@ -45,6 +47,7 @@ class Student(msgspec.Struct, frozen=True, kw_only=True):
     patience: int | None = 4
     warm: float | None = 0.6
     held_out: float = 0.1
+    contexts: int = 4096
 
     def __post_init__(self) -> None:
         for field, (fits, expected) in _RULES.items():
@@ -56,7 +59,7 @@ class Student(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def paper(cls) -> Student:
-        """RMSProp on 2,000 minibatches of 512 from a fresh start, as in the paper's experiments."""
+        """RMSProp on 2,000 minibatches of 512 of what was seen, from a fresh start, as in the paper's experiments."""
         return cls(
             optimiser="rmsprop",
             learning_rate=0.001,
@@ -65,6 +68,7 @@ class Student(msgspec.Struct, frozen=True, kw_only=True):
             average=0.0,
             patience=None,
             warm=None,
+            contexts=0,
         )
 
 
@@ -100,4 +104,5 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "patience": (lambda looks: looks is None or _count(looks), "a whole number above 0, or None not to stop early"),
     "warm": (lambda share: share is None or _share(share), "from 0 to below 1, or None to start afresh"),
     "held_out": (lambda share: _share(share) and share > 0, "above 0 and below 1, such as 0.1"),
+    "contexts": (lambda n: type(n) is int and n >= 0, "a whole number such as 4096, or 0 for none"),
 }

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from potstill.evaluate.logged import Block, InvalidLog
 from potstill.events.arrivals import moment
 from potstill.events.fit import decision_fits, reward_fits
-from potstill.events.observed import encoded_contexts
+from potstill.events.observed import eligible_mask, encoded_contexts
 from potstill.events.schema import context_column
 from potstill.problem import Problem
 from potstill.workspace import Workspace
@@ -144,15 +144,6 @@ class LakeLog:
             times=frame["time"].dt.epoch("us").to_numpy(),
             groups={name: raw_values(frame[context_column(name)]) for name in self._by},
         )
-
-
-def eligible_mask(frame: pl.DataFrame, names: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Which actions were allowed, bool[N, K]; None if all of them always were, or nothing is said."""
-    stated = frame["eligible"]
-    if stated.null_count() == len(frame):
-        return None
-    allowed = [stated.is_null() | stated.list.contains(name).fill_null(value=False) for name in names]
-    return np.column_stack([column.to_numpy() for column in allowed])
 
 
 def raw_values(column: pl.Series) -> NDArray[Any]:

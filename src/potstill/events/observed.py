@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -100,6 +100,15 @@ def encoded_contexts(frame: pl.DataFrame, problem: Problem) -> NDArray[np.float3
         if feature.missing == "flag":  # the flag is the feature's last column
             contexts[:, at - 1] = frame[context_column(feature.name)].is_null().to_numpy()
     return contexts
+
+
+def eligible_mask(frame: pl.DataFrame, names: Sequence[str]) -> NDArray[np.bool_] | None:
+    """Which actions were allowed, bool[N, K]; None if all of them always were, or nothing is said."""
+    stated = frame["eligible"]
+    if stated.null_count() == len(frame):
+        return None
+    allowed = [stated.is_null() | stated.list.contains(name).fill_null(value=False) for name in names]
+    return np.column_stack([column.to_numpy() for column in allowed])
 
 
 def _filled(column: pl.Series, feature: Feature) -> NDArray[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.events.observed import encoded_contexts
+from potstill.events.observed import eligible_mask, encoded_contexts
 from potstill.events.schema import context_column
 from potstill.policy import Policy
 from potstill.policy.draw import uniforms
@@ -143,7 +143,7 @@ def _compared(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
     names = policy.problem.actions.names
     logged = rows["action"].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
     encoded = encoded_contexts(rows, policy.problem)
-    p = policy.probabilities_many(encoded, eligible=_eligible(policy.problem, rows), floor=floor).astype(np.float64)
+    p = policy.probabilities_many(encoded, eligible=eligible_mask(rows, names), floor=floor).astype(np.float64)
     computed, stated = p[np.arange(len(rows)), logged], rows["propensity"].to_numpy()
     drawn, possible = _drawn(policy, rows["id"].to_list(), p, logged)
     possible |= rows["mode"].is_not_null().to_numpy()  # an apprentice's choice is its own
@@ -169,15 +169,6 @@ def _drawn(
     row = np.arange(len(p))
     below = upper[row, logged] - p[row, logged] - TOLERANCE <= place
     return (place[:, None] >= upper).sum(axis=1), below & (place <= upper[row, logged] + TOLERANCE)
-
-
-def _eligible(problem: Problem, rows: pl.DataFrame) -> NDArray[np.bool_] | None:
-    """Which actions were allowed, bool[N, K]; None if all of them always were."""
-    stated = rows["eligible"]
-    if stated.null_count() == len(rows):
-        return None
-    allowed = [stated.is_null() | stated.list.contains(name).fill_null(False) for name in problem.actions.names]
-    return np.column_stack([column.to_numpy() for column in allowed])
 
 
 def _examples(

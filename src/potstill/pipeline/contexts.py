@@ -3,71 +3,89 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from potstill.events.observed import encoded_contexts
-from potstill.events.schema import context_column, context_schema
 from potstill.keys import Key
-from potstill.problem import InvalidContext, Problem
+from potstill.pipeline.engines import Engine
+from potstill.pipeline.labels import LabelStore, StreamedContexts
+from potstill.pipeline.shards import Table, drawn_rows, encode, none_fit, shards
 from potstill.storage import child
-from potstill.tables.reading import scan_table
 from potstill.workspace import Workspace
 
-
-class Further(NamedTuple):
-    """Contexts, and what a lineage says of them."""
-
-    encoded: NDArray[np.float32]
-    described: dict[str, Any]
+#: Students that are averaged pay with so many workers, each of which has so many contexts (docs/scale.md).
+FEWEST_WORKERS, CONTEXTS_PER_WORKER = 4, 2_000_000
 
 
-def further_contexts(workspace: Workspace) -> Further | None:
-    """A sample of the table that `update.contexts` names; the same table gives the same sample."""
+class Further:
+    """Contexts in memory, or to be streamed; and what a lineage says of them.
+
+    Attributes:
+        contexts: as `Still.update` takes them.
+    """
+
+    def __init__(
+        self, named: str, table: Table, contexts: NDArray[np.float32] | StreamedContexts, unfit: int = 0
+    ) -> None:
+        self.contexts = contexts
+        self._named, self._table, self._unfit = named, table, unfit
+
+    @property
+    def unfit(self) -> int:
+        """Rows that were left out, since they do not fit; of those to be streamed, known when they are labelled."""
+        return self.contexts.unfit if isinstance(self.contexts, StreamedContexts) else self._unfit
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The table, how many of its rows, and their SHA-256; of those to be streamed, known when they are labelled."""
+        found: dict[str, Any] = {"table": self._named}
+        if isinstance(self.contexts, StreamedContexts):
+            found |= {"rows": self.contexts.rows, "sha256": self.contexts.sha256, "shards": len(self.contexts.shards)}
+            found |= {"students": self.contexts.students} if self.contexts.students > 1 else {}
+        else:
+            found |= {"rows": len(self.contexts), "sha256": hashlib.sha256(self.contexts.tobytes()).hexdigest()}
+        found |= {} if self._table.version is None else {"version": self._table.version}
+        return found | ({"unfit": self.unfit} if self.unfit else {})
+
+
+def further_contexts(
+    workspace: Workspace, engine: Engine, store: LabelStore, again: dict[str, Any] | None = None
+) -> Further | None:
+    """A sample of the table that `update.contexts` names; the same table gives the same sample.
+
+    Up to `update.contexts_in_memory` of them are in memory; more are streamed, and their labels go into the store.
+
+    Args:
+        workspace: whose configuration names the table.
+        engine: that labels what is streamed; with many workers and contexts, each trains a student.
+        store: of the labels.
+        again: what a lineage says, to read the same version of a table of Delta Lake, with as many students.
+    """
     stated = workspace.config.update
     if stated.contexts is None or not stated.contexts_at_most:
         return None
     place = stated.contexts if _is_absolute(stated.contexts) else child(workspace.url, stated.contexts)
-    table = _features(scan_table(place), workspace.problem, place)
-    count = table.select(pl.len()).collect().item()
-    if count > stated.contexts_at_most:
-        key = Key(workspace.config.policy.seed).child("contexts")
-        chosen = np.sort(key.generator().choice(count, stated.contexts_at_most, replace=False))
-        table = table.filter(pl.int_range(pl.len()).is_in(pl.Series(chosen).implode()))
-    frame = _collected(table, workspace.problem, place)
-    encoded = encoded_contexts(frame, workspace.problem)
-    digest = hashlib.sha256(encoded.tobytes()).hexdigest()
-    return Further(encoded, {"table": stated.contexts, "rows": len(encoded), "sha256": digest})
+    table = Table.at(place, (again or {}).get("version"))
+    count, key = table.count(), Key(workspace.config.policy.seed).child("contexts")
+    drawn = min(count, stated.contexts_at_most)
+    if drawn > stated.contexts_in_memory:
+        students = students_that_pay(engine, drawn) if again is None else again.get("students", 1)
+        parts = shards(table, count, drawn)
+        streamed = StreamedContexts(workspace.problem, parts, key, engine, store, students)
+        return Further(stated.contexts, table, streamed)
+    rows = table.scan() if drawn == count else drawn_rows(table.scan(), count, drawn, key)
+    found = encode(rows, workspace.problem, place)
+    if found.unfit and not len(found.contexts):
+        raise none_fit(place, found.unfit)
+    return Further(stated.contexts, table, found.contexts, found.unfit)
 
 
-def _features(table: pl.LazyFrame, problem: Problem, place: str) -> pl.LazyFrame:
-    """The table's columns for the problem's features, named and typed as in the lake."""
-    there = table.collect_schema().names()
-    if not any(feature.name in there for feature in problem.context):
-        raise InvalidContext(f"{place}: none of the problem's features is a column; the columns are {', '.join(there)}")
-    return table.select(
-        (pl.col(feature.name).cast(dtype) if feature.name in there else pl.lit(None, dtype)).alias(column)
-        for feature, (column, dtype) in zip(problem.context, context_schema(problem).items(), strict=True)
-    )
-
-
-def _collected(table: pl.LazyFrame, problem: Problem, place: str) -> pl.DataFrame:
-    """The rows, refused if one lacks what it must not."""
-    try:
-        frame = table.collect(engine="streaming")
-    except pl.exceptions.PolarsError as error:
-        raise InvalidContext(f"{place}: a column is not of its feature's type: {error}") from error
-    for feature in problem.context:
-        column = frame[context_column(feature.name)]
-        bad = column.is_null() if feature.missing == "error" else pl.Series([False])
-        if column.dtype == pl.Float64:
-            bad = bad | ~column.is_finite().fill_null(value=True)
-        if bad.any():
-            raise InvalidContext(f"{place}: row {bad.arg_max()} has no usable value of feature {feature.name!r}")
-    return frame
+def students_that_pay(engine: Engine, contexts: int) -> int:
+    """One for each worker where that is sooner done than one student alone; else one."""
+    enough = engine.workers >= FEWEST_WORKERS and contexts >= CONTEXTS_PER_WORKER * engine.workers
+    return engine.workers if enough else 1
 
 
 def _is_absolute(place: str) -> bool:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 
 from potstill._version import __version__
 from potstill.distill import Student
-from potstill.events.observed import observed
+from potstill.events.observed import chunks
 from potstill.pipeline.contexts import Further, further_contexts
+from potstill.pipeline.engines import LocalEngine
+from potstill.pipeline.labels import LabelStore
 from potstill.pipeline.start import Origin
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.still import Still
 from potstill.teachers import from_config
 from potstill.workspace import Workspace
+
+
+#: Options that students did not have at first, and what they did then.
+_BEFORE = {"contexts": 0}
 
 
 class NotReproducible(ValueError):
@@ -57,7 +64,7 @@ def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Sti
     still = Still(
         published.problem,
         from_config(lineage.teacher),
-        student=msgspec.convert(lineage.student, Student),
+        student=msgspec.convert({**_BEFORE, **(lineage.student or {})}, Student),
         seed=lineage.seed or 0,
         floor=published.floor,
     )
@@ -65,13 +72,14 @@ def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Sti
         still.policy = workspace.registry.policy(published.metadata.parent).with_floor(published.floor)
     if origin.base is not None:
         still.recall(still.policy, _memory(workspace, origin.base, replayed))
-    further = _contexts(workspace, origin)
-    still.update(
-        observed(workspace.lake, published.problem, origin.after, origin.cut),
-        contexts=further.encoded if further else None,
-        version=published.version,
-        origin=lineage.origin,
-    )
+    with TemporaryDirectory() as folder:
+        further = _contexts(workspace, origin, LabelStore(folder, published.version))
+        still.update(
+            chunks(workspace.lake, published.problem, origin.after, origin.cut, without=origin.without),
+            contexts=further.contexts if further else None,
+            version=published.version,
+            origin=lambda: _unchanged(lineage.origin, further),
+        )
     replayed.append(published.version)
     return still
 
@@ -84,16 +92,21 @@ def _memory(workspace: Workspace, version: int, replayed: list[int]) -> bytes:
         return _remade(workspace, workspace.registry.policy(version), replayed).memory()
 
 
-def _contexts(workspace: Workspace, origin: Origin) -> Further | None:
+def _contexts(workspace: Workspace, origin: Origin, store: LabelStore) -> Further | None:
     if origin.contexts is None:
         return None
-    found = further_contexts(workspace)
-    if found is None or found.described["sha256"] != origin.contexts["sha256"]:
+    return further_contexts(workspace, LocalEngine(), store, again=origin.contexts)
+
+
+def _unchanged(origin: dict[str, Any] | None, further: Further | None) -> dict[str, Any]:
+    """The origin, if the further contexts are still those that it names."""
+    stated = (origin or {}).get("contexts")
+    if stated is not None and (further is None or further.described["sha256"] != stated["sha256"]):
         raise NotReproducible(
-            f"it was distilled on {origin.contexts['rows']:,} further contexts of {origin.contexts['table']}, "
+            f"it was distilled on {stated['rows']:,} further contexts of {stated['table']}, "
             "and that table, or the sample that is drawn from it, is not the same any more"
         )
-    return found
+    return origin or {}
 
 
 def _differences(published: Policy, again: Policy) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,13 +17,17 @@ from potstill.events.cuts import last_cut
 from potstill.events.flush import Flusher, FlushReport
 from potstill.events.join import join, preview
 from potstill.events.making import JoinReport
-from potstill.events.observed import count, observed
+from potstill.events.observed import chunks, count
 from potstill.events.spool import Spool
 from potstill.pipeline.contexts import further_contexts
+from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import objections
+from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.lock import only_updater
 from potstill.pipeline.start import Origin, Start, start
+from potstill.pipeline.value import Comparison, compare
 from potstill.still import Report
+from potstill.storage import child
 from potstill.workspace import Workspace
 
 #: Told of each step as it begins, and of how much of it is done.
@@ -48,6 +52,8 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         flushed: what went from the log to the lake.
         joined: what became of decisions and rewards.
         still: the batch.
+        contexts_unfit: rows of the table of further contexts that were left out, since they do not fit.
+        compared: what the log says of the new policy against the serving one; None if it cannot tell.
         seconds: of each step.
     """
 
@@ -62,6 +68,8 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     flushed: FlushReport | None = None
     joined: JoinReport
     still: Report | None = None
+    contexts_unfit: int = 0
+    compared: Comparison | None = None
     seconds: dict[str, float] = {}
 
 
@@ -73,6 +81,7 @@ def update(
     wait: bool = False,
     now: int | None = None,
     on_step: OnStep | None = None,
+    engine: Engine | None = None,
 ) -> UpdateReport:
     """Learn from what has become final since the serving policy, distil a new one, and let it serve.
 
@@ -83,6 +92,7 @@ def update(
         wait: for another updater to finish; otherwise `Busy`.
         now: microseconds since 1970; a decision is final when its window has closed by then.
         on_step: told of each step as it begins: step, how much of it is done, of how much (0: not known).
+        engine: where parts of observations and shards of contexts are worked on; in this process, if left out.
     """
     steps = _Steps(on_step)
     with only_updater(workspace, wait=wait):
@@ -101,7 +111,7 @@ def update(
             on_progress=steps.progress,
         )
         cut = last_cut(workspace.lake)
-        new = count(workspace.lake, began.after, cut)
+        new = count(workspace.lake, began.after, cut, without=began.without)
         so_far = UpdateReport(
             outcome="waiting",
             why=_waiting(workspace, new),
@@ -115,7 +125,7 @@ def update(
         if not force and too_few(workspace, new):
             steps.begin("done")
             return msgspec.structs.replace(so_far, seconds=steps.seconds)
-        return _distil(workspace, began, head.number if head else 0, so_far, stage, steps)
+        return _distil(workspace, began, head.number if head else 0, so_far, stage, steps, engine or LocalEngine())
 
 
 def foresee(workspace: Workspace, now: int | None = None) -> UpdateReport:
@@ -131,7 +141,7 @@ def foresee(workspace: Workspace, now: int | None = None) -> UpdateReport:
         now=clock() if now is None else now,
     )
     cut = last_cut(workspace.lake)
-    new = count(workspace.lake, began.after, cut) + joined.decisions
+    new = count(workspace.lake, began.after, cut, without=began.without) + joined.decisions
     few = too_few(workspace, new)
     why = _waiting(workspace, new) if few else f"an update would learn from {new:,} new observations"
     logged = Spool(workspace.spool).pending().bytes
@@ -157,41 +167,55 @@ def _waiting(workspace: Workspace, new: int) -> str:
 
 
 def _distil(
-    workspace: Workspace, began: Start, expected: int, so_far: UpdateReport, stage: bool, steps: _Steps
+    workspace: Workspace,
+    began: Start,
+    expected: int,
+    so_far: UpdateReport,
+    stage: bool,
+    steps: _Steps,
+    engine: Engine,
 ) -> UpdateReport:
-    registry, still = workspace.registry, began.still
+    registry, still, serving = workspace.registry, began.still, began.still.policy
     version = registry.next_version()
-    further = further_contexts(workspace)
-    origin = Origin(base=began.base, after=began.after, cut=so_far.cut, contexts=further.described if further else None)
+    further = further_contexts(workspace, engine, LabelStore(child(workspace.url, FOLDER), version))
+
+    def origin() -> dict[str, Any]:
+        contexts = further.described if further else None
+        found = Origin(base=began.base, after=began.after, cut=so_far.cut, contexts=contexts, without=began.without)
+        return dict(msgspec.to_builtins(found))
+
     report = still.update(
-        observed(workspace.lake, workspace.problem, began.after, so_far.cut),
-        contexts=further.encoded if further else None,
+        chunks(workspace.lake, workspace.problem, began.after, so_far.cut, without=began.without),
+        contexts=further.contexts if further else None,
         version=version,
-        origin=msgspec.to_builtins(origin),
+        origin=origin,
         on_stage=steps.begin,
+        on_progress=lambda done, of: steps.progress(done, of or so_far.observations),
+        each=engine.map,
     )
+    so_far = msgspec.structs.replace(so_far, contexts_unfit=further.unfit if further else 0)
     steps.begin("check")
-    reasons = objections(still.policy, report, workspace.config.update)
+    compared = compare(workspace, still.policy, serving, began.after, so_far.cut)
+    reasons = objections(still.policy, report, workspace.config.update, compared)
+    made = msgspec.structs.replace(so_far, version=version, reasons=reasons, still=report, compared=compared)
     steps.begin("publish")
     entry = registry.publish(
         still.policy,
         teacher=still.memory(),
-        report=msgspec.json.encode(msgspec.structs.replace(so_far, still=report, reasons=reasons, version=version)),
+        report=msgspec.json.encode(made),
         reasons=tuple(reasons),
         serve=not stage,
         expected=expected,
     )
     registry.forget_states(workspace.config.update.states_kept)
+    forget_labels(workspace.storage, version - workspace.config.update.labels_kept)
     steps.begin("done")
     outcome: Outcome = "refused" if reasons else "staged" if stage else "published"
     return msgspec.structs.replace(
-        so_far,
+        made,
         outcome=outcome,
         why=_said(outcome, version, so_far.serving),
-        version=version,
         serving=so_far.serving if entry.serving is None else entry.serving,
-        reasons=reasons,
-        still=report,
         seconds=steps.seconds,
     )
 

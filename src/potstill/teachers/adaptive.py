@@ -23,8 +23,8 @@ Float64 = nig.Float64
 
 #: One observation in so many is never shown to the network: on these its features are honest.
 _HONEST = 5
-#: Honest observations that scales are learnt from, and on which the network is judged. The earliest, where actions
-#: were still explored: a policy that has converged shows only what any model explains.
+#: Observations that scales are learnt from, and on which the network is judged. The earliest, where actions were still
+#: explored: a policy that has converged shows only what any model explains.
 _EXPLORED = 400
 #: Nats by which the network has to predict them better.
 _MARGIN = 5.0
@@ -34,8 +34,8 @@ _RANK = 10
 _NOISE_WEIGHT = 20.0
 #: Smallest noise variance, as a share of that of the rewards.
 _LEAST_NOISE = 1e-3
-#: Observations after which the learnt prior variances count double.
-_FADING = 300.0
+#: Observations per action after which the learnt prior variances count double.
+_FADING = 150.0
 #: Contexts whose covariances are worked out at once.
 _CHUNK = 512
 
@@ -75,9 +75,9 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     Actions are correlated, so that propensities are shares of joint draws; with two actions they are exact.
 
     Args:
-        vagueness: factor on the learnt prior variances, which doubles with the first 300 observations and goes on so:
-            scales are learnt from few of them, and the few features that matter must not stay shrunk to the size
-            of the many that do not.
+        vagueness: factor on the learnt prior variances, which doubles with the first 150 observations per action and
+            goes on so: scales are learnt from few of them, and the few features that matter must not stay shrunk to
+            the size of the many that do not.
         temperature: factor on the standard deviations of the posterior that is sampled; 1 is Thompson sampling, less
             exploits more, 0 is greedy.
         refit: the network is trained and scales are learnt anew when there are so many times more observations.
@@ -172,17 +172,20 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         without, with_network = (self._score(state, honest, rows, networked=n) for n in (False, True))
         return state._replace(networked=np.array(with_network > without + _MARGIN))
 
-    def _mixes(self, state: AdaptiveState, rows: NDArray[np.int64]) -> tuple[Mix, Mix]:
-        memory, k = state.memory.rows(rows), self._actions(state)
+    def _mixes(self, state: AdaptiveState, honest: NDArray[np.int64]) -> tuple[Mix, Mix]:
+        """Prior scales without the network, for which every observation is honest, and with it."""
+        without, with_network = state.mixes
+        everything = np.arange(min(len(state.memory.actions), _EXPLORED))
+        return self._mix(state, everything, 2, without), self._mix(state, honest, 3, with_network)
+
+    def _mix(self, state: AdaptiveState, rows: NDArray[np.int64], blocks: int, before: Mix) -> Mix:
+        """Scales of the first so many blocks, learnt from some observations."""
         if not len(rows):
-            return state.mixes
+            return before
+        memory = state.memory.rows(rows)
         x, targets = self._regressors(state, memory.contexts), self._targets(state, memory)
         parts = np.split(x, np.cumsum(self._blocks(state))[:-1], axis=1)
-        without, with_network = state.mixes
-        return (
-            evidence.learn(parts[:2], memory.actions, targets, k, without),
-            evidence.learn(parts, memory.actions, targets, k, with_network),
-        )
+        return evidence.learn(parts[:blocks], memory.actions, targets, self._actions(state), before)
 
     def _score(
         self, state: AdaptiveState, honest: NDArray[np.bool_], rows: NDArray[np.int64], networked: bool
@@ -198,7 +201,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     def _posterior(self, state: AdaptiveState, total: nig.Sums, *, networked: bool) -> Posterior:
         """The posterior, first with the learnt noise, then with that of its own residuals."""
         mix, k, blocks = state.mixes[networked], self._actions(state), self._blocks(state)
-        covariances = self.vagueness * (1 + float(state.seen) / _FADING) * mix.covariances(k)
+        covariances = self.vagueness * (1 + float(state.seen) / (_FADING * k)) * mix.covariances(k)
         factors = [coregional.factor(covariances[0]), coregional.factor(covariances[1])]
         factors.append(coregional.factor(covariances[2], _RANK) if networked else np.zeros((k, 0)))
         learnt = float(np.exp(mix.noise))

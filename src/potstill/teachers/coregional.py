@@ -109,17 +109,20 @@ def shares(
     normal = key.generator().standard_normal((len(fitted.mean), draws))
     drawn = fitted.mean[:, None] + temperature * solve_triangular(fitted.root, normal, lower=True, trans="T")
     weights = np.concatenate([np.einsum("kr,rpn->pkn", u, part) for u, part in _parts(fitted, drawn, blocks)])
-    p, k, _ = weights.shape
-    flat = weights.astype(np.float32).reshape(p, k * draws)
+    # A block of rank 0, such as a network that does not help, would cost more than all others.
+    counted = np.repeat([u.shape[1] > 0 for u in fitted.factors], blocks)
+    k = weights.shape[1]
+    flat, x = weights[counted].astype(np.float32).reshape(-1, k * draws), regressors[:, counted].astype(np.float32)
     step = max(1, _CHUNK // (k * draws))
-    parts = [_wins(regressors[i : i + step], flat, k) for i in range(0, len(regressors), step)]
+    parts = [_wins(x[i : i + step], flat, k) for i in range(0, len(x), step)]
     return np.concatenate([np.zeros((0, k), np.float32), *parts])
 
 
-def _wins(regressors: Float64, flat: NDArray[np.float32], k: int) -> NDArray[np.float32]:
-    rewards = (regressors.astype(np.float32) @ flat).reshape(len(regressors), k, -1)
-    best = rewards.argmax(axis=1)
-    return np.stack([(best == a).mean(axis=1, dtype=np.float32) for a in range(k)], axis=1)
+def _wins(x: NDArray[np.float32], flat: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+    n = len(x)
+    best = (x @ flat).reshape(n, k, -1).argmax(axis=1)
+    counts = np.bincount((best + k * np.arange(n)[:, None]).ravel(), minlength=n * k)
+    return np.asarray(counts.reshape(n, k) / best.shape[1], np.float32)
 
 
 def _design(factors: tuple[Float64, ...], regressors: Float64, blocks: tuple[int, ...]) -> Float64:

@@ -67,11 +67,12 @@ class LinearTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     def summarise(self, observations: Observations) -> nig.Sums:
         """Sums over some observations."""
         return nig.sums(
-            nig.with_intercept(observations.contexts),
+            observations.contexts,
             observations.actions,
             observations.rewards,
             weights(observations, self.weighting),
             len(observations.problem.actions),
+            intercept=True,
         )
 
     def absorb(self, state: LinearState, stats: nig.Sums) -> LinearState:

@@ -6,6 +6,7 @@ fresh teacher says how to read the file.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,7 +51,7 @@ def pack(tree: Any, teacher: AnyTeacher, problem: Problem) -> bytes:
 def unpack(data: bytes, like: TreeT, teacher: AnyTeacher, problem: Problem) -> TreeT:
     """What `pack` wrote for an equal teacher and problem, in the structure of `like`."""
     try:
-        arrays, found = load(data), _read_metadata(data)
+        arrays, found = load(data), metadata_of(data)
     except (SafetensorError, msgspec.DecodeError) as error:
         raise InvalidState(f"not a readable state: {error}") from error
     for name, expected in _metadata(teacher, problem).items():
@@ -63,11 +64,21 @@ def unpack(data: bytes, like: TreeT, teacher: AnyTeacher, problem: Problem) -> T
     return rebuilt
 
 
+def digest(tree: Any, teacher: AnyTeacher, problem: Problem) -> str:
+    """The SHA-256 of what `pack` writes, which says the same in one of several orders."""
+    found = hashlib.sha256(msgspec.json.encode(_metadata(teacher, problem), order="sorted"))
+    for name, leaf in _leaves(tree):
+        array = np.asarray(leaf, order="C")
+        found.update(f"{name} {array.dtype} {array.shape}".encode())
+        found.update(np.atleast_1d(array).data)
+    return found.hexdigest()
+
+
 class _Header(msgspec.Struct, rename={"metadata": "__metadata__"}):
     metadata: dict[str, str] = {}
 
 
-def _read_metadata(data: bytes) -> dict[str, str]:
+def metadata_of(data: bytes) -> dict[str, str]:
     """What `save` was given beside the arrays; the library gives it back only for files on disk."""
     size = int.from_bytes(data[:8], "little")
     return msgspec.json.decode(data[8 : 8 + size], type=_Header).metadata

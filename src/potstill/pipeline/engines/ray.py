@@ -1,0 +1,106 @@
+"""The Ray engine: items are spread over the processors of a machine or a cluster. Nothing but placement is here."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import ray
+from ray._private import ray_constants
+from ray.exceptions import RayError, RayTaskError
+
+from potstill.pipeline.engines.contract import EngineFailed, ItemT, ResultT
+
+#: Items that are taken ahead, for each worker: one at work, and one that is ready when that is done.
+AHEAD = 2
+#: How often an item may lose its worker.
+RETRIES = 3
+
+
+class RayEngine:
+    """One item is worked on by one processor. An item whose worker is lost is given to another one.
+
+    Args:
+        address: of a cluster, or ``auto``; without one Ray is started here, on loopback, until the engine is closed.
+        options: of `ray.init`, for a Ray that is started here.
+    """
+
+    name = "ray"
+
+    def __init__(self, address: str | None = None, **options: Any) -> None:
+        if address is not None:
+            _knock(address)
+        self._own = not ray.is_initialized()
+        self.dashboard: str | None = self._connect(address, options) if self._own else None
+
+    @property
+    def workers(self) -> int:
+        """Processors of the cluster, as it is now: it may grow with the work that waits."""
+        return max(int(ray.cluster_resources().get("CPU", 1)), 1)
+
+    def map(self, function: Callable[..., ResultT], items: Iterable[ItemT], *common: Any) -> Iterator[ResultT]:
+        """``function(item, *common)`` of each item, in order; what is common is sent to each machine once."""
+        remote = _remote(function)
+        stored = [ray.put(value) for value in common]
+        ahead: deque[Any] = deque()
+        for item in items:
+            ahead.append(remote.remote(item, *stored))
+            if len(ahead) >= AHEAD * self.workers:
+                yield _result(ahead.popleft())
+        while ahead:
+            yield _result(ahead.popleft())
+
+    def close(self) -> None:
+        """Leave the cluster; end the Ray that was started here."""
+        if self._own:
+            ray.shutdown()
+
+    def _connect(self, address: str | None, options: dict[str, Any]) -> str | None:
+        """Begin to use Ray; the address of its dashboard, if it has one."""
+        quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        if address is None:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or Ray reports on its use over the network
+            # Ray takes loopback for the address of a machine only where it believes that there are no clusters.
+            ray_constants.ENABLE_RAY_CLUSTER = False
+            quiet |= options
+        try:
+            with warnings.catch_warnings():
+                # Ray starts programs of its own, which need no part of JAX.
+                warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+                context = ray.init(address="local" if address is None else address, **quiet)
+        except (OSError, RuntimeError, ValueError, RayError) as error:
+            place = "on this machine" if address is None else f"at {address}"
+            raise EngineFailed(f"no Ray {place}: {str(error).strip().splitlines()[0]}") from error
+        return f"http://{context.dashboard_url}" if context.dashboard_url else None
+
+
+@cache
+def _remote(function: Callable[..., Any]) -> Any:
+    """A function as Ray calls it; it is sent to the cluster once."""
+    return ray.remote(num_cpus=1, max_retries=RETRIES)(function)
+
+
+def _knock(address: str) -> None:
+    """Find out in seconds that nobody is there; Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except OSError as error:
+            raise EngineFailed(f"no Ray at {address}: {error}") from error
+
+
+def _result(reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        raise error.cause from None
+    except RayError as error:
+        line = str(error).strip().splitlines()[0]
+        raise EngineFailed(f"Ray has lost an item {RETRIES + 1} times or cannot go on: {line}") from error

@@ -1,0 +1,42 @@
+"""Work for engines: functions that a worker in another process can import."""
+
+import os
+import signal
+from pathlib import Path
+
+from potstill.pipeline.labels import label_shard
+
+
+def added(item, more):
+    return item + more.sum(), os.getpid()
+
+
+def refused(item, what):
+    raise ValueError(f"{what} {item} is refused")
+
+
+def killed_once(item, folder):
+    """The item, from the second worker that is asked for item 2; the first one is killed on the way."""
+    if item == 2 and _first(Path(folder) / "killed"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * 10
+
+
+def killed_after_labelling(numbered, work, folder):
+    """As `label_shard`; of shard 1 the first worker is killed when the labels are written and nobody knows."""
+    found = label_shard(numbered, work)
+    if numbered[0] == 1 and _first(Path(folder) / "killed"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+
+def always_killed(item):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _first(marker):
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

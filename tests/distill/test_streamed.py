@@ -1,5 +1,7 @@
 """Imitation of labels in shards: as close as in memory, every row seen, what is held out not, and repeatable."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -162,3 +164,18 @@ def test_going_on_together_takes_fewer_steps():
     assert (first.warm, again.warm) == (False, True)
     assert again.steps < first.steps
     assert again.kl < 2 * first.kl + 1e-4
+
+
+def test_after_a_round_the_students_are_their_mean():
+    rounds = []
+
+    def recorded(function, items, *common):
+        runs = list(in_turn(function, items, *common))
+        rounds.append((common[-1].layers[0].weight, [run.layers[0].weight for run in runs]))
+        return iter(runs)
+
+    imitate_together(InMemory([300, 300, 300]), ps.Student(hidden=(4,), steps=24, batch=64), KEY, 2, recorded)
+    assert len(rounds) > 1
+    for (_, apart), (together, _) in pairwise(rounds):
+        assert (apart[0] != apart[1]).any()
+        np.testing.assert_allclose(together, np.mean(apart, axis=0), atol=1e-6)

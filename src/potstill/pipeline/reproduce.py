@@ -20,7 +20,6 @@ from potstill.still import Still
 from potstill.teachers import from_config
 from potstill.workspace import Workspace
 
-
 #: Options that students did not have at first, and what they did then.
 _BEFORE = {"contexts": 0}
 

@@ -188,7 +188,8 @@ def read(folder: str) -> None:
     seconds = time.process_time() - started
     report = analyse(made, experiment="big", share=0.5, by="kind")
     print(report.verdict.sentence)
-    print(f"{sum(report.decisions):,} decisions of {made.units:,} units in the experiment")
+    decisions = report.decisions.control + report.decisions.treatment
+    print(f"{decisions:,} decisions of {made.units:,} units in the experiment")
     print(f"read in {seconds:.1f} s and analysed in {time.process_time() - started - seconds:.1f} s of processor time")
     print(f"peak memory {peak():.2f} GB")
 

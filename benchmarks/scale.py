@@ -6,7 +6,8 @@
 
 38 features, 7 actions. The contexts are a table of Delta Lake, as they would be in a lake. Each run is a process of its
 own; its memory is the largest sum over it and all processes that it started, taken twice a second, with what they
-share counted once. Then the same labels are imitated by one student, and by two on Ray that are averaged.
+share counted once, and its processor time is theirs too: on a machine that has other things to do, that is what to
+compare. Then the same labels are imitated by one student, and by two on Ray that are averaged.
 
 Observations summarised for Linear-TS are beside the same product of matrices by NumPy alone, both on one core.
 """
@@ -60,18 +61,21 @@ def _contexts(folder: Path, sizes: list[int], engines: list[str]) -> None:
     print(
         f"{'contexts':>12} {'engine':7}{'label s':>9}{'rows/s':>9}{'imitate s':>11}{'rows/s':>9}{'both s':>8}", end=""
     )
-    print(f"{'peak MB':>9}{'labels MB':>11}{'steps':>8}{'KL':>9}")
+    print(f"{'CPU s':>8}{'peak MB':>9}{'labels MB':>11}{'steps':>8}{'KL':>9}")
     total: dict[tuple[int, str], float] = {}
+    cpu: dict[tuple[int, str], float] = {}
     for n in sizes:
         _step("table", ["--contexts", str(n), "--folder", str(folder)])
         for engine in engines:
             found = _step("distil", ["--contexts", str(n), "--folder", str(folder), "--engines", engine])
-            both = total[n, engine] = found["label"] + found["imitate"]
+            both, cpu[n, engine] = found["label"] + found["imitate"], found["cpu"]
+            total[n, engine] = both
             print(f"{n:12,} {engine:7}{found['label']:9.1f}{n / found['label']:9,.0f}{found['imitate']:11.1f}", end="")
-            print(f"{n / found['imitate']:9,.0f}{both:8.1f}{found['mb']:9,.0f}{found['labels_mb']:11,.0f}", end="")
-            print(f"{found['steps']:8,}{found['kl']:9.5f}", flush=True)
+            print(f"{n / found['imitate']:9,.0f}{both:8.1f}{found['cpu']:8.0f}{found['mb']:9,.0f}", end="")
+            print(f"{found['labels_mb']:11,.0f}{found['steps']:8,}{found['kl']:9.5f}", flush=True)
         if {"local", "ray"} <= set(engines):
-            print(f"{'':13}ray takes {total[n, 'ray'] / total[n, 'local']:.2f} of the time of local", flush=True)
+            wall, work = (took[n, "ray"] / took[n, "local"] for took in (total, cpu))
+            print(f"{'':13}ray takes {wall:.2f} of the time of local, and {work:.2f} of its processor time", flush=True)
             found = _step("students", ["--contexts", str(n), "--folder", str(folder)])
             print(f"{'':13}one student {found['alone']:.1f} s, KL {found['alone_kl']:.5f};", end=" ")
             print(f"two on Ray {found['together']:.1f} s, KL {found['together_kl']:.5f},", end=" ")
@@ -79,9 +83,11 @@ def _contexts(folder: Path, sizes: list[int], engines: list[str]) -> None:
 
 
 def _step(name: str, arguments: list[str], threads: int | None = None) -> dict[str, Any]:
+    # Ray's workers make way for other programs, unless they are told not to: on a busy machine that is no comparison.
+    equal = {"RAY_worker_niceness": "0"}
     limits = {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "MKL")} if threads else {}
     command = [sys.executable, __file__, "--step", name, *arguments]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **limits})
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **equal, **limits})
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -136,14 +142,15 @@ def _distil(given: argparse.Namespace) -> dict[str, Any]:
     labels.mkdir()
     table = Table.at(str(given.folder / f"contexts-{n}"))
     still = ps.Still(_problem(), NeuralLinearTS(), seed=0)
-    with Watched() as memory, open_engine(engine) as opened:
+    with Watched() as watched, open_engine(engine) as opened:
         parts = shards(table, table.count(), n)
         contexts = StreamedContexts(still.problem, parts, Key(0), opened, LabelStore(str(labels), 1))
         report = still.update(_observations(still.problem), contexts, each=opened.map)
     size = sum(path.stat().st_size for path in labels.iterdir()) / 1e6
     return {
         **report.seconds,
-        "mb": max(memory),
+        "mb": max(watched.megabytes),
+        "cpu": sum(watched.processor.values()),
         "labels_mb": size,
         "steps": report.steps,
         "kl": report.fidelity.kl_mean,
@@ -215,13 +222,14 @@ def _observations(problem: Any) -> Any:
 
 
 class Watched:
-    """Megabytes of this process and of all that it started, again and again."""
+    """Megabytes of this process and of all that it started, again and again; and the processor time of each."""
 
-    def __enter__(self) -> list[float]:
-        self.found, self.ended = [0.0], threading.Event()
+    def __enter__(self) -> "Watched":
+        self.megabytes, self.processor = [0.0], {}
+        self.ended = threading.Event()
         self.thread = threading.Thread(target=self._watch)
         self.thread.start()
-        return self.found
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.ended.set()
@@ -229,7 +237,9 @@ class Watched:
 
     def _watch(self) -> None:
         while not self.ended.wait(0.5):
-            self.found.append(sum(map(_proportional_kb, _family(os.getpid()))) / 1024)
+            family = _family(os.getpid())
+            self.megabytes.append(sum(map(_proportional_kb, family)) / 1024)
+            self.processor.update({pid: seconds for pid in family if (seconds := _processor_seconds(pid))})
 
 
 def _family(pid: int) -> set[int]:
@@ -244,6 +254,14 @@ def _family(pid: int) -> set[int]:
     while more := {child for child, parent in parents.items() if parent in family} - family:
         family |= more
     return family
+
+
+def _processor_seconds(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _proportional_kb(pid: int) -> int:

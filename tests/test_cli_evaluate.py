@@ -163,9 +163,15 @@ def test_times_can_be_stated(video):
 
 
 def test_what_a_policy_has_learnt_from_is_told_and_can_be_left_out(video):
-    assert "policy 1 has learnt from 600 of these decisions" in done("evaluate", video, "--policy", 2)
+    told = "Of these decisions, policy 1 has learnt from 600. A policy looks a little better on what it has learnt from"
+    assert told in done("evaluate", video, "--policy", 2)
+    assert figures("evaluate", video, "--policy", 2)["against"]["learnt"] == 600
+    first = done("evaluate", video, "--until", "2024-10-05")
+    assert "It can be trusted" not in first
+    assert "policy 1 has learnt from all" in first
     later = figures("evaluate", video, "--policy", 2, "--unseen")
-    assert (later["rows"], later["notes"]) == (600, [])
+    assert (later["rows"], later["notes"], later["against"]["learnt"]) == (600, [], 0)
+    assert "learnt" not in done("evaluate", video, "--policy", 2, "--unseen")
     assert (
         figures("evaluate", video, "--since", "2024-10-05")["target"]
         == figures("evaluate", video, "--unseen")["target"]
@@ -277,7 +283,28 @@ def test_bad_rows_are_named_or_left_out(clicks):
     result = run("evaluate", clicks, *CLICKS, "--policy", "uniform")
     assert "row 2: p must be a probability above 0 and at most 1, got 1.333" in result.stderr
     printed = done("evaluate", clicks, *CLICKS, "--policy", "uniform", "--skip-unfit")
-    assert "1 rows left out (unfit)" in printed
+    assert "1 row left out: p must be a probability above 0 and at most 1\n" in printed
+
+
+def test_actions_without_a_column_of_probabilities_are_named(clicks):
+    told = "columns new_… have none for grün: a probability of 0 is taken"
+    assert told in done("evaluate", clicks, *CLICKS, "--policy", "columns:new_")
+    pl.read_csv(clicks).with_columns(pl.col("new_red") / 2).write_csv(clicks)
+    result = run("evaluate", clicks, *CLICKS, "--policy", "columns:new_")
+    assert "new_blue, new_red must add up to 1 (there is no column for grün), got" in result.stderr
+
+
+def test_a_biased_headline_is_not_trusted(tmp_path):
+    rng = np.random.default_rng(0)
+    action = np.where(rng.random(4_000) < 0.8, "a", "b")
+    reward = (action == "a") * 0.5 + rng.random(4_000)
+    frame = pl.DataFrame({"action": action, "reward": reward, "propensity": np.where(action == "a", 0.8, 0.2)})
+    frame.write_csv(tmp_path / "log.csv")
+    printed = done("evaluate", tmp_path / "log.csv", "--policy", "action:a", "--estimators", "replay")
+    assert "replay *" in printed
+    assert "It would have been better" not in printed
+    assert "Do not rely on it. The log's actions were not uniformly random, so replay is biased." in printed
+    assert "It can be trusted." in done("evaluate", tmp_path / "log.csv", "--policy", "action:a")
 
 
 # Before launch
@@ -291,7 +318,45 @@ def test_a_plan_says_what_a_log_will_be_good_for(video):
     printed = done("evaluate", "plan", video, "--policy", 2, "--floor", 0.2, "--rows", 5000)
     assert printed.startswith("5,000 decisions by policy 2, foreseen from 1,200 contexts")
     assert re.search(r"Hardest to evaluate is always (720p|1080p): 5,000 decisions will say as much", printed)
-    assert re.search(r"A floor of 0\.2 would make that [\d,]+ and ± 0\.\d+, and cost -?[\d.e-]+ per decision", printed)
+    floor = r"A floor of 0\.2 would make that [\d,]+ and an interval of ± 0\.\d+, and cost −?[\d.e-]+ per decision"
+    assert re.search(floor, printed)
+
+
+def test_a_plan_for_machines_is_for_the_rows_that_were_asked_for(video):
+    found = figures("evaluate", "plan", video, "--rows", 2500)
+    assert found["rows"] == 2500
+    floored = [found["current"], *found["floors"]]
+    widths = [(one["half_width"], one["half_width_at_rows"]) for each in floored for one in each["targets"]]
+    assert len(widths) == 4 * len(floored)
+    assert all(at_rows == pytest.approx(single / 50) for single, at_rows in widths)
+
+
+@pytest.mark.parametrize(
+    ("own", "actions", "next_up"),
+    [(0.0, 3, 0.01), (0.01, 3, 0.02), (0.03, 3, 0.05), (0.1, 3, 0.1), (0.0, 150, 0.005), (0.0, 5_000, 0.0)],
+)
+def test_a_plan_considers_the_next_floor_up(own, actions, next_up):
+    from potstill.cli.evaluate_plan import _floor
+
+    assert _floor(None, own, actions) == next_up
+    assert _floor(0.0001, own, actions) == 0.0001
+
+
+def test_a_plan_for_a_policy_that_has_a_floor_looks_above_it(tmp_path, video):
+    policy = Workspace(video).registry.policy(2)
+    ps.Policy.build(policy.problem, policy.layers, version=7, floor=0.03).save(tmp_path / "floor.policy")
+    printed = done("evaluate", "plan", video, "--policy", tmp_path / "floor.policy")
+    assert "with floor 0.05" in printed
+    assert "A floor of 0.05 would" in printed
+
+
+def test_an_interval_wider_than_all_rewards_is_said_to_be(video):
+    printed = done("evaluate", "plan", video, "--rows", 2)
+    assert "> range" in printed
+    assert re.search(r"an interval wider than the range of rewards, [\d.]+\.", printed)
+    assert "> range" not in done("evaluate", "plan", video, "--rows", 100_000)
+    huge = done("evaluate", "plan", video, "--sd", 1e6)
+    assert "e+" not in huge.split("\n", 1)[1]
 
 
 def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
@@ -324,6 +389,7 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
         (["VIDEO", "--since", "2030-01-01"], "has no observations in the time that --since and --until state"),
         (["VIDEO", "--estimators", "drr"], "unknown estimator 'drr'; there are replay, ips"),
         (["VIDEO", "--interval", "wide"], "unknown interval 'wide'; there are normal, bootstrap"),
+        (["VIDEO", "--out", "."], "--out must name a file, such as evaluation.html; . is a folder"),
         (["VIDEO", "--level", "95"], "level must be between 0 and 1"),
         (["VIDEO", "--action", "x"], "--action is for tables such as log.csv"),
         (["VIDEO", "--unseen", "--until", "2024-10-05"], "has no observations yet that these policies have not learnt"),
@@ -343,6 +409,12 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
         ),
         (["CLICKS", *CLICKS, "--policy", "uniform", "--over", "day"], "--over needs to know when rows were"),
         (["CLICKS", *CLICKS, "--policy", "uniform", "--reward-range", "1"], "--reward-range must be two numbers"),
+        (
+            ["CLICKS", *CLICKS, "--policy", "uniform", "--context", "age,clicked"],
+            "column 'clicked' is --reward already",
+        ),
+        (["CLICKS", *CLICKS[:4], "--policy", "uniform", "--propensity", "1.5"], "--propensity must be a column, or a"),
+        (["CLICKS", *CLICKS[:4], "--policy", "uniform", "--propensity", "nan"], "at most 1 if it was always the same"),
         (["plan", "EMPTY"], "has no observations to take contexts from; name a table of contexts with --contexts"),
         (["plan", "VIDEO", "--floor", "0.4"], "--floor must be at most 1/3"),
         (["plan", "VIDEO", "--policy", "x"], "there is no policy 'x'; name a version of potstill versions"),
@@ -361,6 +433,21 @@ def test_help_is_that_of_the_command_one_wants():
     assert "potstill evaluate video --policy 12" in done("evaluate", "--help")
     assert "potstill evaluate plan video --floor 0.02" in done("evaluate", "plan", "--help")
     assert run("evaluate").stdout == done("evaluate", "--help").rstrip("\n") + "\n"
+
+
+def test_usage_names_the_other_command_and_not_the_one_that_is_left_out():
+    for name in ("evaluate", "experiment"):
+        assert f"Usage: potstill {name} [plan] [OPTIONS] " in done(name, "--help")
+    assert "Try 'potstill evaluate --help'" in run("evaluate", "--no-such-option").stderr
+
+
+def test_help_names_every_interval():
+    from potstill.evaluate.estimates import INTERVALS
+
+    shown = re.sub(r"[\s│]+", " ", done("evaluate", "--help"))
+    assert ", ".join(INTERVALS) in shown
+    docs = (Path(__file__).parents[1] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    assert ", ".join(f"`{name}`" for name in INTERVALS) in docs
 
 
 # Documentation

@@ -204,6 +204,57 @@ def test_the_policy_that_can_be_trusted_less_is_spoken_of():
     assert page(found).headlines[-1] == ("unreliable", f"rød: {found.against.trust.sentence}")
 
 
+def test_what_a_policy_has_learnt_from_is_beside_the_headline():
+    made = page(evaluate(log(4_000), "blau", "logged", learnt={"blau": 4_000}))
+    assert made.headlines[-1] == (
+        "caution",
+        "Of these decisions, blau has learnt from all. A policy looks a little better on what it has learnt from than "
+        "it is. --unseen takes later decisions only.",
+    )
+    seldom = page(evaluate(log(), "blau", "logged", learnt={"blau": 20}))
+    assert seldom.headlines[-1][0] == page(evaluate(log(), "blau", "logged")).headlines[-1][0]
+    assert "blau has learnt from 20." in seldom.headlines[-1][1]
+
+
+def test_estimators_with_a_note_have_an_asterisk_in_the_table_and_in_figures():
+    made = page(evaluate(log(), "blau", "rød", by="città"))
+    section = next(one for one in made.sections if one.title == "What each estimator says")
+    names = [row[0] for row in section.tables[0].rows]
+    assert "dm *" in names
+    assert "replay" in names  # these actions were uniformly random
+    assert "\n\n* dm: the intervals leave out" in section.caption
+    assert section.caption.startswith("dr speaks for the others. If the unbiased ones")
+    assert values_in(made.figures["estimates"], "what") == values_in(made.figures["differences"], "what") == set(names)
+    segments = next(one for one in made.sections if one.title == "By città")
+    assert segments.tables[0].header[-1] == "trust"
+    assert {row[-1] for row in segments.tables[0].rows} <= {"good", "caution", "unreliable"}
+
+
+def test_differences_have_digits_of_their_own():
+    nearly = lambda contexts: np.tile([0.5001, 0.4999], (len(contexts), 1))  # noqa: E731
+    found = evaluate(log(), nearly, "uniform", estimators=["ips"])
+    difference = found.difference["ips"]
+    shown = words.Figures(found)
+    low, high = re.findall(r"[−+]0\.\d+", shown.interval(difference, signed=True))
+    assert low != high
+    assert shown.number(found.estimate.value) == f"{found.estimate.value:.{shown.decimals}f}"
+    assert f"{difference.value:.{shown.of_changes}f} more than uniform" in words.verdict(found)
+    same = words.Figures(evaluate(log(), "blau", "blau"))
+    assert same.of_changes == same.decimals
+    assert same.change(-1e-18) == same.number(0.0)
+
+
+def test_rows_left_out_are_counted_by_reason():
+    assert words.left_out({"unfit": 1}) == [
+        "1 row left out (unfit): do not fit the present problem: it has changed since"
+    ]
+    assert words.left_out({"unfit": 3, "outside": 2}, {"p must be above 0": 2, "r must be a number": 1}) == [
+        "2 rows left out: p must be above 0",
+        "1 row left out: r must be a number",
+        "2 rows left out (outside): outside of the time that was asked for",
+    ]
+
+
 def test_a_far_longer_bar_does_not_hide_the_others():
     found = evaluate(log(), "blau", "logged", by=["a b"])
     huge = Interval(-1e6, 1e6, 0.95, "normal")

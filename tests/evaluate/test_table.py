@@ -80,10 +80,11 @@ def test_columns_may_be_called_as_those_of_the_log(tmp_path):
     names = ["row", "why not", "time", "fits", "propensity", "context_row", "number"]
     frame = pl.DataFrame({"action": ["a", "b"], "reward": [1.0, 2.0], **{name: [0.5, 0.25] for name in names}})
     frame.write_parquet(tmp_path / "log.parquet")
-    log = TableLog(str(tmp_path / "log.parquet"), Columns(context=tuple(names)), by=names)
+    features = tuple(name for name in names if name != "propensity")
+    log = TableLog(str(tmp_path / "log.parquet"), Columns(context=features), by=names)
     block = only(log)
     assert block.propensities.tolist() == [0.5, 0.25]
-    assert block.contexts.tolist() == [[1.0] * 7, [0.0] * 7]
+    assert block.contexts.tolist() == [[1.0] * 6, [0.0] * 6]
     assert {tuple(values) for values in block.groups.values()} == {(0.5, 0.25)}
 
 
@@ -162,7 +163,10 @@ def test_columns_of_targets_that_are_not_there_are_named():
         ({"watched": ["0.5", "many", "0", "1"]}, "row 1: watched must be a number, got many"),
         ({"quality": ["lo", None, "hi", "hi"]}, "row 1: quality must be one of 4k, hi, lo, got nothing"),
         ({"new": ["hi", None, "lo", "hi"]}, "row 1: new must be one of hi, lo, mïd, got nothing"),
-        ({"t_hi": [0.5, 1.0, 0.75, 0.5]}, "row 0: t_lo, t_hi must add up to 1, got 1.5"),
+        (
+            {"t_hi": [0.5, 1.0, 0.75, 0.5]},
+            "row 0: t_lo, t_hi must add up to 1 (there is no column for 4k, mïd), got 1.5",
+        ),
         ({"t_hi": [0.0, -1.0, 0.75, 0.5]}, "row 1: t_hi must be a probability, got -1.0"),
         ({"when": [NOON, NOON, None, NOON]}, "row 2: when must be a time, as ISO 8601 or seconds since 1970, got"),
     ],
@@ -182,7 +186,9 @@ def test_rows_that_will_not_do_are_named_or_left_out(tmp_path, changed, said):
 def test_only_the_first_bad_rows_are_named(tmp_path):
     frame = pl.DataFrame({"quality": ["a", "b"] * 50, "watched": [1.0] * 100, "p": [2.0] * 100})
     frame.write_csv(tmp_path / "log.csv")
-    with pytest.raises(InvalidLog, match=r"row 4: p must .* and 95 more rows\. Mend them"):
+    with pytest.raises(
+        InvalidLog, match=r"row 4: p must .* and 95 more rows\. Row 0 is the first after the header\. Mend them"
+    ):
         TableLog(str(tmp_path / "log.csv"), COLUMNS)
     with pytest.raises(InvalidLog, match="none of its 100 rows will do: row 0"):
         TableLog(str(tmp_path / "log.csv"), COLUMNS, skip=True)
@@ -192,8 +198,16 @@ def test_rows_of_later_parts_are_named_by_their_number_in_the_table(tmp_path, mo
     monkeypatch.setattr(table, "ROWS", 8)
     frame = pl.DataFrame({"quality": ["a", "b"] * 10, "watched": [1.0] * 20, "p": [0.5] * 17 + [0.0, 0.5, 3.0]})
     frame.write_csv(tmp_path / "log.csv")
-    with pytest.raises(InvalidLog, match=r"row 17: p must .*; row 19: p must .* got 3\.0\. Mend them"):
+    with pytest.raises(InvalidLog, match=r"row 17: p must .*; row 19: p must .* got 3\.0\. Row 0 is the first after"):
         TableLog(str(tmp_path / "log.csv"), COLUMNS)
+
+
+def test_reasons_are_counted_in_all_parts_and_each_row_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "ROWS", 2)
+    place = written(tmp_path / "log.parquet", p=[0.0, 0.5, 2.0, 1.0], watched=["x", "1", "1", "y"])
+    log = TableLog(place, COLUMNS, skip=True)
+    assert log.unfit == {"watched must be a number": 2, "p must be a probability above 0 and at most 1": 1}
+    assert (len(log), log.left_out) == (1, {"unfit": 3})
 
 
 def test_rewards_outside_their_range_are_named(place):
@@ -220,6 +234,30 @@ def test_columns_that_will_not_do_are_named(tmp_path, columns, said):
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("context", "role"),
+    [
+        ("watched", "--reward"),
+        ("quality", "--action"),
+        ("p", "--propensity"),
+        ("when", "--time"),
+        ("new", "a policy's column"),
+        ("t_hi", "a policy's column"),
+    ],
+)
+def test_what_was_not_known_before_the_decision_is_no_context(place, context, role):
+    columns = msgspec.structs.replace(COLUMNS, time="when", context=("speed", context))
+    targets = [Stated.action("new", list(ROWS)), Stated.probabilities("t_", list(ROWS))]
+    with pytest.raises(InvalidLog, match=f"column '{context}' is {role} already; a context is what was known before"):
+        TableLog(place, columns, targets=targets)
+
+
+@pytest.mark.parametrize("propensity", [0.0, 1.5, -0.1, float("nan")])
+def test_a_propensity_of_all_rows_must_be_a_probability(place, propensity):
+    with pytest.raises(InvalidLog, match=f"--propensity must be a column, or a probability .*, got {propensity:g}$"):
+        TableLog(place, msgspec.structs.replace(COLUMNS, propensity=propensity))
+
+
 def test_columns_of_names_are_no_features_and_no_actions(tmp_path):
     names = [f"user-{i}" for i in range(1_500)]
     frame = pl.DataFrame({"user": names, "quality": ["a", "b"] * 750, "watched": 1.0, "p": 0.5})
@@ -242,13 +280,19 @@ def test_tables_that_cannot_be_read_are_named(tmp_path):
         TableLog(str(tmp_path / "empty.csv"), COLUMNS)
 
 
+def test_a_table_with_nothing_but_a_header(tmp_path):
+    (tmp_path / "log.csv").write_text("quality,watched,p\n")
+    with pytest.raises(InvalidLog, match=r"log\.csv: it has no rows$"):
+        TableLog(str(tmp_path / "log.csv"), COLUMNS)
+
+
 def test_contexts_of_a_table(place):
     problem = ps.Problem(
         name="video", context=[ps.Numeric("speed", low=0, high=100, missing="flag")], actions=ps.Discrete(["a", "b"])
     )
     assert table_contexts(place, problem, 3).tolist() == pytest.approx(np.float32([[0.2, 0], [0, 1], [0.15, 0]]))
     strict = ps.Problem(name="video", context=[ps.Numeric("speed", low=0, high=100)], actions=ps.Discrete(["a", "b"]))
-    with pytest.raises(InvalidLog, match="row 2: speed must be what feature speed takes, got nothing"):
+    with pytest.raises(InvalidLog, match=r"row 2: speed must be what feature speed takes, got nothing.*take them out"):
         table_contexts(place, strict, 3)
     other = ps.Problem(name="video", context=[ps.Boolean("loud")], actions=ps.Discrete(["a", "b"]))
     with pytest.raises(InvalidLog, match="no column 'loud', which is a feature"):

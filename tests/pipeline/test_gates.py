@@ -1,10 +1,12 @@
 """Gates: what keeps a policy from serving, and the off-policy comparison that one of them asks for."""
 
+import msgspec
 import numpy as np
 import pytest
 import worlds
 
 import potstill as ps
+from potstill.cli.update_terminal import _lines
 from potstill.evaluate.diagnostics import Trust
 from potstill.events.cuts import last_cut
 from potstill.pipeline.gates import objections
@@ -55,6 +57,14 @@ def test_the_comparison_is_right_on_a_log_of_uniform_decisions(learnt):
     assert error < 0.02
 
 
+def test_the_comparison_reads_as_in_other_places(learnt):
+    _, report = learnt
+    doubted = msgspec.structs.replace(report, compared=compared(-0.2, 0.1, grade="caution"))
+    assert _lines(doubted)["by the log"] == (
+        "−0.05 per decision (95 % interval −0.2 to +0.1, from 100 decisions) against version 3; because"
+    )
+
+
 def test_an_update_reports_what_its_policy_would_have_earned(learnt):
     workspace, report = learnt
     assert report.outcome == "published"
@@ -76,10 +86,10 @@ def test_a_policy_is_refused_if_by_the_log_it_is_worse(learnt):
     [
         (None, None, None),
         (compared(-0.2, 0.1), None, None),
-        (compared(-0.2, -0.1), None, "by the log it earns less than version 3: -0.15 per decision (95% interval -0.2"),
+        (compared(-0.2, -0.1), None, "by the log it earns less than version 3: −0.15 per decision (95 % interval −0.2"),
         (compared(-0.2, -0.1, "no"), None, None),
         (compared(-0.2, 0.1), 0.3, None),
-        (compared(-0.2, 0.1), 0.1, "it may earn less than version 3 by more than update.max_loss = 0.1: -0.05 per"),
+        (compared(-0.2, 0.1), 0.1, "it may earn less than version 3 by more than update.max_loss = 0.1: −0.05 per"),
         (compared(0.1, 0.2), 0.0, None),
         (None, 0.1, "update.max_loss = 0.1 is set, and no logged decision can tell"),
         (compared(0.1, 0.2, "no"), 0.1, "the log cannot tell: Because."),

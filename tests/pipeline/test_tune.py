@@ -13,13 +13,13 @@ import worlds
 from typer.testing import CliRunner
 
 from potstill.cli import app
-from potstill.cli.tune import TEACHERS
+from potstill.cli.tune import TEACHERS, _verdict, _with_interval
 from potstill.evaluate.evaluation import evaluate
 from potstill.evaluate.lake import LakeLog
 from potstill.evaluate.logged import InvalidLog
 from potstill.pipeline.candidates import Candidate, candidates
 from potstill.pipeline.start import configured
-from potstill.pipeline.tune import _bounds, _observations, tune
+from potstill.pipeline.tune import Judged, _bounds, _observations, tune
 from potstill.pipeline.update import update
 from potstill.still import Still
 from potstill.teachers import available
@@ -123,6 +123,26 @@ def test_the_command_says_who_has_won_and_what_to_write(workspace):
     assert run.exit_code == 0, run.output
     assert "The present settings are the best" in run.output
     assert "learning_rate=1e-9" in run.output
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "shown"),
+    [
+        (0.0295, 0.0035, "+0.0295 ± 0.0035"),
+        (-0.0295, 0.0035, "−0.0295 ± 0.0035"),
+        (-0.00001234, 0.00000567, "−0.0000123 ± 0.0000057"),
+        (-0.00001, 0.0035, "+0.0000 ± 0.0035"),
+        (-1e-18, 1e-19, "0"),
+        (0.0, 0.0, "0"),
+    ],
+)
+def test_differences_have_as_many_digits_as_their_interval_deserves(value, half, shown):
+    assert _with_interval(Judged(value=value, low=value - half, high=value + half), "+") == shown
+
+
+def test_rounding_makes_nothing_worse(found):
+    same = Judged(value=-2e-18, low=-3e-18, high=-1e-18)
+    assert "it is no different: 0 against" in _verdict(msgspec.structs.replace(found, difference=same))[0]
 
 
 def test_the_how_to_compares_every_combination(workspace, monkeypatch):

@@ -131,6 +131,36 @@ def test_a_service_follows_it(tmp_path):
     asyncio.run(work())
 
 
+def test_the_status_says_whether_it_is_followed_and_why_not(tmp_path):
+    workspace = made(tmp_path)
+    states = []
+
+    async def work() -> None:
+        async with opened(workspace) as asker:
+            for text in (
+                b"",
+                experiment(),
+                experiment('{ action = "4k" }'),
+                experiment() + b"start = 2126-11-16T00:00:00Z\n",
+            ):
+                write(workspace, text)
+                await asker.app._problems[0].reload()
+                found = (await asker.get("status")).json
+                states.append((found["experiment"], found["experiment_state"]))
+
+    asyncio.run(work())
+    assert states[:2] == [(None, None), ("hd", "running")]
+    assert states[2][0] == "hd"  # as it was
+    assert states[2][1].startswith("refused: experiment.control: '4k' is no action of the problem")
+    assert states[3] == ("hd", "not started: it starts at 2126-11-16 00:00 UTC")
+
+
+def test_a_mode_in_which_the_policy_does_not_decide_pauses_it(tmp_path, outcomes):
+    experiments = following(made(tmp_path, experiment()), outcomes)
+    assert experiments.state("online") == "running"
+    assert experiments.state("log-only") == "paused: the mode is log-only"
+
+
 def test_a_service_does_not_start_on_an_experiment_that_makes_no_sense(tmp_path):
     workspace = made(tmp_path, experiment('{ action = "4k" }'))
 

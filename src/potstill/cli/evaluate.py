@@ -62,7 +62,8 @@ def log(
         str | None, typer.Option(help="Such as `dr,snips`; all if left out. `dr` speaks for the others.")
     ] = None,
     interval: Annotated[
-        str, typer.Option(help="`normal`, `bootstrap`, `bernstein`; several by commas, the first one is shown.")
+        str,
+        typer.Option(help="`normal`, `bootstrap`, `bernstein`, `exact`; several by commas, the first one is shown."),
     ] = "normal",
     level: Annotated[float, typer.Option(help="The confidence of intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn: replay, bootstrap.")] = 0,
@@ -116,6 +117,8 @@ def log(
         from potstill.cli.update_terminal import rows
         from potstill.evaluate.estimators import ESTIMATORS
     if out is not None:
+        if out.is_dir():
+            fail(f"--out must name a file, such as {out / 'evaluation.html'}; {out} is a folder")
         make_directory(out.parent)
         with needs("lab"):
             from potstill.evaluate.report import page
@@ -195,7 +198,13 @@ def _evaluated(compared: Compared, asked: Asked, manner: dict[str, Any]) -> tupl
 
     weighing = None if isinstance(compared.target, Logged) else Weighing(compared.target)
     found = evaluated(
-        compared.log, weighing or compared.target, compared.against, by=asked.by, over=asked.over, **manner
+        compared.log,
+        weighing or compared.target,
+        compared.against,
+        by=asked.by,
+        over=asked.over,
+        learnt=compared.learnt,
+        **manner,
     )
     return found, weighing
 

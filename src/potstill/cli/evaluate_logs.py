@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -59,12 +59,14 @@ class Compared(NamedTuple):
         target: the policy to evaluate.
         against: the one to compare it with.
         notes: what a reader should know of the log.
+        learnt: from how many of the log's rows policies have learnt, by their names.
     """
 
     log: LakeLog | TableLog
     target: Target
     against: Target
     notes: list[str]
+    learnt: Mapping[str, int]
 
 
 def is_table(place: str) -> bool:
@@ -90,7 +92,7 @@ def of_workspace(asked: Asked, on_progress: Progress) -> Compared:
     )
     if not len(log):
         raise InvalidLog(_nothing(log.left_out, asked))
-    return Compared(log, new, old, [*left_out(log.left_out), *_seen(log, learnt)])
+    return Compared(log, new, old, left_out(log.left_out), {name: log.count_up_to(cut) for name, cut in learnt.items()})
 
 
 def _learnt(workspace: Workspace, named: str) -> int:
@@ -98,13 +100,6 @@ def _learnt(workspace: Workspace, named: str) -> int:
     if named not in _CURRENT and not named.isdecimal():
         return 0
     return int((policy_of(workspace, named).metadata.lineage.origin or {}).get("cut", 0))
-
-
-def _seen(log: LakeLog, learnt: Mapping[str, int]) -> list[str]:
-    """That policies look better on rows that they have learnt from."""
-    known = [f"{name} has learnt from {rows:,}" for name, cut in learnt.items() if (rows := log.count_up_to(cut))]
-    said = "of these decisions, and looks a little better on them than it is; --unseen takes later ones only"
-    return [f"{' and '.join(known)} {said}"] if known else []
 
 
 def _usual(workspace: Workspace, new: Target) -> str:
@@ -149,7 +144,16 @@ def of_table(asked: Asked, columns: Columns, reward: Reward, on_progress: Progre
     if not len(log):
         raise InvalidLog(f"{asked.place}: no row is in the time that --since and --until state")
     new, old = (_of_table(log.problem, name, stated.get(name)) for name in names)
-    return Compared(log, new, old, left_out(log.left_out))
+    return Compared(log, new, old, [*left_out(log.left_out, log.unfit), *_never(stated.values(), log.problem)], {})
+
+
+def _never(stated: Iterable[Stated], problem: Problem) -> list[str]:
+    """That actions without a column are never taken."""
+    return [
+        f"columns {one.name}… have none for {', '.join(without)}: a probability of 0 is taken"
+        for one in stated
+        if (without := one.without(problem))
+    ]
 
 
 def moment(text: str | None, option: str) -> int | None:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from potstill.evaluate.estimates import Estimate
 from potstill.evaluate.evaluation import Evaluation, Segment
-from potstill.evaluate.words import Figures, doubt, doubtful, percent, spanned, trusted, verdict
+from potstill.evaluate.words import Figures, doubt, doubtful, footnotes, percent, spanned, starred, trusted, verdict
 
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 
@@ -25,7 +25,7 @@ def show_evaluation(
     tables += [_segments(evaluation, "over time", evaluation.stretches)] if evaluation.stretches else []
     for table in tables:
         console.print(table, "")
-    for note in (*_notes(evaluation), *notes):
+    for note in (*footnotes(evaluation), *notes):
         console.print(escape(note), highlight=False, soft_wrap=True, style="dim")
     console.print(escape(verdict(evaluation)), highlight=False, soft_wrap=True, style="bold")
     colour = _COLOURS[doubt(evaluation)[1].grade]
@@ -62,7 +62,7 @@ def _estimates(evaluation: Evaluation) -> Table:
     for name, estimate in evaluation.target.estimates.items():
         cells = _cells(figures, estimate, others.get(name), (evaluation.difference or {}).get(name))
         style = "bold" if name == evaluation.headline else None
-        table.add_row(escape(f"{name} *" if estimate.note else name), *cells, style=style)
+        table.add_row(escape(starred(estimate)), *cells, style=style)
     return table
 
 
@@ -74,7 +74,3 @@ def _segments(evaluation: Evaluation, title: str, segments: Sequence[Segment]) -
         word = doubtful(one) if one.trust.grade == "no" else ""  # nearly all segments want some caution
         table.add_row(escape(one.name), f"{one.rows:,}", *cells, word, style="dim" if word else None)
     return table
-
-
-def _notes(evaluation: Evaluation) -> list[str]:
-    return [f"* {name}: {one.note}" for name, one in evaluation.target.estimates.items() if one.note]

@@ -36,7 +36,8 @@ def report(
         str | None, typer.Option(help="Of the experiment; the one in potstill.toml if left out.", show_default=False)
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="FEATURE", help="Also show effects by a context feature.", show_default=False)
+        list[str] | None,
+        typer.Option(metavar="FEATURE", help="Also show effects by a context feature.", show_default=False),
     ] = None,
     metric: MetricName = "reward",
     per: PerWhat = "decision",
@@ -47,6 +48,12 @@ def report(
     ] = 1_000,
     past: Annotated[int, typer.Option(min=1, help="Days before the start to adjust by (CUPED).")] = 28,
     share: Share = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="That was randomised: unit, or a feature; as potstill.toml says if left out.", show_default=False
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the report as a page, such as experiment.html.", show_default=False)
     ] = None,
@@ -65,7 +72,16 @@ def report(
         from potstill.events.records import now
         from potstill.workspace import Workspace
 
-    options = Options(share=share, metric=metric, per=per, by=by, level=level, planned=planned, past_days=past)
+    options = Options(
+        share=share,
+        unit=unit,
+        metric=metric,
+        per=per,
+        by=_one(by),
+        level=level,
+        planned=planned,
+        past_days=past,
+    )
     with refusing(*MENDABLE), Console(stderr=True).status("reading observations"):
         found = report_of(Workspace(place), name, options, now())
     if out is not None:
@@ -78,6 +94,13 @@ def report(
     show_report(found, Console())
     if out is not None:
         typer.echo(str(out))
+
+
+def _one(by: list[str] | None) -> str | None:
+    """The feature to show effects by. Intervals and p-values are corrected for its values, and not for a second one."""
+    if by and len(by) > 1:
+        fail(f"--by can be stated once, got {' and '.join(by)}; run it again for each of the others")
+    return by[0] if by else None
 
 
 def _write(found: Report, out: Path) -> None:

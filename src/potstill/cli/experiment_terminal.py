@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ _COLOURS = {"stop": "bold red", "worse": "red", "better": "green", "unknown": "y
 
 def show_report(report: Report, console: Console) -> None:
     """The verdict first, then what it rests on."""
-    from potstill.evaluate.experiments.rows import effect_rows, segment_rows, split_sentence
+    from potstill.evaluate.experiments.rows import LEFT_OUT, segment_rows, split_sentence
 
     colour = _COLOURS.get(report.verdict.kind, "bold")
     _say(console, f"[{colour}]{escape(report.verdict.sentence)}[/]")
@@ -27,17 +29,44 @@ def show_report(report: Report, console: Console) -> None:
     if not report.split.control + report.split.treatment:
         return
     console.print()
-    _table(console, *effect_rows(report))
-    if report.segments is not None:
+    if report.split.broken:
+        _say(console, LEFT_OUT)
+    else:
+        _show_effects(report, console)
+    if report.segments is not None and not report.split.broken:
         console.print()
         _table(console, *segment_rows(report.segments))
         _say(console, escape(report.segments.sentence))
     console.print()
-    counts, (control, treatment) = report.split, report.decisions
-    _say(console, f"control    {counts.control:,} units, {control:,} decisions")
-    _say(console, f"treatment  {counts.treatment:,} units, {treatment:,} decisions")
-    if not counts.broken:
-        _say(console, split_sentence(report))
+    _show_set_up(report, console)
+    _say(console, split_sentence(report))
+
+
+def _show_effects(report: Report, console: Console) -> None:
+    """All columns where there is room; else those that matter most, so that no cell is broken."""
+    from potstill.evaluate.experiments.rows import ADJUSTED, NARROW, effect_rows, is_adjusted
+
+    header, rows = effect_rows(report)
+    whole = _made(header, rows)
+    if Measurement.get(console, console.options.update(max_width=10_000), whole).maximum > console.width:
+        _table(console, [header[one] for one in NARROW], [[row[one] for one in NARROW] for row in rows])
+        _say(console, "A wider window, --json and --out show means, p and what the past explains.")
+        return
+    console.print(whole)
+    if is_adjusted(report):
+        _say(console, ADJUSTED)
+
+
+def _show_set_up(report: Report, console: Console) -> None:
+    from potstill.evaluate.experiments.rows import set_up
+
+    lines, units, decisions = set_up(report), report.split, report.decisions
+    for arm in ("control", "treatment"):
+        said = f": {lines[arm]}" if arm in lines else ""
+        lines[arm] = f"{getattr(units, arm):,} units, {getattr(decisions, arm):,} decisions{said}"
+    for name in ("control", "treatment", "start", "period", "level", "planned"):
+        if name in lines:
+            _say(console, f"{name:10} {escape(lines[name])}")
 
 
 def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> None:
@@ -67,9 +96,28 @@ def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> N
                 for one in plan.outlook
             ],
         )
+    if plan.log_days is not None and plan.new_each_day is None:
+        console.print()
+        _say(
+            console,
+            f"How many days that takes is not said: the log has {words.counted(plan.log_days, 'day')}, and a week is "
+            "needed to see how many units come back.",
+        )
     if place is not None:
         console.print()
-        _say(console, f"To look every day: potstill experiment {escape(place)} --planned {plan.every_day.units}")
+        _say(console, f"To look every day: potstill experiment {escape(shlex.quote(place))} {_options(plan, metric)}")
+
+
+def _options(plan: Plan, metric: str) -> str:
+    """With which a report is about what was planned."""
+    outcome, _, per = metric.rpartition(" per ")
+    stated = {
+        "--metric": "" if outcome == "reward" else shlex.quote(outcome),
+        "--per": "" if per == "decision" else per,
+        "--level": "" if plan.level == 0.95 else f"{plan.level:g}",
+        "--planned": str(plan.every_day.units),
+    }
+    return " ".join(f"{name} {value}" for name, value in stated.items() if value)
 
 
 def _lines(plan: Plan) -> dict[str, str]:
@@ -100,7 +148,11 @@ def _say(console: Console, line: str) -> None:
 
 
 def _table(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    console.print(_made(header, rows))
+
+
+def _made(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(*header, box=None, padding=(0, 2, 0, 0))
     for row in rows:
         table.add_row(*map(escape, row))
-    console.print(table)
+    return table

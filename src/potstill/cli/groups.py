@@ -23,6 +23,15 @@ def group(name: str, default: str, about: str) -> typer.Typer:
     return typer.Typer(name=name, cls=kind, help=about, rich_markup_mode="markdown")
 
 
+class _Unnamed(typer.Context):
+    """Of a command whose name need not be typed."""
+
+    @property
+    def command_path(self) -> str:
+        """What is typed, without a blank for the name."""
+        return super().command_path.rstrip()
+
+
 class _WithDefault(TyperGroup):
     default: str
 
@@ -32,6 +41,11 @@ class _WithDefault(TyperGroup):
         return super().parse_args(ctx, args if named else [self.default, *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Leave the default's name out of how its use is shown: nobody has to type it."""
+        """Leave the default's name out of how its use is shown, as nobody has to type it, and show the other names."""
         name, command, rest = super().resolve_command(ctx, args)
-        return (None if name == self.default else name), command, rest
+        if name != self.default or command is None:
+            return name, command, rest
+        others = [other for other in self.commands if other != self.default]
+        command.context_class = _Unnamed
+        command.options_metavar = f"[{'|'.join(others)}] [OPTIONS]"
+        return None, command, rest

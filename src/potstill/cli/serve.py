@@ -157,14 +157,18 @@ def _announce(service: Service) -> None:
 
 
 def _standing(workspace: Workspace) -> str:
+    from potstill.events import now
     from potstill.service.modes import read_mode
+    from potstill.workspace.experiment import standing
 
     try:
         head = workspace.registry.standing()
         mode = read_mode(workspace.storage, workspace.config.serve)
+        found = standing(workspace, now())
     except MENDABLE as error:  # it serves all the same
         return str(error)
-    return f"{'no policy' if head is None or head.serving is None else f'policy {head.serving}'}, mode {mode}"
+    policy = "no policy" if head is None or head.serving is None else f"policy {head.serving}"
+    return f"{policy}, mode {mode}{'' if found is None else f', experiment {found.name} ({found.in_words})'}"
 
 
 def _curl(service: Service) -> str:

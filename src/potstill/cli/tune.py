@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: What is compared if nothing else is asked for.
 TEACHERS = ("linear-ts", "neural-linear-ts", "adaptive-ts")
+#: Differences below this come from rounding.
+_ROUNDING = 1e-12
 
 
 @app.command()
@@ -78,7 +81,9 @@ def tune(
 
 
 def _show(found: Tuning, console: Console) -> None:
-    table = Table(title=f"What each would have earned per decision, {found.level:.0%} intervals", title_justify="left")
+    table = Table(
+        title=f"What each would have earned per decision, {100 * found.level:.4g} % intervals", title_justify="left"
+    )
     table.add_column("settings")
     for column in ("earned", "more than at present", "KL", "seconds"):
         table.add_column(column, justify="right")
@@ -104,6 +109,8 @@ def _verdict(found: Tuning) -> list[str]:
         ]
     difference = found.difference
     sure = "better" if difference.low > 0 else "worse" if difference.high < 0 else "not clearly different"
+    if max(map(abs, (difference.low, difference.high))) < _ROUNDING:
+        sure = "no different"
     lines = [
         f"The best is {found.winner.name!r}, by {rows}. In the last part, by which it was not chosen, it is {sure}: "
         f"{_with_interval(difference, '+')} against the present settings.",
@@ -121,5 +128,10 @@ def _toml(found: Tuning) -> list[str]:
 
 
 def _with_interval(judged: Judged, sign: str = "") -> str:
-    """Normal intervals are symmetric."""
-    return f"{judged.value:{sign}.4f} ± {(judged.high - judged.low) / 2:.4f}"
+    """Normal intervals are symmetric. Four decimals, or as many as show two digits of the interval."""
+    half = (judged.high - judged.low) / 2
+    if half < _ROUNDING and abs(judged.value) < _ROUNDING:
+        return "0"
+    decimals = 4 if half >= 1e-4 or half < _ROUNDING else 1 - math.floor(math.log10(half))
+    value = round(judged.value, decimals) + 0.0  # adding 0 makes a plain zero of a negative one
+    return f"{value:{sign}.{decimals}f} ± {half:.{decimals}f}".replace("-", "−")

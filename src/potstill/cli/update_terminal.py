@@ -108,7 +108,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
         if report.contexts_unfit:
             lines["left out"] = f"{report.contexts_unfit:,} rows of further contexts that do not fit the problem"
         if (compared := report.compared) is not None:
-            sure = "" if compared.trust.grade == "good" else f"; {compared.trust.sentence}"
+            doubt = compared.trust.sentence.rstrip(".")
+            sure = "" if compared.trust.grade == "good" else f"; {doubt[0].lower()}{doubt[1:]}"
             lines["by the log"] = f"{compared.in_words} against version {compared.against}{sure}"
         lines["took"] = ", ".join(f"{step} {took:.1f} s" for step, took in report.seconds.items() if took >= 0.05)
     return lines
@@ -134,6 +135,8 @@ def show_status(found: Status, *, as_json: bool) -> None:
     }
     if found.latest is not None and found.latest > found.serving:
         lines["serving"] += f"; the latest is {found.latest} (potstill versions)"
+    if found.experiment is not None:
+        lines["experiment"] = f"{found.experiment.name}, {found.experiment.in_words}"
     for name, line in lines.items():
         typer.echo(f"{name:10} {line}")
 

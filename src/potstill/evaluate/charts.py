@@ -12,7 +12,7 @@ import polars as pl
 from potstill.evaluate.estimates import Estimate
 from potstill.evaluate.evaluation import Evaluation, Segment
 from potstill.evaluate.weights import Bin
-from potstill.evaluate.words import first_interval
+from potstill.evaluate.words import first_interval, starred
 from potstill.pages.page import Chart
 
 # Readable on white and on near-black.
@@ -31,8 +31,8 @@ def estimates(evaluation: Evaluation) -> Chart:
     sides = {evaluation.target.name: evaluation.target.estimates}
     if evaluation.against is not None:
         sides[_other(evaluation)] = evaluation.against.estimates
-    rows = [_row(name, side, one) for side, found in sides.items() for name, one in found.items()]
-    order = list(evaluation.target.estimates)
+    rows = [_row(starred(one), side, one) for side, found in sides.items() for one in found.values()]
+    order = [starred(one) for one in evaluation.target.estimates.values()]
     return _forest(rows, order, list(sides), "reward per decision", line=evaluation.logged.value)
 
 
@@ -40,8 +40,9 @@ def differences(evaluation: Evaluation) -> Chart:
     """By how much the target would have earned more, by estimator."""
     found = evaluation.difference or {}
     label = _less(evaluation)
-    rows = [_row(name, label, one) for name, one in found.items()]
-    return _forest(rows, list(found), [label], "difference per decision", line=0.0)
+    rows = [_row(starred(one), label, one) for one in found.values()]
+    order = [starred(one) for one in found.values()]
+    return _forest(rows, order, [label], "difference per decision", line=0.0)
 
 
 def weights(bins: Sequence[Bin]) -> Chart:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.evaluate import targets
+from potstill.evaluate import caveats, targets
 from potstill.evaluate.blocks import Witnessed
 from potstill.evaluate.diagnostics import Diagnostics, Trust, diagnose, trust
 from potstill.evaluate.estimates import INTERVALS, Case, Estimate, IntervalName, Manner
@@ -33,12 +33,14 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         estimates: by estimator.
         diagnostics: of its weights.
         trust: in words.
+        learnt: how many of the rows it has learnt from, as far as that is known.
     """
 
     name: str
     estimates: dict[str, Estimate]
     diagnostics: Diagnostics
     trust: Trust
+    learnt: int = 0
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +115,7 @@ def evaluate(
     by: str | Sequence[str] | None = None,
     over: Over | None = None,
     smallest: float | None = None,
+    learnt: Mapping[str, int] | None = None,
 ) -> Evaluation:
     """Estimate what a target would have earned on a log.
 
@@ -132,6 +135,7 @@ def evaluate(
         over: stretches of time: ``"day"``, ``"week"``, or a number of them with equally many rows.
         smallest: the smallest propensity that could have been logged, for exact bounds; the smallest that was, if
             left out.
+        learnt: from how many of the rows targets have learnt, by their names.
     """
     check_level(level)
     chosen, names = _chosen(estimators), _checked_names(intervals)
@@ -148,7 +152,7 @@ def evaluate(
         caveat="" if smallest else "it holds if no propensity could be smaller than the smallest in the log",
         key=Key(seed).child("bootstrap"),
     )
-    return _Comparison(log.problem.name, made, gathered, chosen, manner).evaluation(over)
+    return _Comparison(log.problem.name, made, gathered, chosen, manner).evaluation(over, learnt or {})
 
 
 class _Comparison:
@@ -166,9 +170,9 @@ class _Comparison:
             for terms in gathered.terms
         ]
 
-    def evaluation(self, over: Over | None) -> Evaluation:
+    def evaluation(self, over: Over | None, learnt: Mapping[str, int]) -> Evaluation:
         sides = [
-            self._side(target.name, cases, terms)
+            self._side(target.name, cases, terms, learnt.get(target.name, 0))
             for target, cases, terms in zip(self.made, self.cases, self.gathered.terms, strict=True)
         ]
         return Evaluation(
@@ -188,17 +192,19 @@ class _Comparison:
         target, against = self.cases
         return {name: case - against[name] for name, case in target.items()}
 
-    def _side(self, name: str, cases: Mapping[str, Case], terms: Terms) -> Side:
+    def _side(self, name: str, cases: Mapping[str, Case], terms: Terms, learnt: int) -> Side:
         diagnostics = diagnose(terms)
-        return Side(name=name, estimates=self._estimates(cases), diagnostics=diagnostics, trust=trust(diagnostics))
+        found = caveats.by_learning(self._trust(diagnostics), learnt, len(terms))
+        return Side(name=name, estimates=self._estimates(cases), diagnostics=diagnostics, trust=found, learnt=learnt)
+
+    def _trust(self, diagnostics: Diagnostics) -> Trust:
+        return caveats.by_estimator(trust(diagnostics), self._note(self.headline))
 
     def _estimates(self, cases: Mapping[str, Case]) -> dict[str, Estimate]:
         return {name: case.estimate(self.manner, self._note(name)) for name, case in cases.items()}
 
     def _note(self, estimator: str) -> str:
-        if estimator == "replay" and not self.gathered.uniform:
-            return "the log's actions were not uniformly random, so replay is biased"
-        return "the intervals leave out how wrong the reward model is" if estimator == "dm" else ""
+        return caveats.note(estimator, uniform=self.gathered.uniform)
 
     def _times(self) -> NDArray[np.int64]:
         if self.gathered.times is None:
@@ -224,7 +230,7 @@ class _Comparison:
             target=cases[0].estimate(self.manner, note),
             against=cases[1].estimate(self.manner, note) if len(cases) > 1 else None,
             difference=(cases[0] - cases[1]).estimate(self.manner, note) if len(cases) > 1 else None,
-            trust=trust(diagnose(self.gathered.terms[0].where(rows))),
+            trust=self._trust(diagnose(self.gathered.terms[0].where(rows))),
         )
 
 

@@ -28,12 +28,14 @@ class Part(NamedTuple):
     Attributes:
         value: its values.
         does: whether a row's value will do; null if it will not.
-        why: why not, in words. Made only where it is needed: it is far slower than all the rest.
+        must: what it must be, in words: one or two for all rows.
+        got: what it is. Made only where it is needed: it is far slower than all the rest.
     """
 
     value: pl.Expr
     does: pl.Expr
-    why: pl.Expr
+    must: pl.Expr
+    got: pl.Expr
 
 
 class Reading:
@@ -48,8 +50,11 @@ class Reading:
         self._values = [*(part.value for part in parts), *(pl.col(name).alias(carried(name)) for name in further)]
         fit = [part.does.fill_null(value=False) for part in parts]
         self._fits = pl.all_horizontal(*fit, pl.lit(value=True))
-        whys = [pl.when(~does).then(part.why) for part, does in zip(parts, fit, strict=True)]
-        self._why = pl.coalesce(*whys, pl.lit(None, pl.String))
+        nothing = pl.lit(None, pl.String)
+        refusing = [(part, pl.when(~does)) for part, does in zip(parts, fit, strict=True)]
+        self._must = pl.coalesce(*(unless.then(part.must) for part, unless in refusing), nothing)
+        whys = (unless.then(pl.format("{}, got {}", part.must, part.got)) for part, unless in refusing)
+        self._why = pl.coalesce(*whys, nothing)
 
     def rows(self, table: pl.LazyFrame) -> pl.LazyFrame:
         """All rows of a table that has their numbers: values, and whether they will do."""
@@ -58,6 +63,10 @@ class Reading:
     def unfit(self, table: pl.LazyFrame) -> pl.LazyFrame:
         """The numbers of rows that will not do, and why."""
         return table.filter(~self._fits).select(ROW, self._why.alias(WHY))
+
+    def reasons(self, table: pl.LazyFrame) -> pl.LazyFrame:
+        """What rows that will not do must be, and how many are not; a row counts once, for the first reason."""
+        return table.filter(~self._fits).group_by(self._must.alias(WHY), maintain_order=True).len()
 
 
 def reading(
@@ -87,7 +96,7 @@ def feature_parts(problem: Problem, schema: pl.Schema) -> list[Part]:
 
 def _part(name: str, found: pl.Expr, label: str, value: pl.Expr, does: pl.Expr, must: str) -> Part:
     got = found.cast(pl.String).fill_null("nothing")
-    return Part(value.alias(name), does, pl.format("{} must be {}, got {}", pl.lit(label), pl.lit(must), got))
+    return Part(value.alias(name), does, pl.lit(f"{label} must be {must}"), got)
 
 
 def _action(problem: Problem, column: str, name: str) -> Part:
@@ -107,10 +116,13 @@ def _stated(target: Stated, problem: Problem) -> list[Part]:
         for name, value in zip(target.columns, values, strict=True)
     ]
     total, last = pl.sum_horizontal(values), parts[-1]
-    said = pl.format("{} must add up to 1, got {}", pl.lit(", ".join(target.columns)), total)
+    without = target.without(problem)
+    none = f" (there is no column for {', '.join(without)})" if without else ""
+    said = pl.lit(f"{', '.join(target.columns)} must add up to 1{none}")
+    is_probability = pl.when(last.does.fill_null(value=False))
+    must, got = is_probability.then(said).otherwise(last.must), is_probability.then(total.cast(pl.String))
     adds_up = (total - 1).abs() <= TOLERANCE
-    why = pl.when(last.does.fill_null(value=False)).then(said).otherwise(last.why)
-    return [*parts[:-1], Part(last.value, last.does & adds_up, why)]
+    return [*parts[:-1], Part(last.value, last.does & adds_up, must, got.otherwise(last.got))]
 
 
 def _reward(problem: Problem, column: str) -> Part:

@@ -36,16 +36,43 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_columns(there: Sequence[str], columns: Columns, others: Iterable[tuple[str, str]], where: str) -> None:
     """Refuse columns that a table does not have; `others` are pairs of an option and a column that it names."""
-    wanted = [("--action", columns.action), ("--reward", columns.reward)]
-    wanted += [("--propensity", columns.propensity)] if isinstance(columns.propensity, str) else []
-    wanted += [("--time", columns.time)] if columns.time else []
-    wanted += [("--context", name) for name in columns.context]
-    for option, name in [*wanted, *others]:
+    for option, name in [*_roles(columns), *(("--context", name) for name in columns.context), *others]:
         if name not in there:
             raise InvalidLog(
                 f"{where}: there is no column {name!r}; name the right one with {option}. "
                 f"The columns are {', '.join(there)}"
             )
+
+
+def check_context(columns: Columns, stated: Iterable[str], where: str) -> None:
+    """Refuse a context that holds what was done, what came of it, or one of the `stated` columns of policies."""
+    taken = {**dict.fromkeys(stated, "a policy's column"), **{name: option for option, name in _roles(columns)}}
+    for name in columns.context:
+        if name in taken:
+            raise InvalidLog(
+                f"{where}: column {name!r} is {taken[name]} already; a context is what was known before the decision. "
+                "Leave it out of --context"
+            )
+
+
+def check_propensity(propensity: str | float) -> None:
+    """Refuse a propensity of all rows that is no probability."""
+    if not isinstance(propensity, str) and not 0 < propensity <= 1:
+        raise InvalidLog(
+            f"--propensity must be a column, or a probability above 0 and at most 1 if it was always the same, got "
+            f"{propensity:g}"
+        )
+
+
+def _roles(columns: Columns) -> list[tuple[str, str]]:
+    """Options and the columns that they name, without contexts."""
+    roles = {
+        "--action": columns.action,
+        "--reward": columns.reward,
+        "--propensity": columns.propensity,
+        "--time": columns.time,
+    }
+    return [(option, name) for option, name in roles.items() if isinstance(name, str)]
 
 
 def actions_in(table: pl.LazyFrame, names: Sequence[str], known: Iterable[str], where: str) -> list[str]:

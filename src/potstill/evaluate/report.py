@@ -56,9 +56,7 @@ def _headlines(evaluation: Evaluation) -> list[tuple[str, str]]:
             f"the difference; {words.percent(evaluation.level)} interval {figures.interval(difference, signed=True)}."
         )
         lines.append((figures.change(difference.value), said))
-    name, trust = words.doubt(evaluation)
-    of = "" if name == evaluation.target.name else f"{name}: "
-    return [*lines, (_GRADES[trust.grade], f"{of}{trust.sentence}")]
+    return [*lines, (_GRADES[words.doubt(evaluation)[1].grade], words.reason(evaluation))]
 
 
 def _of(evaluation: Evaluation, side: Side) -> str:
@@ -110,14 +108,13 @@ def _estimates(evaluation: Evaluation) -> Section:
     figures: dict[str, Chart] = {"estimates": charts.estimates(evaluation)}
     if evaluation.difference:
         figures["differences"] = charts.differences(evaluation)
-    return Section(
-        "What each estimator says",
+    caption = (
         f"{evaluation.headline} speaks for the others. If the unbiased ones (ips, snips, dr) agree within their bars, "
         "that is a good sign; if dm is far from dr, the reward model is poor, and dr does not depend on it. "
-        f"{words.bars(evaluation)} Left, the dashed line is what was earned.",
-        figures,
-        [_estimate_table(evaluation)],
+        f"{words.bars(evaluation)} Left, the dashed line is what was earned."
     )
+    notes = (f"{note}." for note in words.footnotes(evaluation))
+    return Section("What each estimator says", "\n\n".join([caption, *notes]), figures, [_estimate_table(evaluation)])
 
 
 def _estimate_table(evaluation: Evaluation) -> Table:
@@ -126,7 +123,7 @@ def _estimate_table(evaluation: Evaluation) -> Table:
     header += [against.name, "interval", "difference", "interval"] if against else []
     rows = []
     for name, estimate in evaluation.target.estimates.items():
-        cells = [name, figures.number(estimate.value), figures.interval(estimate)]
+        cells = [words.starred(estimate), figures.number(estimate.value), figures.interval(estimate)]
         if against and evaluation.difference:
             other, difference = against.estimates[name], evaluation.difference[name]
             cells += [figures.number(other.value), figures.interval(other)]
@@ -179,8 +176,8 @@ def _segment_table(evaluation: Evaluation, first: str, found: Sequence[Segment])
         if one.against and one.difference:
             cells += [figures.number(one.against.value), figures.change(one.difference.value)]
             cells += [figures.interval(one.difference, signed=True)]
-        rows.append([*cells, words.doubtful(one)])
-    return Table([*header, ""], rows)
+        rows.append([*cells, words.doubtful(one) or "good"])
+    return Table([*header, "trust"], rows)
 
 
 def _reading(evaluation: Evaluation, notes: Sequence[str]) -> Section:

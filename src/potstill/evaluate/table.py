@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -39,6 +40,11 @@ class TableLog:
         since: only rows from this moment on; microseconds since 1970.
         until: and before this one.
         on_progress: told of rows while blocks are read.
+
+    Attributes:
+        left_out: how many rows are not used: ``"unfit"``, or ``"outside"`` of the time.
+        unfit: why rows will not do, and how many.
+        span: the times of the first and the last row; microseconds since 1970.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class TableLog:
         self._outside = self._outside_of(since, until)
         self.problem: Problem = problem or self._inferred(reward or Reward())
         self.span: tuple[int, int] | None = None
+        self.unfit: Counter[str] = Counter()
         self.left_out: Mapping[str, int] = self._looked_over(skip=skip)
 
     def __len__(self) -> int:
@@ -84,7 +91,12 @@ class TableLog:
     def _check(self, problem: Problem | None, by: Sequence[str]) -> None:
         features = [feature.name for feature in problem.context] if problem else []
         others = [*(("--by", name) for name in by), *(("a policy that needs no such feature", n) for n in features)]
+        m.check_propensity(self._columns.propensity)
         m.check_columns(columns_of(self._table, self.place), self._columns, others, self.place)
+        stated = [name for target in self._targets for name in target.columns]
+        m.check_context(self._columns, stated, self.place)
+        if not self._total:
+            raise InvalidLog(f"{self.place}: it has no rows")
 
     def _inferred(self, reward: Reward) -> Problem:
         naming = [self._columns.action, *(target.name for target in self._targets if not target.actions)]
@@ -119,11 +131,13 @@ class TableLog:
             fitting = part.filter(f.FITS)
             if len(fitting) < len(part):
                 unfit += collected(self._reading.unfit(rows).head(NAMED), self.place).rows()
+                self.unfit.update(dict(collected(self._reading.reasons(rows), self.place).rows()))
             used = fitting.filter(~self._outside)
             count, outside = count + len(part) - len(fitting), outside + len(fitting) - len(used)
             self._widen_span(used)
         if count and not skip:
-            raise InvalidLog(_refusal(self.place, unfit, count))
+            way_out = "Mend them, or leave such rows out with --skip-unfit"
+            raise InvalidLog(f"{_refusal(self.place, unfit, count)} {way_out}")
         if count and count == self._total:
             raise InvalidLog(f"{self.place}: none of its {count:,} rows will do: {_first(unfit)}")
         return {why: rows for why, rows in (("unfit", count), ("outside", outside)) if rows}
@@ -158,7 +172,7 @@ def table_contexts(place: str, problem: Problem, at_most: int) -> NDArray[np.flo
     rows = table.slice(first).with_row_index(f.ROW, offset=first)
     unfit = collected(reading.unfit(rows), place)
     if len(unfit):
-        raise InvalidLog(_refusal(place, unfit.rows(), len(unfit)))
+        raise InvalidLog(f"{_refusal(place, unfit.rows(), len(unfit))} Mend them, or take them out of the table")
     return encoded_contexts(collected(reading.rows(rows), place), problem)
 
 
@@ -176,8 +190,9 @@ def collected(table: pl.LazyFrame, place: str) -> pl.DataFrame:
 
 
 def _refusal(place: str, unfit: Sequence[tuple[int, str]], count: int) -> str:
-    more = f"; and {count - NAMED:,} more rows" if count > NAMED else ""
-    return f"{place}: {_first(unfit)}{more}. Mend them, or leave such rows out with --skip-unfit"
+    more = f"; and {count - NAMED:,} more {'row' if count - NAMED == 1 else 'rows'}" if count > NAMED else ""
+    header = " after the header" if place.lower().endswith(".csv") else ""
+    return f"{place}: {_first(unfit)}{more}. Row 0 is the first{header}."
 
 
 def _first(unfit: Sequence[tuple[int, str]]) -> str:

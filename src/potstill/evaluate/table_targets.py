@@ -44,6 +44,10 @@ class Stated:
             )
         return cls(prefix, columns, tuple(name.removeprefix(prefix) for name in columns))
 
+    def without(self, problem: Problem) -> list[str]:
+        """The actions that have no column of probabilities, and are therefore never taken."""
+        return [name for name in problem.actions.names if self.actions and name not in self.actions]
+
 
 class StatedTarget:
     """Such a policy as a target, on blocks that carry its columns among their groups."""

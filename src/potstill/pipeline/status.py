@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from potstill.events import now as clock
 from potstill.events.spool import Pending, Spool
 from potstill.pipeline.update import UpdateReport, foresee
 from potstill.workspace import Workspace
+from potstill.workspace.experiment import Standing, standing
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +25,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         fidelity: how well it imitates its teacher, as measured when it was made; None for a uniform one.
         latest: the highest version number, served or not.
         log: events that are not in the lake yet, on this machine.
+        experiment: that potstill.toml has, and whether it would be followed; None if there is none.
         next: what an update would do now.
     """
 
@@ -36,6 +39,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     fidelity: dict[str, float] | None
     latest: int | None
     log: Pending
+    experiment: Standing | None
     next: UpdateReport
 
 
@@ -55,5 +59,6 @@ def status(workspace: Workspace, now: int | None = None) -> Status:
         fidelity=policy.metadata.fidelity,
         latest=head.latest if head else None,
         log=Spool(workspace.spool).pending(),
+        experiment=standing(workspace, clock() if now is None else now),
         next=foresee(workspace, now),
     )

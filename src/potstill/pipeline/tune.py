@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.distill import Student
+from potstill.evaluate import caveats
 from potstill.evaluate.diagnostics import Trust, diagnose, trust
 from potstill.evaluate.estimators import ESTIMATORS, Parts
 from potstill.evaluate.intervals import normal
@@ -179,9 +180,11 @@ def _run(task: _Task) -> _Run:
         divergences.append(still.update(_observations(learnt)).fidelity.kl_mean)
         took += time.perf_counter() - began
         policy = target(workspace.problem, still.policy)
-        terms = gather(judged, [policy], fitted(None, judged), seed=stated.seed).terms[0]
+        gathered = gather(judged, [policy], fitted(None, judged), seed=stated.seed)
+        (terms,) = gathered.terms
         influences.append(ESTIMATORS[task.estimator](terms).influence)
-        verdict = trust(diagnose(terms))
+        said = caveats.note(task.estimator, uniform=gathered.uniform)
+        verdict = caveats.by_estimator(trust(diagnose(terms)), said)
         advance()
     return _Run(influences, float(np.mean(divergences)), took, verdict)
 

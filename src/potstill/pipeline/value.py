@@ -46,10 +46,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def in_words(self) -> str:
         """The difference, with its interval."""
-        return (
-            f"{self.difference:+.3g} per decision ({self.level:.0%} interval {self.low:+.3g} to {self.high:+.3g}, "
-            f"from {self.rows:,} decisions)"
+        said = (
+            f"{self.difference:+.3g} per decision ({100 * self.level:.4g} % interval {self.low:+.3g} to "
+            f"{self.high:+.3g}, from {self.rows:,} decisions)"
         )
+        return said.replace("-", "−")
 
 
 def compare(workspace: Workspace, policy: Policy, serving: Policy, after: int, to: int) -> Comparison | None:

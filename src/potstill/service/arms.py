@@ -44,6 +44,14 @@ class Experiment:
         """Whether requests are in it now: it has begun, and the policy is to decide."""
         return mode == "online" and now() >= self._start
 
+    def state(self, mode: ServeMode) -> str:
+        """Whether requests are in it, in words."""
+        if self.is_on(mode):
+            return "running"
+        if now() < self._start:
+            return f"not started: it starts at {self.config.starts}"
+        return f"paused: the mode is {mode}"
+
     def decide(self, snapshot: Snapshot, asked: Questions, decide: Decide, decider: Decider) -> Outcome:
         """Decide each request by its arm; replies are in the order of the requests.
 

@@ -12,14 +12,12 @@ import logging
 from collections.abc import Callable
 
 from potstill.experiment.config import ExperimentConfig, InvalidExperiment
-from potstill.experiment.control import load_control
-from potstill.policy import Policy
-from potstill.registry import CorruptVersion, UnknownVersion
 from potstill.service.arms import Experiment
 from potstill.service.serving import Serving
 from potstill.storage import child
 from potstill.workspace import Workspace
-from potstill.workspace.config import InvalidConfig, read_config
+from potstill.workspace.config import InvalidConfig, ServeMode, read_config
+from potstill.workspace.experiment import control_of, rules_of
 from potstill.workspace.workspace import CONFIG
 
 _logger = logging.getLogger(__name__)
@@ -40,6 +38,13 @@ class Experiments:
         self._workspace, self._on_reload = workspace, on_reload
         self._seen: tuple[ExperimentConfig | None, bytes | None] = (None, None)
         self._fault: str | None = None
+        self._outcome = ""
+
+    def state(self, mode: ServeMode) -> str | None:
+        """What is to be known of it: ``running``, ``not started``, or what is wrong; None without an experiment."""
+        if self._fault is not None:
+            return f"{self._outcome}: {self._fault}"
+        return None if self.now is None else self.now.state(mode)
 
     def start(self) -> None:
         """Take up the experiment; without it, for now, if storage is away.
@@ -65,31 +70,21 @@ class Experiments:
 
     def _take_up(self) -> None:
         config = self._configured()
-        rules = None if config is None or config.control.rules is None else self._read(config.control.rules)
+        rules = None if config is None else rules_of(self._workspace, config)
         if (config, rules) != self._seen:
             self._swap(None if config is None else self._loaded(config, rules))
             self._seen = (config, rules)
         self._fault = None
 
     def _configured(self) -> ExperimentConfig | None:
-        text = self._read(CONFIG)
-        return None if text is None else read_config(text, child(self._workspace.url, CONFIG)).experiment
-
-    def _read(self, name: str) -> bytes | None:
         try:
-            return self._workspace.storage.read(name)
+            text = self._workspace.storage.read(CONFIG)
         except FileNotFoundError:
             return None
+        return read_config(text, child(self._workspace.url, CONFIG)).experiment
 
     def _loaded(self, config: ExperimentConfig, rules: bytes | None) -> Experiment:
-        problem = self._workspace.problem
-        return Experiment(config, problem, load_control(config, problem, rules=rules, policy=self._policy))
-
-    def _policy(self, version: int) -> Policy:
-        try:
-            return self._workspace.registry.policy(version)
-        except (UnknownVersion, CorruptVersion) as error:
-            raise InvalidExperiment(f"experiment.control: {error}") from error
+        return Experiment(config, self._workspace.problem, control_of(self._workspace, config, rules))
 
     def _swap(self, found: Experiment | None) -> None:
         self.now = found
@@ -100,7 +95,7 @@ class Experiments:
     def _keep(self, error: Exception, outcome: str) -> None:
         """Go on as before. The same fault is told once, however often it is met."""
         if str(error) != self._fault:
-            self._fault = str(error)
+            self._fault, self._outcome = str(error), outcome
             _logger.warning("%s: the experiment stays as it was: %s", self._workspace.problem.name, error)
             self._on_reload(outcome)
 

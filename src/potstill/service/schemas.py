@@ -23,6 +23,7 @@ FIELDS = {
     "decisions": "In the order of the requests.",
     "eligible": "The actions that are allowed this time; all if left out.",
     "experiment": "The name of the experiment that is followed, also before its start; null if there is none.",
+    "experiment_state": "running, not started, paused, refused or unavailable, and why; null if there is none.",
     "floor": "The smallest propensity that was asked for, if it was not the policy's own.",
     "id": "Names the decision; rewards carry the same id.",
     "key": "Names a reward among those of its decision, so that sending it again counts once.",

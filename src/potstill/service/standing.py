@@ -46,6 +46,7 @@ def status(served: Served) -> Status:
         serving=None if snapshot.policy is None else snapshot.policy.version,
         mode=snapshot.mode,
         experiment=None if experiment is None else experiment.config.name,
+        experiment_state=served.experiments.state(snapshot.mode),
         since=snapshot.since,
         decisions=served.counts.decisions,
         rewards=served.counts.rewards,

@@ -158,6 +158,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """How a problem stands; `decisions` and `rewards` are those of the answering worker since it started.
 
     `experiment` is the name of the one that is followed, also before its start; null if there is none.
+    `experiment_state` says whether requests are in it, and what is wrong with what potstill.toml says now.
     """
 
     problem: str
@@ -165,6 +166,7 @@ class Status(Struct, frozen=True, kw_only=True):
     serving: int | None
     mode: str
     experiment: str | None
+    experiment_state: str | None
     since: datetime
     decisions: int
     rewards: int

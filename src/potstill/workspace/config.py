@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from potstill.experiment.config import ExperimentConfig
+from potstill.experiment.config import ExperimentConfig, in_words
 from potstill.problem.reward import seconds
 
 Aggregate = Literal["first", "last", "sum", "max", "mean"]
@@ -134,4 +134,4 @@ def read_config(data: bytes, where: str = "potstill.toml") -> Config:
     try:
         return msgspec.toml.decode(data, type=Config)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidConfig(f"{where}: {error}") from error
+        raise InvalidConfig(f"{where}: {in_words(str(error))}") from error

@@ -119,6 +119,7 @@ type = "linear-ts"
 # start = 2026-11-16T00:00:00Z
 # false keeps what control did out of what the teacher learns.
 # train_on_control = true
-# Outcomes to report besides the reward; send them with rewards: {"reward": 1, "metrics": {"watched": 3.2}}.
+# Outcomes to report besides the reward; all if left out. Send them with rewards:
+# {"reward": 1, "metrics": {"watched": 3.2}}.
 # metrics = ["watched"]
 """

@@ -67,6 +67,32 @@ def test_a_broken_split_is_said_first_whatever_the_effect():
     assert analyse(units(varied(400, 1.0), varied(200, 2.0)), share=1 / 3).verdict.kind == "better"
 
 
+def test_units_that_changed_arms_are_named_as_the_cause_of_a_broken_split():
+    report = analyse(units(varied(400, 1.0), varied(200, 2.0), in_both=151), share=0.5)
+    assert report.verdict.sentence.startswith("Stop: 151 units changed arms, and what is left is not split as it")
+    assert "begin anew under another name" in report.verdict.sentence
+    assert "Units are missing" not in report.verdict.sentence
+    assert not report.warnings
+    sound = analyse(units(varied(400, 1.0), varied(400, 1.0), in_both=3), share=0.5)
+    assert "another unit was randomised: state it with --unit." in sound.warnings[0]
+
+
+def test_metrics_that_are_asked_for_are_the_only_ones_shown():
+    reward = varied(400, 1.0)
+    outcomes = dict.fromkeys(("reward", "watched", "clicks", "metric decisions"), reward)
+    every = units(reward[:200], reward[200:], outcomes=outcomes)
+
+    def shown(*expected, metric="reward"):
+        found = analyse(every, expected=expected, metric=metric, share=0.5)
+        return list(dict.fromkeys(one.outcome for one in found.metrics)), found.warnings
+
+    assert shown() == (["reward", "watched", "clicks", "metric decisions", "decisions"], [])
+    assert shown("clicks") == (["reward", "clicks", "decisions"], [])
+    assert shown("clicks", metric="watched") == (["watched", "reward", "clicks", "decisions"], [])
+    assert shown("decisions") == (["reward", "metric decisions", "decisions"], [])
+    assert shown("paid") == (["reward", "decisions"], ["Metric paid was never sent with a reward."])
+
+
 def test_other_metrics_are_higher_or_lower_and_not_better():
     reward = varied(400, 1.0)
     watched = np.concatenate([varied(200, 5.0), varied(200, 4.0)])

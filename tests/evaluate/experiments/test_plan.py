@@ -80,7 +80,18 @@ def test_what_the_past_explains_is_the_square_of_a_correlation():
     assert found.explained == pytest.approx(np.corrcoef(*halves)[0, 1] ** 2, abs=1e-9)
     made = plan(Effect.read("0.1"), mean=found.mean, sd=found.sd, explained=found.explained, history=found)
     assert made.with_past.units < made.once.units
+    assert (made.log_days, made.new_each_day, made.once.days, made.outlook) == (2, None, None, [])
+
+
+def test_a_log_of_less_than_a_week_foretells_no_days():
+    """On the first day every unit is new: at that rate the plan would end though no new unit ever comes."""
+    week = History(mean=1.0, sd=1.0, explained=0.0, seen=[100, 120, 125, 126, 126, 127, 128])
+    made = plan(Effect.read("0.5"), mean=1.0, sd=1.0, history=week)
+    assert (made.log_days, made.once.units, made.once.days) == (7, 128, 7)
     assert [one.days for one in made.outlook] == [7, 14, 28, 56]
+    days = History(mean=1.0, sd=1.0, explained=0.0, seen=week.seen[:6])
+    made = plan(Effect.read("0.5"), mean=1.0, sd=1.0, history=days)
+    assert (made.log_days, made.new_each_day, made.once.days, made.outlook) == (6, None, None, [])
 
 
 def test_only_the_last_days_count_and_a_metric_can_be_chosen():

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from potstill.evaluate.experiments.effects import anytime_errors
+from potstill.evaluate.experiments.measured import LEAST_ANYTIME
 from potstill.evaluate.experiments.power import anytime_needed, detectable, power_of, units_needed
 
 
@@ -70,3 +71,8 @@ def test_looking_every_day_finds_it_by_the_planned_number():
 def test_what_cannot_be_planned_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         units_needed(**{"effect": 0.1, "sd": 1.0, **arguments})
+
+
+def test_looking_every_day_needs_as_many_units_as_its_interval_is_relied_upon_from():
+    assert units_needed(10.0, 1.0) < 11
+    assert anytime_needed(10.0, 1.0) == LEAST_ANYTIME

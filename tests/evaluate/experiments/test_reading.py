@@ -96,8 +96,8 @@ def test_units_in_both_arms_and_decisions_of_no_unit_are_left_out_and_counted():
 
 def test_what_was_before_the_start_is_the_past_and_not_too_long_ago():
     rows = table(
-        row("a", "control", -3 * DAY, 5.0),
-        row("a", "control", -1, 2.0),
+        row("a", "none", -3 * DAY, 5.0),
+        row("a", "none", -1, 2.0),
         row("a", "control", 0, 3.0),
         row("b", "treatment", 1, 1.0),
     )
@@ -105,6 +105,30 @@ def test_what_was_before_the_start_is_the_past_and_not_too_long_ago():
     assert units.outcomes["reward"].tolist() == [3.0, 1.0]
     assert units.before.outcomes["reward"].tolist() == [2.0, 0.0]
     assert units.before.decisions.tolist() == [1, 0]
+    assert (units.before_start, units.period) == (0, (START, START + 1))
+
+
+def test_what_units_did_in_an_arm_before_a_start_that_was_moved_is_no_past():
+    rows = table(
+        row("a", "none", -4 * DAY, 7.0),
+        row("a", "control", -2 * DAY, 5.0),
+        row("b", "treatment", -1, 2.0),
+        row("b", "none", -1, 9.0),
+        row("a", "control", 0, 3.0),
+        row("b", "treatment", 1, 1.0),
+    )
+    units = read(rows, past_days=3)
+    assert units.outcomes["reward"].tolist() == [3.0, 1.0]
+    assert units.before.outcomes["reward"].tolist() == [7.0, 0.0]
+    assert units.before_start == 2
+
+
+def test_a_start_that_was_moved_does_not_shrink_the_effect(frame):
+    """Half-way through, treated rewards would explain treated rewards away."""
+    whole, moved = (analyse(read(frame, start=start), share=0.5) for start in (START, START + 3 * DAY))
+    assert moved.main.measured.difference == pytest.approx(moved.main.plain.difference, rel=0.35)
+    assert not any("before the start" in line for line in whole.warnings)
+    assert any(line.startswith("In an arm before the start, and so left out: ") for line in moved.warnings)
 
 
 def test_without_a_start_the_first_decision_is_it():
@@ -138,6 +162,11 @@ def test_a_metric_that_is_called_reward_does_not_replace_the_reward():
     assert units.outcomes["reward"].tolist() == [2.0, 1.0]
     assert units.outcomes["metric reward"].tolist() == [9.0, 0.0]
     assert units.daily["metric reward"].total.tolist() == [9.0, 0.0]
+
+
+def test_a_metric_that_is_called_decisions_does_not_hide_how_many_there_were():
+    rows = table(row("a", "control", 1, metrics=[{"name": "decisions", "value": 9.0}]), row("b", "treatment", 2))
+    assert list(read(rows).outcomes) == ["reward", "metric decisions"]
 
 
 def test_a_segment_is_that_of_the_first_decision():

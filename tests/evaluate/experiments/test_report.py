@@ -1,5 +1,6 @@
 """The page: what stands where, and figures that can be drawn."""
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -23,16 +24,24 @@ def test_the_page_has_a_figure_for_metrics_days_and_segments(units):
     made = page(report)
     assert list(made.figures) == ["metrics", "days", "segments"]
     assert png(made.figures["days"]).startswith(b"\x89PNG")
-    assert [section.title for section in made.sections] == ["Effects", "Day by day", "By connection", "The split"]
+    assert [section.title for section in made.sections] == [
+        "Effects",
+        "Day by day",
+        "By connection",
+        "The split",
+        "Set-up",
+    ]
     assert report.verdict.sentence in made.subtitle
     assert "<h1>Experiment hd-first</h1>" in made.html()
 
 
-def test_a_broken_split_comes_first(units):
-    made = page(analyse(units, share=0.9))
-    assert made.headlines[0][0] == "Stop"
-    assert made.sections[0].title == "The split"
+def test_a_broken_split_comes_first_and_no_effect_is_shown(units):
+    made = page(analyse(units, share=0.9, by="connection"))
+    assert made.headlines[0][1] == "of units are in treatment, and 90.0 % should be."
+    assert [section.title for section in made.sections] == ["The split", "Set-up"]
     assert made.subtitle.startswith("Stop: the split is not what it should be.")
+    assert made.html().count("Stop:") == 1
+    assert not made.figures
 
 
 def test_a_page_about_nothing_can_be_written():
@@ -40,6 +49,27 @@ def test_a_page_about_nothing_can_be_written():
     made = page(analyse(nothing, share=0.5))
     assert "control has no units" in made.html()
     assert not made.figures
+    assert not made.headlines
+    assert [section.title for section in made.sections] == ["Set-up"]
+
+
+def test_intervals_for_daily_looks_are_shown_from_a_hundred_units_on():
+    def cells(n):
+        rng = np.random.default_rng(1)
+        few = Units(treated=np.arange(n) % 2 > 0, decisions=np.ones(n), outcomes={"reward": rng.normal(5, 1, n)})
+        return analyse(few, share=0.5)
+
+    assert effect_rows(cells(98))[1][0][5] == "–"
+    assert "to" in effect_rows(cells(100))[1][0][5]
+    drawn = page(cells(98)).figures["metrics"].to_dict()["datasets"].values()
+    assert any("anytime_low" in row and row["anytime_low"] is None for rows in drawn for row in rows)
+
+
+def test_a_past_that_explains_nothing_is_a_dash(units):
+    report = analyse(units, share=0.5)
+    worse = msgspec.structs.replace(report.main, variance_reduction=-0.002)
+    assert effect_rows(msgspec.structs.replace(report, metrics=[worse]))[1][0][7] == "–"
+    assert effect_rows(report)[1][0][7].endswith(" %")
 
 
 def test_outcomes_below_zero_are_shown_as_they_are():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from potstill.evaluate.experiments.about import About
+from potstill.evaluate.experiments.arms import Arms
 from potstill.evaluate.experiments.cautions import cautions
 from potstill.evaluate.experiments.days import Day
 from potstill.evaluate.experiments.measured import PLANNED
 from potstill.evaluate.experiments.metrics import Metric, Per, Table
 from potstill.evaluate.experiments.mismatch import Split, split
 from potstill.evaluate.experiments.segments import Segments
-from potstill.evaluate.experiments.units import REWARD, Units
+from potstill.evaluate.experiments.units import REWARD, Units, called
 from potstill.evaluate.experiments.verdict import Verdict, verdict
 from potstill.evaluate.intervals import check_level
 
@@ -25,10 +27,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         verdict: on the first metric.
         warnings: what to know before believing it.
         split: of units.
-        decisions: in control and in treatment.
+        decisions: that the units of each arm have.
         metrics: the main one first.
         days: how the main metric stood at the end of each day.
         segments: effects on the main metric by segment, if asked for.
+        about: what was compared with what, on whom, and when; None where only totals are known.
     """
 
     experiment: str
@@ -37,10 +40,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     warnings: list[str]
     split: Split
-    decisions: tuple[int, int]
+    decisions: Arms[int]
     metrics: list[Metric]
     days: list[Day]
     segments: Segments | None
+    about: About | None = None
 
     @property
     def main(self) -> Metric:
@@ -71,24 +75,31 @@ def analyse(
         by: what `units.segment` holds.
         level: the confidence of each interval.
         planned: units at which the intervals for those who look every day are narrowest; to be chosen beforehand.
-        expected: names of metrics that should be there.
+        expected: names of metrics that should be there; only these are shown beside the reward. All if there are none.
     """
     check_level(level)
     if metric not in units.outcomes:
         raise ValueError(f"there is no metric {metric!r}; the outcomes are {', '.join(units.outcomes)}")
     table = Table(units, level, planned)
-    metrics = table.metrics(metric, per)
+    shown = _shown(units, metric, expected)
+    metrics = table.metrics(shown, per)
     counts = split(units.count(treated=False), units.count(treated=True), share)
     main = metrics[0]
     return Report(
         experiment=experiment,
         level=level,
         planned=planned,
-        verdict=verdict(counts, main.name, main.outcome, main.measured, main.why_not),
-        warnings=cautions(units, metrics[-1].measured, counts, expected),
+        verdict=verdict(counts, main.name, main.outcome, main.measured, main.why_not, units.in_both),
+        warnings=cautions(units, metrics[-1].measured, counts, shown, expected),
         split=counts,
-        decisions=(int(units.decisions[~units.treated].sum()), int(units.decisions[units.treated].sum())),
+        decisions=Arms(*(int(units.decisions[arm].sum()) for arm in (~units.treated, units.treated))),
         metrics=metrics,
         days=table.days(metric, per),
         segments=None if by is None else table.segments(by, metric, per),
     )
+
+
+def _shown(units: Units, metric: str, expected: tuple[str, ...]) -> list[str]:
+    """Outcomes in the order in which they are shown: the one that decides first."""
+    wanted = {REWARD, *map(called, expected)} if expected else set(units.outcomes)
+    return [metric, *(name for name in units.outcomes if name in wanted and name != metric)]

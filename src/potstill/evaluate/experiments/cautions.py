@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from potstill.evaluate.experiments import words
 from potstill.evaluate.experiments.effects import effect
 from potstill.evaluate.experiments.measured import Measured
 from potstill.evaluate.experiments.mismatch import ALARM, Split
-from potstill.evaluate.experiments.units import Units
+from potstill.evaluate.experiments.units import Units, called
 
 #: With fewer units in an arm, intervals rest on hope rather than on the central limit theorem.
 FEW_UNITS = 30
 
 
-def cautions(units: Units, decisions: Measured | None, split: Split, expected: tuple[str, ...]) -> list[str]:
+def cautions(
+    units: Units, decisions: Measured | None, split: Split, shown: Sequence[str], expected: Sequence[str]
+) -> list[str]:
     """Sentences, none if all is well.
 
     Args:
         units: that are compared.
         decisions: the effect on decisions per unit.
         split: of units.
+        shown: names of outcomes that are.
         expected: names of metrics that should be there.
     """
-    never = [f"Metric {name} was never sent with a reward." for name in expected if name not in units.outcomes]
-    return [*_few(split), *_left_out(units), *never, *_more_decisions(decisions), *_unequally_sent(units)]
+    never = [f"Metric {name} was never sent with a reward." for name in expected if called(name) not in units.outcomes]
+    both = [] if split.broken else _in_both(units)  # the verdict leads with them
+    return [
+        *_few(split),
+        *both,
+        *_left_out(units),
+        *never,
+        *_more_decisions(decisions),
+        *_unequally_sent(units, shown),
+    ]
 
 
 def _few(split: Split) -> list[str]:
@@ -35,12 +48,19 @@ def _few(split: Split) -> list[str]:
     return lines
 
 
+def _in_both(units: Units) -> list[str]:
+    if not units.in_both:
+        return []
+    return [f"Seen in both arms, and so left out: {words.counted(units.in_both, 'unit')}. {words.WHY_IN_BOTH}"]
+
+
 def _left_out(units: Units) -> list[str]:
     lines = []
-    if units.in_both:
+    if units.before_start:
         lines.append(
-            f"Seen in both arms, and so left out: {words.counted(units.in_both, 'unit')}. If the share was changed "
-            "while the experiment was running, begin anew under another name."
+            f"In an arm before the start, and so left out: {words.counted(units.before_start, 'decision')}. If the "
+            "start was moved while the experiment was running, units are compared that already knew their arm: begin "
+            "anew under another name."
         )
     if units.without_unit:
         lines.append(f"Without a unit, and so left out: {words.counted(units.without_unit, 'decision')}.")
@@ -58,10 +78,10 @@ def _more_decisions(measured: Measured | None) -> list[str]:
     ]
 
 
-def _unequally_sent(units: Units) -> list[str]:
+def _unequally_sent(units: Units, shown: Sequence[str]) -> list[str]:
     lines = []
-    for name, sent in units.sent.items():
-        found = effect(units.treated, sent, units.decisions)
+    for name in shown:
+        found = effect(units.treated, units.sent[name], units.decisions) if name in units.sent else None
         if found is not None and found.p < ALARM:
             lines.append(
                 f"{name} came with {words.percent(found.control)} of control's decisions and with "

@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from potstill.evaluate.experiments.days import Day
-from potstill.evaluate.experiments.measured import Measured
+from potstill.evaluate.experiments.measured import LEAST_ANYTIME, Measured
 from potstill.evaluate.experiments.metrics import Metric
 from potstill.evaluate.experiments.segments import Segments
 from potstill.pages.page import Chart
@@ -49,9 +49,10 @@ def days(shown: Sequence[Day], metric: str) -> Chart:
     title = _RELATIVE if relative else _ABSOLUTE
     names = ["looking every day", "looking once"]
     legend = alt.Legend(orient="top", title=None)
-    axis = alt.Axis(format="%d %b", tickCount=min(len(rows), 7), labelOverlap=True, grid=False)
+    every = alt.TimeIntervalStep(interval="day", step=-(-len(rows) // 7))
+    axis = alt.Axis(format="%d %b", tickCount=every, labelOverlap=True, grid=False)
     base = alt.Chart(pl.DataFrame(rows), width="container", height=270, title=metric).encode(
-        x=alt.X("day:T", title=None, axis=axis)
+        x=alt.X("day:T", title=None, axis=axis, scale=alt.Scale(type="utc"))
     )
 
     def band(name: str, low: str, high: str) -> alt.Chart:
@@ -80,7 +81,8 @@ _COLUMNS = ("effect", "low", "high", "anytime_low", "anytime_high")
 
 def _relative(measured: Measured) -> dict[str, float | None]:
     assert measured.relative_interval is not None
-    shares = (measured.relative, *measured.relative_interval, *(measured.relative_anytime or (None, None)))
+    anytime = measured.relative_anytime if measured.units >= LEAST_ANYTIME else None
+    shares = (measured.relative, *measured.relative_interval, *(anytime or (None, None)))
     return {name: None if share is None else 100 * share for name, share in zip(_COLUMNS, shares, strict=True)}
 
 
@@ -93,9 +95,14 @@ def _forest(rows: Sequence[dict[str, Any]], title: str, *, anytime: bool = True)
         y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=320, grid=False)),
         tooltip=["label:N", *(alt.Tooltip(f"{name}:Q", format=".3g") for name in _COLUMNS)],
     )
-    wide = base.mark_rule(strokeWidth=2, color=_BLUE).encode(x=alt.X("anytime_low:Q", title=title), x2="anytime_high:Q")
-    bars = base.mark_rule(strokeWidth=5, color=_COPPER).encode(x=alt.X("low:Q", title=title), x2="high:Q")
-    dots = base.mark_point(filled=True, size=70, opacity=1, color=_COPPER).encode(x=alt.X("effect:Q", title=title))
+    axis = alt.Axis(tickCount=6, labelOverlap=True)
+    wide = base.mark_rule(strokeWidth=2, color=_BLUE).encode(
+        x=alt.X("anytime_low:Q", title=title, axis=axis), x2="anytime_high:Q"
+    )
+    bars = base.mark_rule(strokeWidth=5, color=_COPPER).encode(x=alt.X("low:Q", title=title, axis=axis), x2="high:Q")
+    dots = base.mark_point(filled=True, size=70, opacity=1, color=_COPPER).encode(
+        x=alt.X("effect:Q", title=title, axis=axis)
+    )
     return alt.layer(_zero(horizontal=False), *([wide] if anytime else []), bars, dots)
 
 

@@ -1,8 +1,8 @@
 """CUPED: outcomes less what was to be expected of the unit from before the experiment.
 
 Deng, Xu, Kohavi, Walker 2013, "Improving the sensitivity of online controlled experiments by utilizing pre-experiment
-data". What is taken away has the same expectation in both arms, since it was fixed before they parted: the effect stays
-the same, and its variance shrinks by what the past explains.
+data". What is taken away has the same expectation in both arms, since it was fixed before they parted: the effect is
+not biased, and its variance shrinks by what the past explains.
 """
 
 from __future__ import annotations

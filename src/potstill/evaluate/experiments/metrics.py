@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -9,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.experiments import words
+from potstill.evaluate.experiments.arms import Arms
 from potstill.evaluate.experiments.cuped import covariates
 from potstill.evaluate.experiments.days import Day, by_day
 from potstill.evaluate.experiments.effects import Effect, effect
 from potstill.evaluate.experiments.measured import Measured
 from potstill.evaluate.experiments.segments import Segments, by_segment
-from potstill.evaluate.experiments.units import REWARD, Units
+from potstill.evaluate.experiments.units import DECISIONS, REWARD, Units
 
 Per = Literal["decision", "unit"]
-
-DECISIONS = "decisions"
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         plain: the effect without that; equal to `measured` if nothing was adjusted.
         variance_reduction: the share of the variance that the adjustment took away, a little below 0 for a past that
             says nothing; None without one.
-        sent: for a metric, the share of decisions that it came with, in control and in treatment.
+        sent: for a metric, the share of decisions that it came with.
     """
 
     outcome: str
@@ -43,7 +43,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     adjusted: bool = False
     plain: Measured | None = None
     variance_reduction: float | None = None
-    sent: tuple[float, float] | None = None
+    sent: Arms[float] | None = None
 
     @property
     def name(self) -> str:
@@ -63,12 +63,10 @@ class Table:
     def __init__(self, units: Units, level: float, planned: int) -> None:
         self._units, self._level, self._planned = units, level, planned
 
-    def metrics(self, outcome: str, per: Per) -> list[Metric]:
-        """All metrics: the main one, the same otherwise counted, the others, and decisions per unit."""
+    def metrics(self, outcomes: Sequence[str], per: Per) -> list[Metric]:
+        """Each outcome as it is asked for and as otherwise counted, in this order; then decisions per unit."""
         other: Per = "unit" if per == "decision" else "decision"
-        others = [name for name in self._units.outcomes if name != outcome]
-        pairs = [(outcome, per), (outcome, other), *((name, one) for name in others for one in (per, other))]
-        return [*(self._metric(*pair) for pair in pairs), self._decisions()]
+        return [*(self._metric(name, one) for name in outcomes for one in (per, other)), self._decisions()]
 
     def days(self, outcome: str, per: Per) -> list[Day]:
         """How one metric stood at the end of each day; none if the outcome is not known by day."""
@@ -132,12 +130,11 @@ class Table:
     def _past(self, outcome: str, per: Per) -> NDArray[np.float64] | None:
         return covariates(self._units.before, outcome, per_decision=per == "decision")
 
-    def _sent(self, outcome: str) -> tuple[float, float] | None:
+    def _sent(self, outcome: str) -> Arms[float] | None:
         if outcome not in self._units.sent:
             return None
         sent, decisions, treated = self._units.sent[outcome], self._units.decisions, self._units.treated
-        control, treatment = (float(sent[arm].sum() / decisions[arm].sum()) for arm in (~treated, treated))
-        return control, treatment
+        return Arms(*(float(sent[arm].sum() / decisions[arm].sum()) for arm in (~treated, treated)))
 
     def _why_not(self, outcome: str) -> str:
         for treated, arm in ((False, "control"), (True, "treatment")):

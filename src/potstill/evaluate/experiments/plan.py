@@ -12,6 +12,9 @@ from potstill.evaluate.experiments.power import anytime_needed, detectable, unit
 #: Lengths of experiments that are looked at beside the one asked for, in days.
 LENGTHS = (7, 14, 28, 56)
 
+#: From a shorter log no days are foretold: at first every unit is a new one, and who comes back is not known.
+LEAST_DAYS = 7
+
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     """What an experiment of a given length could see.
@@ -49,7 +52,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         half_by: what those who look every day need in half of all experiments, at the latest.
         explained: the share of variance that a unit's past explains; None if not known.
         with_past: what is needed once, adjusted by the past (CUPED).
-        new_each_day: units; None without a log.
+        log_days: of the log that it is from; None without one. With fewer than 7, no days are stated.
+        new_each_day: units; None where no days are stated.
         outlook: what experiments of other lengths could see.
     """
 
@@ -65,6 +69,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     half_by: Need
     explained: float | None
     with_past: Need | None
+    log_days: int | None
     new_each_day: float | None
     outlook: list[Outlook]
 
@@ -124,10 +129,11 @@ def plan(
         history: what the log says about traffic.
     """
     size = effect.of(mean)
+    traffic = history if history is not None and len(history.seen) >= LEAST_DAYS else None
     asked = {"level": level, "power": power, "share": share}
 
     def need(units: int) -> Need:
-        return Need(units=units, days=history.days_for(units) if history else None)
+        return Need(units=units, days=traffic.days_for(units) if traffic else None)
 
     return Plan(
         effect=size,
@@ -140,8 +146,9 @@ def plan(
         half_by=need(anytime_needed(size, sd, level=level, power=0.5, share=share)),
         explained=explained,
         with_past=None if explained is None else need(units_needed(size, sd * math.sqrt(1 - explained), **asked)),
-        new_each_day=history.new_each_day if history else None,
-        outlook=[_outlook(history, days, mean, sd, asked) for days in LENGTHS] if history else [],
+        log_days=len(history.seen) if history else None,
+        new_each_day=traffic.new_each_day if traffic else None,
+        outlook=[_outlook(traffic, days, mean, sd, asked) for days in LENGTHS] if traffic else [],
     )
 
 

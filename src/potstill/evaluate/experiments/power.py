@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from potstill.evaluate.experiments.effects import anytime_errors
+from potstill.evaluate.experiments.measured import LEAST_ANYTIME
 from potstill.evaluate.experiments.quantiles import normal_quantile, t_power, t_quantile
 
 #: More are not looked for: more than there are people.
@@ -48,12 +49,13 @@ def detectable(units: int, sd: float, *, level: float = 0.95, power: float = 0.8
 def anytime_needed(effect: float, sd: float, *, level: float = 0.95, power: float = 0.8, share: float = 0.5) -> int:
     """Units by which someone who looks every day has found the effect with the stated power, at the latest.
 
-    The interval is taken to be narrowest at that number. They may have found it at any look before.
+    The interval is taken to be narrowest at that number. They may have found it at any look before, but for those at
+    which there are too few units to rely on it.
     """
     _check(effect, sd, level, power, share)
     # At the number of units that it is tuned to, the boundary is the same whatever the number.
     wanted = anytime_errors(1_000, level, 1_000) + normal_quantile(power)
-    return math.ceil((wanted * standard_error(1, sd, share) / effect) ** 2)
+    return max(LEAST_ANYTIME, math.ceil((wanted * standard_error(1, sd, share) / effect) ** 2))
 
 
 def _check(effect: float, sd: float, level: float, power: float, share: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from potstill.evaluate.experiments.totals import Fixed
-from potstill.evaluate.experiments.units import REWARD, InvalidUnits
+from potstill.evaluate.experiments.units import DECISIONS, REWARD, InvalidUnits, called
 
 DAY = 86_400_000_000
 #: Microseconds since 1970.
@@ -54,8 +54,7 @@ def _metrics(rows: pl.LazyFrame, by: Sequence[str]) -> pl.LazyFrame:
         return pl.LazyFrame(schema=none)
     some = rows.filter(pl.col("metrics").list.len() > 0).with_columns(_DAY).select(*by, "metrics")
     named = some.explode("metrics").unnest("metrics")
-    # One that is called as the reward is told apart from it.
-    return named.with_columns(pl.col("name").replace(REWARD, f"metric {REWARD}"))
+    return named.with_columns(pl.col("name").replace({name: called(name) for name in (REWARD, DECISIONS)}))
 
 
 def _counted(values: pl.LazyFrame) -> tuple[Fixed, int]:

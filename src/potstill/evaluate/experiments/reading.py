@@ -45,17 +45,28 @@ def read_units(
     Args:
         rows: observations; see above for the columns.
         experiment: its name.
-        start: when it began, in microseconds since 1970; its first decision if left out. What was before is the past.
-        past_days: how far back that goes.
+        start: when it began, in microseconds since 1970; its first decision if left out. What was before is left out.
+        past_days: how far back the past goes, from the start or from the first decision in an arm, whichever is
+            earlier: what units did in an arm is no past to adjust by.
         daily: the outcome that is wanted by day as well.
         by: a column whose value at a unit's first decision is its segment.
     """
     inside = rows.filter(pl.col("arm").is_in(arms(experiment)))
+    first = first_decision(rows, experiment)
     if start is None:
-        start = inside.select(TIME.min()).collect(engine="streaming").item() or 0
-    past = rows.filter(start - past_days * DAY <= TIME, start > TIME, pl.col("unit").is_not_null())
-    recent = rows.filter(start - past_days * DAY <= TIME)
-    return _Experiment(recent, inside.filter(start <= TIME), experiment).units(past, daily, by)
+        start = first or 0
+    began = start if first is None else min(start, first)
+    recent = rows.filter(began - past_days * DAY <= TIME)
+    past = recent.filter(began > TIME, pl.col("unit").is_not_null())
+    early = inside.filter(start > TIME).select(pl.len()).collect(engine="streaming").item() if began < start else 0
+    return _Experiment(recent, inside.filter(start <= TIME), experiment).units(past, daily, by, early)
+
+
+def first_decision(rows: pl.LazyFrame, experiment: str) -> int | None:
+    """When the first decision of an experiment was taken, in microseconds since 1970; None if there is none."""
+    inside = rows.filter(pl.col("arm").is_in(arms(experiment)))
+    first: int | None = inside.select(TIME.min()).collect(engine="streaming").item()
+    return first
 
 
 class _Experiment:
@@ -64,7 +75,9 @@ class _Experiment:
     def __init__(self, rows: pl.LazyFrame, inside: pl.LazyFrame, experiment: str) -> None:
         self._reader, self._inside = Reader(rows), inside
         treated = (pl.col("arm") == arms(experiment)[1]).sum().cast(pl.Int64).alias("treated")
-        self._days = self._reader.reward_sums(inside, ["unit", "day"], treated, TIME.min().alias("first"))
+        self._days = self._reader.reward_sums(
+            inside, ["unit", "day"], treated, TIME.min().alias("first"), TIME.max().alias("last")
+        )
         sums = pl.col("decisions", "treated").sum()
         found = self._days.group_by("unit").agg(sums, AGAIN, pl.col("first").min())
         known = found.filter(pl.col("unit").is_not_null())
@@ -73,7 +86,7 @@ class _Experiment:
         self._in_both = len(known) - len(alone)
         self._without_unit = int(found.filter(pl.col("unit").is_null())["decisions"].sum())
 
-    def units(self, past: pl.LazyFrame, daily: str, by: str | None) -> Units:
+    def units(self, past: pl.LazyFrame, daily: str, by: str | None, before_start: int) -> Units:
         metrics = self._reader.metric_sums(self._inside, ["unit"])
         outcomes = {REWARD: self._column(self._units, "total"), **self._named(metrics, "total")}
         return Units(
@@ -87,7 +100,13 @@ class _Experiment:
             in_both=self._in_both,
             without_unit=self._without_unit,
             not_finite=self._reader.not_finite,
+            before_start=before_start,
+            period=self._period(),
         )
+
+    def _period(self) -> tuple[int, int] | None:
+        first, last = self._days.select(pl.col("first").min(), pl.col("last").max()).row(0)
+        return None if first is None else (first, last)
 
     def _before(self, past: pl.LazyFrame) -> Before:
         rewards = self._reader.reward_sums(past, ["unit"])

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from potstill.evaluate.experiments import charts, words
 from potstill.evaluate.experiments.analysis import Report
-from potstill.evaluate.experiments.rows import effect_rows, segment_rows, split_sentence
+from potstill.evaluate.experiments.rows import (
+    ADJUSTED,
+    LEFT_OUT,
+    TREATMENT,
+    effect_rows,
+    is_adjusted,
+    segment_rows,
+    set_up,
+    split_sentence,
+)
 from potstill.evaluate.experiments.segments import Segments
 from potstill.pages.page import Page, Section, Table
 
@@ -19,44 +28,61 @@ _DAYS = (
 
 
 def page(report: Report) -> Page:
-    """The whole page."""
-    sections = [_metrics(report), _days(report), _segments(report.segments), _split(report)]
-    if report.split.broken:  # first thing
-        sections = [_split(report), *sections[:-1]]
+    """The whole page. Where arms cannot be compared, or nothing is there to compare, it shows no effects."""
+    effects = [_metrics(report), _days(report), _segments(report.segments)]
+    if report.split.broken or not _units(report):
+        effects = []
+    sections = [*effects, _split(report) if _units(report) else None, _set_up(report)]
     return Page(
         f"Experiment {report.experiment}",
         _summary(report),
-        _headlines(report),
+        _headlines(report) if _units(report) else [],
         [section for section in sections if section is not None],
         name=f"Potstill: experiment {report.experiment}",
     )
 
 
+def _units(report: Report) -> int:
+    return report.split.control + report.split.treatment
+
+
 def _summary(report: Report) -> str:
-    return " ".join([report.verdict.sentence, report.verdict.often, *report.warnings]).strip()
+    return " ".join([report.verdict.sentence, report.verdict.often, *report.warnings, _compared(report)]).strip()
+
+
+def _compared(report: Report) -> str:
+    """What the arms are, and when they were, in a sentence."""
+    about = report.about
+    if about is None or about.control is None:
+        return ""
+    when = f" {about.period}." if about.period else ""
+    return f"Treatment: {TREATMENT}. Control: {about.control}.{when}"
 
 
 def _headlines(report: Report) -> list[tuple[str, str]]:
     measured, counts = report.main.measured, report.split
     lines = []
-    if counts.broken:
-        lines.append(("Stop", "The split is not what it should be: the arms cannot be compared."))
+    if counts.broken and counts.share is not None:
+        should = words.percent(counts.share)
+        lines.append((words.percent(counts.observed), f"of units are in treatment, and {should} should be."))
     elif measured is not None:
         interval = f"{100 * report.level:g} % interval {words.once(measured)}"
         lines.append((words.effect(measured), f"{report.main.name}, {interval}."))
-    lines.append((f"{counts.control + counts.treatment:,}", "units in both arms."))
-    lines.append((f"{sum(report.decisions):,}", "decisions that have become final."))
+    lines.append((f"{_units(report):,}", "units, both arms together."))
+    decisions = report.decisions.control + report.decisions.treatment
+    lines.append((f"{decisions:,}", "decisions that have become final."))
     return lines
 
 
-def _metrics(report: Report) -> Section:
+def _metrics(report: Report) -> Section | None:
     chart = charts.metrics(report.metrics)
     several = (
         f"\n\nThe verdict is about {report.main.name}. Each of the others is a question of its own: of "
         f"{_chance(report)} metrics without an effect, one seems to have one by chance."
     )
     figures = {"metrics": chart} if chart is not None else {}
-    return Section("Effects", _READING + several, figures, [Table(*effect_rows(report))], wide=True)
+    table = Table(*effect_rows(report), ADJUSTED if is_adjusted(report) else "")
+    return Section("Effects", _READING + several, figures, [table], wide=True)
 
 
 def _chance(report: Report) -> str:
@@ -81,9 +107,18 @@ def _segments(found: Segments | None) -> Section | None:
 
 
 def _split(report: Report) -> Section:
-    counts, (control, treatment) = report.split, report.decisions
+    counts, decisions = report.split, report.decisions
     rows = [
-        ("control", f"{counts.control:,}", f"{control:,}"),
-        ("treatment", f"{counts.treatment:,}", f"{treatment:,}"),
+        ("control", f"{counts.control:,}", f"{decisions.control:,}"),
+        ("treatment", f"{counts.treatment:,}", f"{decisions.treatment:,}"),
     ]
-    return Section("The split", split_sentence(report), tables=[Table(("arm", "units", "decisions"), rows)])
+    left_out = f" {LEFT_OUT}" if counts.broken else ""
+    return Section("The split", split_sentence(report) + left_out, tables=[Table(("arm", "units", "decisions"), rows)])
+
+
+def _set_up(report: Report) -> Section:
+    return Section(
+        "Set-up",
+        "What was compared, on whom, and when.",
+        tables=[Table(("setting", "value"), list(set_up(report).items()))],
+    )

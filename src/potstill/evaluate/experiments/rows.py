@@ -1,19 +1,35 @@
-"""A report's tables as they are read, for the terminal and for the page: a header and rows of cells."""
+"""A report's tables and lines as they are read, for the terminal and for the page."""
 
 from __future__ import annotations
 
 from potstill.evaluate.experiments import words
+from potstill.evaluate.experiments.about import moment
 from potstill.evaluate.experiments.analysis import Report
 from potstill.evaluate.experiments.metrics import Metric
 from potstill.evaluate.experiments.segments import Segment, Segments
 
 Cells = tuple[str, ...]
 
+#: What treatment always is.
+TREATMENT = "the policy that serves"
+ADJUSTED = (
+    "Where the past explains something, means and effects are adjusted by it (CUPED): they say what the arms would "
+    "have had with the same past."
+)
+LEFT_OUT = "Effects are left out, since they cannot be trusted; --json has them."
+#: The columns of effects that a narrow window has room for.
+NARROW = (0, 3, 4, 5)
+
 
 def effect_rows(report: Report) -> tuple[Cells, list[Cells]]:
     """All metrics, a row each."""
     header = ("metric", "control", "treatment", "effect", "looking once", "looking every day", "p", "past explains")
     return header, [_metric(one) for one in report.metrics]
+
+
+def is_adjusted(report: Report) -> bool:
+    """Whether any metric is adjusted by the past."""
+    return any(one.adjusted for one in report.metrics)
 
 
 def segment_rows(found: Segments) -> tuple[Cells, list[Cells]]:
@@ -24,18 +40,37 @@ def segment_rows(found: Segments) -> tuple[Cells, list[Cells]]:
 def split_sentence(report: Report) -> str:
     """Whether units were split as they should have been."""
     counts = report.split
-    if counts.broken:
-        return report.verdict.sentence
     if counts.share is None or counts.p is None:
         return "The split was not checked."
+    chance = "not by chance" if counts.broken else "within chance"
     return (
         f"{words.percent(counts.observed)} of units are in treatment, and {words.percent(counts.share)} should be: "
-        f"within chance ({words.probability(counts.p)})."
+        f"{chance} ({words.probability(counts.p)})."
     )
 
 
+def set_up(report: Report) -> dict[str, str]:
+    """What was compared with what, on whom, and when, by name; what is not known is left out."""
+    about, share = report.about, report.split.share
+    lines = {"share": "" if share is None else f"{words.percent(share)} of units in treatment"}
+    lines |= {"level": f"{report.level:g}", "planned": words.counted(report.planned, "unit")}
+    if about is None:
+        return {name: line for name, line in lines.items() if line}
+    known = {
+        "control": about.control or "",
+        "treatment": TREATMENT,
+        "unit": "as requests state it" if about.unit == "unit" else f"the feature {about.unit}",
+        "start": moment(about.start) if about.start else "",
+        "period": about.period,
+        **lines,
+        "workspace": about.workspace,
+        "made": moment(about.made),
+    }
+    return {name: line for name, line in known.items() if line}
+
+
 def _metric(one: Metric) -> Cells:
-    measured = one.measured
+    measured, explained = one.measured, one.variance_reduction
     if measured is None:
         return (one.name, "–", "–", one.why_not, "–", "–", "–", "–")
     return (
@@ -46,7 +81,7 @@ def _metric(one: Metric) -> Cells:
         words.once(measured),
         words.anytime(measured),
         f"{measured.p:.2g}",
-        "–" if one.variance_reduction is None else words.percent(one.variance_reduction),
+        words.percent(explained) if explained is not None and explained > 0 else "–",
     )
 
 

@@ -16,6 +16,13 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 REWARD = "reward"
+#: How often units came: an outcome that every report has.
+DECISIONS = "decisions"
+
+
+def called(metric: str) -> str:
+    """What a metric that was sent is called: told apart from an outcome that is always there."""
+    return f"metric {metric}" if metric in (REWARD, DECISIONS) else metric
 
 
 class InvalidUnits(ValueError):
@@ -70,6 +77,8 @@ class Units:
         in_both: units that were seen in both arms, and are left out.
         without_unit: decisions of the experiment that do not say whose they are, and are left out.
         not_finite: values of metrics that are no finite numbers, and count as not sent.
+        before_start: decisions in an arm that were taken before the start, and are left out.
+        period: when the first and the last decision was taken, in microseconds since 1970; None if that is not known.
     """
 
     treated: NDArray[np.bool_]
@@ -82,6 +91,8 @@ class Units:
     in_both: int = 0
     without_unit: int = 0
     not_finite: int = 0
+    before_start: int = 0
+    period: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         treated = np.asarray(self.treated)

@@ -31,7 +31,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     settled: bool = False
 
 
-def verdict(split: Split, metric: str, outcome: str, measured: Measured | None, why_not: str) -> Verdict:
+def verdict(
+    split: Split, metric: str, outcome: str, measured: Measured | None, why_not: str, in_both: int = 0
+) -> Verdict:
     """The verdict on the main metric.
 
     Args:
@@ -40,9 +42,10 @@ def verdict(split: Split, metric: str, outcome: str, measured: Measured | None, 
         outcome: what it is made of; more is better only for ``reward``.
         measured: the effect; None if there is none.
         why_not: the reason for that.
+        in_both: units that were seen in both arms; where the split is broken as well, they are the likely cause.
     """
     if split.broken:
-        return Verdict(kind="stop", sentence=_stop(split))
+        return Verdict(kind="stop", sentence=_stop(split, in_both))
     if measured is None:
         return Verdict(kind="unknown", sentence=f"Nothing can be said yet: {why_not}.")
     kind = _kind(measured, outcome)
@@ -62,14 +65,21 @@ def _kind(measured: Measured, outcome: str, *, anytime: bool = False) -> Kind:
     return "none"
 
 
-def _stop(split: Split) -> str:
+def _stop(split: Split, in_both: int) -> str:
     assert split.share is not None
     assert split.p is not None
+    found = (
+        f"{words.percent(split.observed)} of {words.counted(split.control + split.treatment, 'unit')} are in "
+        f"treatment, and {words.percent(split.share)} should be ({words.probability(split.p)})"
+    )
+    if in_both:
+        return (
+            f"Stop: {words.counted(in_both, 'unit')} changed arms, and what is left is not split as it should be: "
+            f"{found}. {words.WHY_IN_BOTH}"
+        )
     return (
-        f"Stop: the split is not what it should be. {words.percent(split.observed)} of "
-        f"{words.counted(split.control + split.treatment, 'unit')} are in treatment, and {words.percent(split.share)} "
-        f"should be ({words.probability(split.p)}). Units are missing from one arm, or were added to it: no effect "
-        "below can be trusted until the cause is found."
+        f"Stop: the split is not what it should be. {found}. Units are missing from one arm, or were added to it: no "
+        "effect can be trusted until the cause is found."
     )
 
 

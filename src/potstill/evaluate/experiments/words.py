@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from potstill.evaluate.experiments.measured import Ends, Measured
+from potstill.evaluate.experiments.measured import LEAST_ANYTIME, Ends, Measured
+
+#: Why units are seen in both arms, and what to do.
+WHY_IN_BOTH = (
+    "If the share was changed while the experiment was running, begin anew under another name. If it was not, another "
+    "unit was randomised: state it with --unit."
+)
 
 
 def percent(share: float, *, sign: bool = False) -> str:
@@ -43,7 +49,9 @@ def difference(measured: Measured) -> str:
 
 
 def anytime(measured: Measured) -> str:
-    """The interval for those who look every day, as `difference` has the other."""
+    """The interval for those who look every day, as `difference` has the other; a dash while units are too few."""
+    if measured.units < LEAST_ANYTIME:
+        return "–"
     if measured.relative_interval is None:
         return ends(measured.anytime, relative=False)
     if measured.relative_anytime is None:

@@ -1,23 +1,23 @@
-"""A workspace's experiment: what its configuration says about it, its observations, and why there may be none yet."""
+"""A workspace's experiment: what its configuration says about it, and its observations."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime
 
 import msgspec
 import polars as pl
 
+from potstill.evaluate.experiments.about import About
 from potstill.evaluate.experiments.analysis import Report, analyse
 from potstill.evaluate.experiments.history import History, read_history
 from potstill.evaluate.experiments.measured import PLANNED
 from potstill.evaluate.experiments.metrics import Per
+from potstill.evaluate.experiments.nothing import why_nothing
 from potstill.evaluate.experiments.reader import DAY
-from potstill.evaluate.experiments.reading import PAST_DAYS, arms, experiments_in, read_units
-from potstill.evaluate.experiments.units import REWARD
+from potstill.evaluate.experiments.reading import PAST_DAYS, experiments_in, first_decision, read_units
+from potstill.evaluate.experiments.units import REWARD, Units
 from potstill.evaluate.experiments.verdict import Verdict
 from potstill.events.records import microseconds
 from potstill.events.schema import context_column
-from potstill.experiment.config import UNIT, ExperimentConfig
+from potstill.experiment.config import UNIT, ExperimentConfig, check_unit
 from potstill.workspace import Workspace
 
 
@@ -30,6 +30,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         share: of units that should be in treatment; what the configuration says if left out.
+        unit: that was randomised: ``"unit"``, or a feature; what the configuration says if left out.
         metric, per: the metric that decides, and whether it is per decision or per unit.
         by: a context feature to show effects by.
         level: the confidence of each interval.
@@ -38,6 +39,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     share: float | None = None
+    unit: str | None = None
     metric: str = REWARD
     per: Per = "decision"
     by: str | None = None
@@ -60,19 +62,14 @@ def report_of(workspace: Workspace, name: str | None, options: Options, now: int
     name = name or (config.name if config else None)
     if name is None or config is None or name != config.name:
         name, config = _known(name, observations(workspace), config), None
+    unit = _unit(workspace, options.unit, config)
+    share = options.share if options.share is not None else config.share if config else None
     start = microseconds(config.start) if config and config.start else None
-    units = read_units(
-        observations(workspace, since=0 if start is None else start - options.past_days * DAY),
-        name,
-        start=start,
-        past_days=options.past_days,
-        daily=options.metric,
-        by=context_column(options.by) if options.by else None,
-    )
+    units = _units(workspace, name, unit, start, options)
     report = analyse(
         units,
         experiment=name,
-        share=options.share if options.share is not None else config.share if config else None,
+        share=share,
         metric=options.metric if units.units else REWARD,
         per=options.per,
         by=options.by,
@@ -80,24 +77,49 @@ def report_of(workspace: Workspace, name: str | None, options: Options, now: int
         planned=options.planned,
         expected=config.metrics if config and units.units else (),
     )
+    about = About.of(config, units, unit=unit, workspace=workspace.url, made=now)
     if units.units:
-        return report
-    sentence = f"Nothing can be said about {name} yet: {_why_nothing(workspace, name, start, now)}."
-    return msgspec.structs.replace(report, verdict=Verdict(kind="unknown", sentence=sentence))
+        return msgspec.structs.replace(report, about=about)
+    sentence = f"Nothing can be said about {name} yet: {why_nothing(workspace, name, config, now)}."
+    return msgspec.structs.replace(report, about=about, verdict=Verdict(kind="unknown", sentence=sentence))
 
 
 def history_of(workspace: Workspace, metric: str, per: Per) -> History:
     """What a workspace's log says about an experiment that is to be planned."""
-    return read_history(observations(workspace), metric=metric, per_decision=per == "decision")
+    unit = _unit(workspace, None, workspace.config.experiment)
+    return read_history(observations(workspace, unit), metric=metric, per_decision=per == "decision")
 
 
-def observations(workspace: Workspace, since: int = 0) -> pl.LazyFrame:
+def observations(workspace: Workspace, unit: str = UNIT, since: int = 0) -> pl.LazyFrame:
     """A workspace's observations, each with the unit that is randomised; without files that are all before `since`."""
     files = [file for file in workspace.lake.files("observations") if file.last >= since]
-    rows, config = workspace.lake.read("observations", files), workspace.config.experiment
-    if config is None or config.unit == UNIT:
-        return rows
-    return rows.with_columns(unit=pl.col(context_column(config.unit)).cast(pl.String))
+    rows = workspace.lake.read("observations", files)
+    return rows if unit == UNIT else rows.with_columns(unit=pl.col(context_column(unit)).cast(pl.String))
+
+
+def _units(workspace: Workspace, name: str, unit: str, start: int | None, options: Options) -> Units:
+    since = 0
+    if start is not None:  # its first decision may be earlier, and then so is the past
+        first = first_decision(observations(workspace), name)
+        since = (start if first is None else min(start, first)) - options.past_days * DAY
+    return read_units(
+        observations(workspace, unit, since=since),
+        name,
+        start=start,
+        past_days=options.past_days,
+        daily=options.metric,
+        by=context_column(options.by) if options.by else None,
+    )
+
+
+def _unit(workspace: Workspace, stated: str | None, config: ExperimentConfig | None) -> str:
+    """The unit that was randomised. What the configuration says counts for its own experiment, and for no other."""
+    if stated is not None:
+        check_unit(stated, workspace.problem, "--unit")
+        return stated
+    unit = config.unit if config else UNIT
+    check_unit(unit, workspace.problem)
+    return unit
 
 
 def _check_feature(workspace: Workspace, by: str | None) -> None:
@@ -116,17 +138,3 @@ def _known(name: str | None, rows: pl.LazyFrame, config: ExperimentConfig | None
         raise NoExperiment(f"there is no [experiment] in potstill.toml, and {others}")
     present = f"potstill.toml has {config.name}" if config else "there is none in potstill.toml"
     raise NoExperiment(f"there is no experiment {name!r}: {present}, and {others}")
-
-
-def _why_nothing(workspace: Workspace, name: str, start: int | None, now: int) -> str:
-    if start is not None and start > now:
-        return f"it starts at {datetime.fromtimestamp(start / 1e6, UTC):%Y-%m-%d %H:%M %Z}"
-    logged = workspace.lake.scan("decisions").filter(pl.col("arm").is_in(arms(name))).select(pl.len())
-    waiting = int(logged.collect(engine="streaming").item())
-    window = workspace.problem.reward.window
-    if waiting:
-        return (
-            f"{waiting:,} of its decisions are in the lake, and none is an observation yet; potstill update makes "
-            f"them, when the reward's window of {window} has closed"
-        )
-    return "no decision of it is in the lake; it needs requests that state a unit, and potstill events flush or update"

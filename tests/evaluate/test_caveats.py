@@ -1,0 +1,77 @@
+"""What weights do not show: biased estimators, and policies that have learnt from the log."""
+
+import numpy as np
+import pytest
+from evaluate_examples import RICH, rich_log
+
+from potstill.evaluate import ArrayLog, caveats, evaluate, words
+from potstill.evaluate.diagnostics import Trust
+
+GOOD, ROUGH, FEW = Trust("good", "enough"), Trust("caution", "rough"), Trust("no", "too few")
+
+
+def uniform_log(rows):
+    """All actions alike, so that every estimate has good weights."""
+    rng = np.random.default_rng(0)
+    return ArrayLog(
+        RICH,
+        contexts=RICH.encode_many({"speed": rng.random(rows), "device": ["tv"] * rows, "new": [True] * rows}),
+        actions=rng.integers(0, 3, rows),
+        rewards=rng.random(rows),
+        propensities=np.full(rows, 1 / 3),
+    )
+
+
+def test_only_replay_on_uneven_logs_and_the_model_alone_have_notes():
+    assert caveats.note("replay", uniform=True) == ""
+    assert "replay is biased" in caveats.note("replay", uniform=False)
+    assert "how wrong the reward model is" in caveats.note("dm", uniform=True)
+    assert caveats.note("dr", uniform=False) == ""
+
+
+def test_a_biased_headline_is_never_good():
+    replay, model = caveats.note("replay", uniform=False), caveats.note("dm", uniform=False)
+    assert [caveats.by_estimator(found, replay).grade for found in (GOOD, ROUGH, FEW)] == ["no"] * 3
+    assert caveats.by_estimator(GOOD, model).grade == "caution"
+    assert caveats.by_estimator(GOOD, model).sentence.startswith("The intervals leave out how wrong")
+    assert [caveats.by_estimator(found, model) for found in (ROUGH, FEW)] == [ROUGH, FEW]
+    assert caveats.by_estimator(GOOD, "") == GOOD
+
+
+def test_replay_on_an_uneven_log_is_not_called_better():
+    found = evaluate(rich_log(20_000), "high", "logged", estimators=["replay"], by="device")
+    assert found.target.trust.grade == "no"
+    assert {one.trust.grade for one in found.segments["device"]} == {"no"}
+    assert "better" not in words.verdict(found)
+    assert words.trusted(found).startswith("Do not rely on it. The log's actions were not uniformly random, so replay")
+    even = evaluate(uniform_log(5_000), "high", estimators=["replay"])
+    assert even.target.trust.grade == "good"
+    assert evaluate(uniform_log(5_000), "high", estimators=["dm"]).target.trust.grade == "caution"
+    assert evaluate(uniform_log(5_000), "high").target.trust.grade == "good"  # dr speaks
+
+
+@pytest.mark.parametrize(
+    ("learnt", "grade", "said"),
+    [
+        (0, "good", ""),
+        (2_500, "good", "Of these decisions, high has learnt from 2,500. A policy looks a little better"),
+        (2_501, "caution", "Of these decisions, high has learnt from 2,501. A policy looks a little better"),
+        (5_000, "caution", "Of these decisions, high has learnt from all. A policy looks a little better"),
+    ],
+)
+def test_a_policy_that_has_learnt_from_most_of_the_log_is_taken_with_caution(learnt, grade, said):
+    found = evaluate(uniform_log(5_000), "high", "low", learnt={"high": learnt})
+    assert (found.target.learnt, found.against.learnt) == (learnt, 0)
+    assert (found.target.trust.grade, found.against.trust.grade) == (grade, "good")
+    trusted = words.trusted(found)
+    assert said in trusted
+    assert ("--unseen" in trusted) == bool(learnt)
+    assert trusted.count("A policy looks") == bool(learnt)
+
+
+def test_graver_doubts_come_first_and_what_was_learnt_is_still_told():
+    assert caveats.by_learning(FEW, 10, 10) == FEW
+    found = evaluate(uniform_log(60), "high", "low", learnt={"high": 60, "low": 7})
+    assert found.target.trust.grade == "no"
+    assert "which is too few." in words.trusted(found)
+    assert "Of these decisions, high has learnt from all and low has learnt from 7." in words.trusted(found)

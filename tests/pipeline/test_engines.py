@@ -49,6 +49,7 @@ def ray_engine(_s3):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(engine_work.__file__).parent), prepend=os.pathsep)
+        patch.setenv("RAY_worker_niceness", "0")  # or workers make way for whatever else a busy machine does
         patch.setenv("RAY_AUTH_TOKEN", "0" * 64)  # or Ray writes one into the user's folder
         engine = RayEngine(num_cpus=2, object_store_memory=100 * 1024**2, include_dashboard=False)
         yield engine

@@ -9,9 +9,9 @@ import potstill as ps
 from potstill.cli.update_terminal import _lines
 from potstill.evaluate.diagnostics import Trust
 from potstill.events.cuts import last_cut
+from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.gates import objections
 from potstill.pipeline.update import update
-from potstill.pipeline.value import Comparison, compare
 from potstill.policy import Layer
 from potstill.workspace.config import UpdateConfig
 

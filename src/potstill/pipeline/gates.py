@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from potstill.pipeline.value import Comparison
+from potstill.pipeline.comparison import Comparison
 from potstill.policy import Policy
 from potstill.still import Report
 from potstill.workspace.config import UpdateConfig

@@ -19,13 +19,13 @@ from potstill.events.join import join, preview
 from potstill.events.making import JoinReport
 from potstill.events.observed import chunks, count
 from potstill.events.spool import Spool
+from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.contexts import further_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.lock import only_updater
 from potstill.pipeline.start import Origin, Start, start
-from potstill.pipeline.value import Comparison, compare
 from potstill.still import Report
 from potstill.storage import child
 from potstill.workspace import Workspace

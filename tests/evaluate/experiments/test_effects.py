@@ -9,8 +9,8 @@ from scipy import stats
 
 from potstill.evaluate.experiments.cuped import covariates
 from potstill.evaluate.experiments.effects import effect
-from potstill.evaluate.experiments.fieller import fieller
 from potstill.evaluate.experiments.measured import Measured
+from potstill.evaluate.fieller import fieller
 
 CONTROL, TREATMENT = [1.0, 3.0], [2.0, 6.0, 10.0]
 TREATED = np.array([False] * 2 + [True] * 3)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.experiments.cuped import slopes
-from potstill.evaluate.experiments.fieller import fieller
 from potstill.evaluate.experiments.quantiles import normal_quantile, t_quantile, t_tails
 from potstill.evaluate.experiments.ratio import linearised
+from potstill.evaluate.fieller import fieller
 from potstill.evaluate.sequences import margin
 
 Values = NDArray[np.float64]

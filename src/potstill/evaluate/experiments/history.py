@@ -10,8 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.evaluate.experiments.cuped import covariates
+from potstill.evaluate.experiments.outcomes import DAY, TIME, Reader
 from potstill.evaluate.experiments.ratio import linearised
-from potstill.evaluate.experiments.reader import DAY, TIME, Reader
 from potstill.evaluate.experiments.units import REWARD, Before
 
 #: How far back the log is read.

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.evaluate.experiments.reader import DAY, TIME, Reader
+from potstill.evaluate.experiments.outcomes import DAY, TIME, Reader
 from potstill.evaluate.experiments.totals import AGAIN
 from potstill.evaluate.experiments.units import REWARD, Before, Daily, Units
 

@@ -11,7 +11,7 @@ from potstill.evaluate.experiments.history import History, read_history
 from potstill.evaluate.experiments.measured import PLANNED
 from potstill.evaluate.experiments.metrics import Per
 from potstill.evaluate.experiments.nothing import why_nothing
-from potstill.evaluate.experiments.reader import DAY
+from potstill.evaluate.experiments.outcomes import DAY
 from potstill.evaluate.experiments.reading import PAST_DAYS, experiments_in, first_decision, read_units
 from potstill.evaluate.experiments.units import REWARD, Units
 from potstill.evaluate.experiments.verdict import Verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -87,6 +88,49 @@ def summarised(
     number, part = numbered
     observations = observations_of(part, problem)
     return Seen.of(observations, key.child("keep", number)), teacher.summarise(observations)
+
+
+def seen_in(numbered: tuple[int, Observations | Part], problem: Problem, key: Key) -> Seen:
+    """What a still needs to know of a part."""
+    number, part = numbered
+    return Seen.of(observations_of(part, problem), key.child("keep", number))
+
+
+class ReadParts:
+    """Parts that a teacher goes over, as often as it likes.
+
+    Args:
+        parts: of all observations.
+        problem: that they must be of.
+        each: maps functions over them.
+        told: of the observations that were read so far, each as often as it was.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Observations | Part],
+        problem: Problem,
+        each: Callable[..., Iterator[Any]],
+        told: Callable[[int], None] | None = None,
+    ) -> None:
+        self._parts, self._problem, self._each, self._told = parts, problem, each, told
+        self._read = 0
+
+    def each(self, function: Callable[..., Any], *common: Any) -> Iterator[Any]:
+        """``function(number, observations, *common)`` of each part, in order."""
+        for rows, found in self._each(_read, enumerate(self._parts), function, self._problem, *common):
+            self._read += rows
+            if self._told is not None:
+                self._told(self._read)
+            yield found
+
+
+def _read(
+    numbered: tuple[int, Observations | Part], function: Callable[..., Any], problem: Problem, *common: Any
+) -> tuple[int, Any]:
+    number, part = numbered
+    observations = observations_of(part, problem)
+    return len(observations), function(number, observations, *common)
 
 
 def _lowest(contexts: NDArray[np.float32], ranks: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:

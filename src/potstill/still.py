@@ -16,18 +16,17 @@ from potstill.distill import Fidelity, Student, fidelity, imitate, synthetic
 from potstill.distill.streamed import OnProgress, Unlabelled, imitate_streamed
 from potstill.distill.together import imitate_together
 from potstill.keys import Key
+from potstill.mapping import Map, in_turn
 from potstill.policy import Layer, Lineage, Policy
 from potstill.problem import Contexts, InvalidObservation, Observations, Problem
-from potstill.seen import Part, Seen, observations_of, summarised
-from potstill.teachers import AnyTeacher, Exactness, LinearTS, Summarising, to_config
+from potstill.seen import Part, ReadParts, Seen, observations_of, seen_in, summarised
+from potstill.teachers import AnyTeacher, Exactness, LinearTS, Rereading, Summarising, to_config
 from potstill.teachers.states import pack, unpack
 
 Float32 = NDArray[np.float32]
 
 #: Told of each stage as it begins: ``learn``, ``label``, ``imitate``.
 OnStage = Callable[[str], None]
-#: ``each(function, items, *common)``: maps a function over items, in their order, with arguments that all have.
-Map = Callable[..., Iterator[Any]]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +96,7 @@ class Still:
         observations: Observations | Iterable[Observations | Part],
         contexts: Contexts | Unlabelled | None = None,
         *,
+        earlier: Iterable[Observations | Part] | None = None,
         version: int | None = None,
         origin: dict[str, Any] | Callable[[], dict[str, Any]] | None = None,
         on_stage: OnStage | None = None,
@@ -110,6 +110,8 @@ class Still:
                 that can summarise takes one after the other in little memory.
             contexts: further contexts to imitate on, for which no action or reward is needed; they are cheap, and the
                 more there are the closer the imitation. Observed contexts are used in any case.
+            earlier: what was observed before this batch, in parts. A teacher that goes over all observations at every
+                update, such as `NeuralLinearTS`, reads them there, in little memory; without, it has to keep them.
             version: of the new policy; one more than the last if left out.
             origin: where the observations come from, for the policy's lineage; asked for when all is labelled.
             on_stage: told of each stage as it begins.
@@ -118,9 +120,9 @@ class Still:
         """
         key, told = Key(self.seed).child("batch", self.policy.version), _Told({}, on_stage, on_progress)
         with told.of("learn"):
-            state, seen = self._learnt(observations, key, each or _in_turn, on_progress)
+            state, seen = self._learnt(observations, earlier, key, each or in_turn, on_progress)
         if isinstance(contexts, Unlabelled):
-            imitated = self._streamed(contexts, state, seen, key, told, each or _in_turn)
+            imitated = self._streamed(contexts, state, seen, key, told, each or in_turn)
         else:
             imitated = self._in_memory(contexts, state, seen, key, told)
         version = self.policy.version + 1 if version is None else version
@@ -148,18 +150,53 @@ class Still:
         self.policy, self.state, self.seen = policy, state, seen
 
     def _learnt(
-        self, observations: Observations | Iterable[Observations | Part], key: Key, each: Map, told: OnProgress | None
+        self,
+        observations: Observations | Iterable[Observations | Part],
+        earlier: Iterable[Observations | Part] | None,
+        key: Key,
+        each: Map,
+        told: OnProgress | None,
     ) -> tuple[Any, Seen]:
-        """The state and what was seen after the observations; a teacher that cannot summarise gets them all at once."""
+        """The state and what was seen after the observations; they are all in memory only for a teacher that must."""
         parts = [observations] if isinstance(observations, Observations) else observations
-        if not isinstance(self.teacher, Summarising):
-            return self._learnt_at_once(parts, key)
-        seen, stats = self.seen, self.teacher.summarise(Observations.none(self.problem))
-        for looked_at, added in each(summarised, enumerate(parts), self.teacher, self.problem, key):
+        if isinstance(self.teacher, Summarising):
+            return self._learnt_from_sums(self.teacher, parts, key, each, told)
+        if earlier is not None and isinstance(self.teacher, Rereading) and self.teacher.passes:
+            return self._learnt_by_reading(self.teacher, list(earlier), list(parts), key, each, told)
+        return self._learnt_at_once(parts, key)
+
+    def _learnt_from_sums(
+        self,
+        teacher: Summarising[Any, Any],
+        parts: Iterable[Observations | Part],
+        key: Key,
+        each: Map,
+        told: OnProgress | None,
+    ) -> tuple[Any, Seen]:
+        seen, stats = self.seen, teacher.summarise(Observations.none(self.problem))
+        for looked_at, added in each(summarised, enumerate(parts), teacher, self.problem, key):
             seen, stats = seen.then(looked_at), stats + added
             if told is not None:
                 told(int(seen.observations - self.seen.observations), 0)
-        return self.teacher.absorb(self.state, stats), seen
+        return teacher.absorb(self.state, stats), seen
+
+    def _learnt_by_reading(
+        self,
+        teacher: Rereading[Any],
+        earlier: list[Observations | Part],
+        new: list[Observations | Part],
+        key: Key,
+        each: Map,
+        told: OnProgress | None,
+    ) -> tuple[Any, Seen]:
+        seen = self.seen
+        for looked_at in each(seen_in, enumerate(new), self.problem, key):
+            seen = seen.then(looked_at)
+        if seen.observations == self.seen.observations:
+            return self.state, seen
+        of = int(seen.observations) * teacher.passes
+        parts = ReadParts([*earlier, *new], self.problem, each, told and (lambda done: told(min(done, of), of)))
+        return teacher.reread(self.state, parts, key.child("learn")), seen
 
     def _learnt_at_once(self, parts: Iterable[Observations | Part], key: Key) -> tuple[Any, Seen]:
         seen, kept = self.seen, []
@@ -252,10 +289,6 @@ class _Told(NamedTuple):
 
     def of(self, stage: str) -> AbstractContextManager[None]:
         return _timed(self.seconds, stage, self.on_stage)
-
-
-def _in_turn(function: Callable[..., Any], items: Iterable[Any], *common: Any) -> Iterator[Any]:
-    return (function(item, *common) for item in items)
 
 
 def _nothing() -> InvalidObservation:

@@ -30,11 +30,11 @@ from potstill.pipeline.shards import Table, shards
 from potstill.pipeline.update import update
 from potstill.problem import InvalidContext
 from potstill.storage import open_storage
-from potstill.teachers import TEACHERS, LinearTS, Summarising
+from potstill.teachers import TEACHERS, LinearTS, Rereading, Summarising
 from potstill.teachers.check import PROBLEM, example_contexts, example_observations
 
 STREAMED = CONFIG + b'contexts = "contexts.parquet"\ncontexts_at_most = 5000\ncontexts_in_memory = 200\n'
-SUMMARISING = sorted(name for name, teacher in TEACHERS.items() if hasattr(teacher, "summarise"))
+IN_PARTS = sorted(name for name, teacher in TEACHERS.items() if {"summarise", "reread"} & set(dir(teacher)))
 #: Sums are added in the order of the parts; what differs between engines is only how many threads a product has.
 ADDITION = 1e-12
 #: A policy of one engine against that of another, in nats.
@@ -122,15 +122,16 @@ def test_labels_survive_the_loss_of_a_worker_to_the_bit(ray_engine, tmp_path):
     assert files(tmp_path / "local") == files(tmp_path / "ray")
 
 
-@pytest.mark.parametrize("name", SUMMARISING)
-def test_teachers_that_can_be_summarised_learn_the_same_on_every_engine(ray_engine, name):
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_teachers_that_learn_in_parts_learn_the_same_on_every_engine(ray_engine, name):
     observations = example_observations(400)
     parts = [observations[i : i + 90] for i in range(0, 400, 90)]
     states = []
     for engine in (LocalEngine(), ray_engine):
         still = ps.Still(PROBLEM, TEACHERS[name](), student=ps.Student(hidden=(), steps=20))
-        assert isinstance(still.teacher, Summarising)
-        still.update(parts, each=engine.map)
+        assert isinstance(still.teacher, (Summarising, Rereading))
+        still.update(parts[:3], earlier=[], each=engine.map)
+        still.update(parts[3:], earlier=parts[:3], each=engine.map)
         states.append((still.state, still.seen))
     assert_close(*states)
 

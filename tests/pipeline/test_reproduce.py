@@ -8,6 +8,8 @@ from potstill.events.upkeep import compact
 from potstill.pipeline.reproduce import NotReproducible, reproduce
 from potstill.pipeline.update import update
 
+NEURAL = CONFIG + b'[teacher]\ntype = "neural-linear-ts"\nhidden = [8]\nrecipe = {steps = 50, batch = 32}\n'
+
 
 def grown(place, versions, config=CONFIG):
     workspace = made(place, config)
@@ -29,6 +31,12 @@ def test_versions_whose_states_are_gone_are_replayed(tmp_path):
     found = reproduce(workspace, 3)
     assert found.identical
     assert found.replayed == [1, 2]
+
+
+def test_a_version_that_read_all_observations_again_comes_out_the_same(tmp_path):
+    workspace = grown(str(tmp_path), 3, NEURAL.replace(b"[update]", b"[update]\nstates_kept = 1"))
+    found = reproduce(workspace, 3)
+    assert (found.identical, found.replayed) == (True, [1, 2])
 
 
 def test_compaction_changes_nothing(tmp_path):

@@ -1,7 +1,9 @@
 """The update of a workspace: the circle closed, again and again, and never lost."""
 
 import msgspec
+import numpy as np
 import pytest
+import tomli_w
 from worlds import CONFIG, LATER, NOON, PROBLEM, contexts, log, made, rate
 
 import potstill as ps
@@ -10,6 +12,7 @@ from potstill.pipeline.lock import Busy, only_updater
 from potstill.pipeline.status import status
 from potstill.pipeline.update import STEPS, foresee, update
 from potstill.registry import Conflict
+from potstill.teachers import from_config
 from potstill.workspace import Workspace
 
 
@@ -49,6 +52,24 @@ def test_it_learns_what_a_still_would(tmp_path):
     served = workspace.serving()
     for ours, theirs in zip(still.policy.layers, served.layers, strict=True):
         assert (ours.weight == theirs.weight).all()
+
+
+def test_a_teacher_that_wants_all_observations_again_reads_them_in_the_lake(tmp_path, monkeypatch):
+    """What it learns is what it learns when it keeps them; and its state has none."""
+    monkeypatch.setattr("potstill.events.observed.chunks.__defaults__", (60,))  # rows of a chunk
+    options = {"type": "neural-linear-ts", "hidden": [8], "recipe": {"steps": 50, "batch": 32}}
+    workspace = made(str(tmp_path), CONFIG + tomli_w.dumps({"teacher": options}).encode())
+    still = ps.Still(workspace.problem, from_config(options), student=ps.Student(hidden=(16,), steps=200), seed=0)
+    for seed in range(2):
+        log(workspace, workspace.start(), 150, seed=seed)
+        report = update(workspace, now=LATER)
+        still.update(list(observed(workspace.lake, workspace.problem, report.cut - 1, report.cut)))
+    served, rows = workspace.serving(), contexts(300, seed=9)
+    np.testing.assert_allclose(served.probabilities_many(rows), still.policy.probabilities_many(rows), atol=1e-3)
+    kept = ps.Still(workspace.problem, still.teacher)
+    kept.recall(served, workspace.registry.teacher(2))
+    assert (len(kept.state.memory.actions), int(kept.state.learnt)) == (0, 300)
+    assert len(still.state.memory.actions) == 300
 
 
 def test_a_decision_counts_when_its_window_has_closed(tmp_path):

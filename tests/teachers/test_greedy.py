@@ -8,7 +8,6 @@ import pytest
 from potstill.keys import Key
 from potstill.teachers import EpsilonGreedy, NeuralGreedy, Recipe, load_state, save_state
 from potstill.teachers.check import PROBLEM, example_contexts, example_observations
-from potstill.teachers.greedy import GreedyState
 from potstill.teachers.network import Networks
 
 KEY = Key(1)
@@ -16,8 +15,9 @@ SMALL = {"hidden": (8,), "recipe": Recipe(steps=30, batch=32)}
 
 
 def with_biases(teacher, biases):
-    memory, networks = teacher.init(PROBLEM)
-    return GreedyState(memory, Networks(networks.weights, (*networks.biases[:-1], np.array([biases], float))))
+    state = teacher.init(PROBLEM)
+    *before, _ = state.networks.biases
+    return state._replace(networks=Networks(state.networks.weights, (*before, np.array([biases], float))))
 
 
 def test_all_on_the_best_and_ties_split():

@@ -10,7 +10,7 @@ from potstill.keys import Key
 from potstill.problem import Observations
 from potstill.teachers import PAPER, LinearTS, NeuralLinearTS, Recipe, load_state, save_state
 from potstill.teachers.check import PROBLEM, check_teacher, example_contexts, example_observations
-from potstill.teachers.neural_linear import NeuralLinearState
+from potstill.teachers.neural_linear import NeuralLinearState, _all_sums
 
 KEY = Key(1)
 SMALL = NeuralLinearTS(hidden=(16, 8), recipe=Recipe(steps=100, batch=64))
@@ -33,12 +33,13 @@ def test_with_the_identity_as_network_it_is_linear_ts():
         weights=(np.eye(PROBLEM.width)[None], np.zeros((1, PROBLEM.width, 3)))
     )
     memory = teacher._remember(teacher.init(PROBLEM).memory, observations)
-    posterior = teacher._posterior(identity, memory, teacher._units(memory))
+    units = teacher._units(memory)
+    posterior = teacher._posterior(_all_sums(identity, memory, units), units)
     linear = updated(LinearTS(), observations)
     for ours, theirs in zip(posterior, linear.posterior, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     contexts = example_contexts(20)
-    p = teacher.propensities(NeuralLinearState(memory, identity, posterior), contexts, KEY)
+    p = teacher.propensities(NeuralLinearState(memory, np.array(1), identity, posterior), contexts, KEY)
     np.testing.assert_allclose(p, LinearTS().propensities(linear, contexts, KEY), atol=1e-6)
 
 

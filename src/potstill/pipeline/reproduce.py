@@ -75,6 +75,7 @@ def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Sti
         further = _contexts(workspace, origin, LabelStore(folder, published.version))
         still.update(
             chunks(workspace.lake, published.problem, origin.after, origin.cut, without=origin.without),
+            earlier=chunks(workspace.lake, published.problem, 0, origin.after, without=origin.without),
             contexts=further.contexts if further else None,
             version=published.version,
             origin=lambda: _unchanged(lineage.origin, further),

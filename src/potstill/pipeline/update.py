@@ -7,7 +7,7 @@ update that was killed anywhere is picked up by the next one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -15,9 +15,8 @@ import msgspec
 from potstill.events import now as clock
 from potstill.events.cuts import last_cut
 from potstill.events.flush import Flusher, FlushReport
-from potstill.events.join import join, preview
-from potstill.events.making import JoinReport
-from potstill.events.observed import chunks, count
+from potstill.events.join import JoinReport, join, preview
+from potstill.events.observed import Chunk, chunks, count
 from potstill.events.spool import Spool
 from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.contexts import further_contexts
@@ -184,8 +183,12 @@ def _distil(
         found = Origin(base=began.base, after=began.after, cut=so_far.cut, contexts=contexts, without=began.without)
         return dict(msgspec.to_builtins(found))
 
+    def observed(after: int, to: int) -> Iterator[Chunk]:
+        return chunks(workspace.lake, workspace.problem, after, to, without=began.without)
+
     report = still.update(
-        chunks(workspace.lake, workspace.problem, began.after, so_far.cut, without=began.without),
+        observed(began.after, so_far.cut),
+        earlier=observed(0, began.after),
         contexts=further.contexts if further else None,
         version=version,
         origin=origin,

@@ -4,7 +4,7 @@ from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.best import probability_best
 from potstill.teachers.bootstrap import BootstrapTS
 from potstill.teachers.check import check_teacher
-from potstill.teachers.contract import EXACT, AnyTeacher, Exactness, Stats, Summarising, Teacher
+from potstill.teachers.contract import EXACT, AnyTeacher, Exactness, Parts, Rereading, Stats, Summarising, Teacher
 from potstill.teachers.function import FunctionTeacher
 from potstill.teachers.gaussian_process import GaussianProcessTS
 from potstill.teachers.greedy import EpsilonGreedy, NeuralGreedy
@@ -37,8 +37,10 @@ __all__ = [
     "LowRankTS",
     "NeuralGreedy",
     "NeuralLinearTS",
+    "Parts",
     "ProgramTS",
     "Recipe",
+    "Rereading",
     "Stats",
     "Summarising",
     "Teacher",

@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from potstill.keys import Key
 from potstill.problem import Boolean, Categorical, Discrete, Numeric, Observations, Problem
-from potstill.teachers.contract import AnyTeacher, Summarising
+from potstill.teachers.contract import AnyTeacher, Rereading, ResultT, Summarising
 
 PROBLEM = Problem(
     name="conformance",
@@ -126,6 +126,34 @@ def shards_add_up(teacher: AnyTeacher) -> None:
     np.testing.assert_allclose(whole, sharded, atol=1e-5, err_msg="shards must add up to the whole")
 
 
+def parts_are_read_as_the_whole(teacher: AnyTeacher) -> None:
+    """Where observations can be read in parts, that gives the posterior of an update, and keeps none of them."""
+    if not isinstance(teacher, Rereading) or not teacher.passes:
+        return
+    observations, contexts = example_observations(), example_contexts(20)
+    first, second = observations[:30], observations[30:]
+    before = teacher.update(teacher.init(PROBLEM), first, _KEY)
+    again = teacher.reread(teacher.init(PROBLEM), _InMemory([first]), _KEY)
+    whole, read = teacher.update(before, second, _KEY), teacher.reread(again, _InMemory([first, second]), _KEY)
+    p, q = (teacher.propensities(state, contexts, _KEY) for state in (whole, read))
+    np.testing.assert_allclose(p, q, atol=1e-3, err_msg="reading parts must give what an update gives")
+    try:
+        teacher.update(read, second, _KEY)
+    except ValueError:
+        return
+    raise AssertionError("update must refuse a state whose observations are elsewhere")
+
+
+class _InMemory:
+    """Observations in parts."""
+
+    def __init__(self, parts: list[Observations]) -> None:
+        self._parts = parts
+
+    def each(self, function: Callable[..., ResultT], *common: Any) -> Iterator[ResultT]:
+        return (function(number, part, *common) for number, part in enumerate(self._parts))
+
+
 def no_observations_change_nothing(teacher: AnyTeacher) -> None:
     """An empty batch leaves an untouched prior what it was."""
     prior, contexts = teacher.init(PROBLEM), example_contexts(5)
@@ -175,6 +203,7 @@ CHECKS: tuple[Callable[[AnyTeacher], None], ...] = (
     contexts_are_independent,
     samples_follow_propensities,
     shards_add_up,
+    parts_are_read_as_the_whole,
     no_observations_change_nothing,
     hard_data_stay_finite,
 )

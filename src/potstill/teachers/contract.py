@@ -6,6 +6,7 @@ explicit key. `check_teacher` tests a teacher, your own included, against this p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -18,6 +19,7 @@ from potstill.problem import Observations, Problem
 Float32 = NDArray[np.float32]
 StateT = TypeVar("StateT")
 StatsT = TypeVar("StatsT", bound="Stats")
+ResultT = TypeVar("ResultT")
 
 
 class Exactness(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,6 +74,34 @@ class Summarising(Protocol[StateT, StatsT]):
 
     def absorb(self, state: StateT, stats: StatsT) -> StateT:
         """The posterior after the observations behind `stats`."""
+
+
+class Parts(Protocol):
+    """All observations, in parts that are read whenever they are wanted, here or on another machine."""
+
+    def each(self, function: Callable[..., ResultT], *common: Any) -> Iterator[ResultT]:
+        """``function(number, observations, *common)`` of each part, in their order.
+
+        The function is at the top level of a module, and equal arguments give equal results.
+        """
+
+
+@runtime_checkable
+class Rereading(Protocol[StateT]):
+    """A teacher that goes over all observations at every update, and can do so part by part.
+
+    So its state need not keep them, wherever they are kept anyway, and there may be more than memory holds.
+    """
+
+    @property
+    def passes(self) -> int:
+        """How often it goes over them; 0 if it had rather not, since what its state keeps is bounded."""
+
+    def reread(self, state: StateT, parts: Parts, key: Key) -> StateT:
+        """The posterior after all observations, those of earlier updates included; the same as that of `update`.
+
+        The state it is given may have been made either way; `update` refuses to go on from what this gives.
+        """
 
 
 AnyTeacher = Teacher[Any]

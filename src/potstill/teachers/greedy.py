@@ -10,18 +10,25 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers import network
+from potstill.teachers import network, reading
 from potstill.teachers.choice import sample_rows, split_ties
-from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import Networks
 from potstill.teachers.neural import Neural
 
 
 class GreedyState(NamedTuple):
-    """The observations, and one network trained on them."""
+    """One network, and what it was trained on.
+
+    Attributes:
+        memory: the observations; none if they are kept elsewhere, and were read from there.
+        learnt: how many observations it was trained on, int64[].
+        networks: the network.
+    """
 
     memory: Memory
+    learnt: NDArray[np.int64]
     networks: Networks
 
 
@@ -33,18 +40,33 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
         """Exact: there is nothing to integrate."""
         return EXACT
 
+    @property
+    def passes(self) -> int:
+        """To look over, and to train the network; a window is kept in memory."""
+        return 2 if self.window is None else 0
+
     def init(self, problem: Problem) -> GreedyState:
         """A network that predicts 0 everywhere, so that all actions tie."""
-        return GreedyState(memories.empty(problem.width), self._blank(problem))
+        return GreedyState(memories.empty(problem.width), np.array(0), self._blank(problem))
 
     def update(self, state: GreedyState, observations: Observations, key: Key) -> GreedyState:
         """The network trained on, with more observations."""
         if not len(observations):
             return state
+        self._check_kept(state.memory, int(state.learnt))
         memory = self._remember(state.memory, observations)
         units = self._units(memory)
-        start = self._start(state.networks, not len(state.memory.actions), units, key.child("start"))
-        return GreedyState(memory, self._fitted(start, memory, units, key.child("train")))
+        start = self._start(state.networks, not state.learnt, units, key.child("start"))
+        networks = self._fitted(start, memory, units, key.child("train"))
+        return GreedyState(memory, np.array(len(memory.actions)), networks)
+
+    def reread(self, state: GreedyState, parts: Parts, key: Key) -> GreedyState:
+        """The same with all observations, which stay where they are."""
+        seen = reading.overview(parts)
+        if not seen.rows.sum():
+            return state
+        networks = self._fitted_in_parts(state.networks, parts, seen, not state.learnt, key)
+        return GreedyState(memories.empty(state.memory.contexts.shape[1]), seen.rows.sum(), networks)
 
     def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """1 on the best predicted action, float32[N, K]."""

@@ -80,6 +80,12 @@ class Data(NamedTuple):
     targets: Array
     weights: Array
 
+    def rows(self, chosen: Array) -> Data:
+        """Some of the observations, by position."""
+        if len(chosen) == len(self.actions):
+            return self
+        return Data(self.contexts[chosen], self.actions[chosen], self.targets[:, chosen], self.weights[:, chosen])
+
 
 class Units(NamedTuple):
     """The origin and the unit of standardised rewards, in rewards."""
@@ -102,7 +108,11 @@ RAW = Units(0.0, 1.0)
 
 def units_of(rewards: Float64) -> Units:
     """Units in which rewards have mean 0 and standard deviation 1; rewards that are all alike keep their unit."""
-    shift, scale = float(rewards.mean()), float(rewards.std())
+    return standard(float(rewards.mean()), float(rewards.std()))
+
+
+def standard(shift: float, scale: float) -> Units:
+    """The same, of rewards with a mean and a standard deviation."""
     # Rounding leaves a deviation of some ulps where there is none; and below 1e-100 squares underflow.
     return Units(shift, scale if scale > max(1e-12 * abs(shift), 1e-100) else 1.0)
 

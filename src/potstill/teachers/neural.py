@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
-from potstill.teachers import network
+from potstill.teachers import network, reading
+from potstill.teachers.contract import Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import RAW, Data, Networks, Units
+from potstill.teachers.reading import Overview
 from potstill.teachers.recipe import Recipe
 from potstill.teachers.weighting import Weighting, weights
 
@@ -67,6 +69,27 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
         from potstill.teachers import training
 
         return training.fit(start, self._data(memory, units), self.recipe, key).in_units(units)
+
+    def _fitted_in_parts(self, networks: Networks, parts: Parts, seen: Overview, first: bool, key: Key) -> Networks:
+        """The same network, of observations that are not in memory: those of its minibatches are fetched."""
+        from potstill.teachers import training
+
+        units = self._units_of(seen)
+        start = self._start(networks, first, units, key.child("start"))
+        drawn = training.minibatches(int(seen.rows.sum()), 1, self.recipe, key.child("train"))
+        memory = reading.gather(parts, drawn.rows, seen.rows, self.weighting)
+        return training.fit_to(start, self._data(memory, units), drawn, self.recipe).in_units(units)
+
+    def _units_of(self, seen: Overview) -> Units:
+        return seen.units if self.standardise else RAW
+
+    def _check_kept(self, memory: Memory, learnt: int) -> None:
+        """A state that was made in parts has kept no observations; going on from it would forget them."""
+        if len(memory.actions) != learnt:
+            raise ValueError(
+                f"{type(self).__name__}: this state was learnt from {learnt:,} observations that it does not keep; "
+                "give all of them again, with reread (Still.update: earlier)"
+            )
 
     def _data(self, memory: Memory, units: Units) -> Data:
         targets = units.standardise(memory.rewards)

@@ -12,24 +12,27 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers import network, nig
+from potstill.teachers import network, nig, reading
 from potstill.teachers.best import probability_best
-from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import Networks, Units
 from potstill.teachers.neural import Neural
+from potstill.teachers.weighting import Weighting
 
 
 class NeuralLinearState(NamedTuple):
-    """Features change with every training, so that the observations themselves are kept.
+    """Features change with every training, so that all observations are wanted again.
 
     Attributes:
-        memory: the observations.
+        memory: the observations; none if they are kept elsewhere, and were read from there.
+        learnt: how many observations the posterior is of, int64[].
         networks: one network, whose last hidden layer gives the features.
         posterior: of the regression on the features and an intercept, in units of rewards.
     """
 
     memory: Memory
+    learnt: NDArray[np.int64]
     networks: Networks
     posterior: nig.Posterior
 
@@ -63,20 +66,41 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         """Exact, by quadrature."""
         return EXACT
 
+    @property
+    def passes(self) -> int:
+        """To look over, to train the network, to regress on its features; a window is kept in memory."""
+        return 3 if self.window is None else 0
+
     def init(self, problem: Problem) -> NeuralLinearState:
         """The prior."""
         memory, networks = memories.empty(problem.width), self._blank(problem)
-        return NeuralLinearState(memory, networks, self._posterior(networks, memory, network.RAW))
+        posterior = self._posterior(_all_sums(networks, memory, network.RAW), network.RAW)
+        return NeuralLinearState(memory, np.array(0), networks, posterior)
 
     def update(self, state: NeuralLinearState, observations: Observations, key: Key) -> NeuralLinearState:
         """The posterior after more observations: train the network on, and regress anew on its features."""
         if not len(observations):
             return state
+        self._check_kept(state.memory, int(state.learnt))
         memory = self._remember(state.memory, observations)
         units = self._units(memory)
-        start = self._start(state.networks, not len(state.memory.actions), units, key.child("start"))
+        start = self._start(state.networks, not state.learnt, units, key.child("start"))
         networks = self._fitted(start, memory, units, key.child("train"))
-        return NeuralLinearState(memory, networks, self._posterior(networks, memory, units))
+        posterior = self._posterior(_all_sums(networks, memory, units), units)
+        return NeuralLinearState(memory, np.array(len(memory.actions)), networks, posterior)
+
+    def reread(self, state: NeuralLinearState, parts: Parts, key: Key) -> NeuralLinearState:
+        """The same after all observations, which stay where they are."""
+        seen = reading.overview(parts)
+        if not seen.rows.sum():
+            return state
+        networks, units = (
+            self._fitted_in_parts(state.networks, parts, seen, not state.learnt, key),
+            self._units_of(seen),
+        )
+        sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting))
+        nothing = memories.empty(state.memory.contexts.shape[1])
+        return NeuralLinearState(nothing, seen.rows.sum(), networks, self._posterior(sums, units))
 
     def propensities(self, state: NeuralLinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The probability that each action is best, float32[N, K]."""
@@ -91,11 +115,9 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         """Each action's mean reward in each context."""
         return nig.marginals(state.posterior, regressors(state.networks, contexts))
 
-    def _posterior(self, networks: Networks, memory: Memory, units: Units) -> nig.Posterior:
-        rewards = units.standardise(memory.rewards)
-        parts = (_sums(networks, memory, rewards, rows) for rows in network.chunks(len(rewards)))
-        fitted = nig.posterior(reduce(add, parts), self.precision, self.alpha, self.beta)
-        return _in_units(fitted, units)
+    def _posterior(self, sums: nig.Sums, units: Units) -> nig.Posterior:
+        """From sums in standardised rewards."""
+        return _in_units(nig.posterior(sums, self.precision, self.alpha, self.beta), units)
 
 
 def regressors(networks: Networks, contexts: Float32) -> nig.Float64:
@@ -103,10 +125,24 @@ def regressors(networks: Networks, contexts: Float32) -> nig.Float64:
     return nig.with_intercept(networks.hidden(contexts)[0].astype(np.float32))
 
 
-def _sums(networks: Networks, memory: Memory, rewards: nig.Float64, rows: slice) -> nig.Sums:
-    """Sums over some of the observations."""
-    features = regressors(networks, memory.contexts[rows])
-    return nig.sums(features, memory.actions[rows], rewards[rows], memory.weights[rows], networks.sizes[-1])
+def _part_sums(
+    number: int,  # noqa: ARG001
+    observations: Observations,
+    networks: Networks,
+    units: Units,
+    weighting: Weighting,
+) -> nig.Sums:
+    return _all_sums(networks, reading.remembered(observations, weighting), units)
+
+
+def _all_sums(networks: Networks, memory: Memory, units: Units) -> nig.Sums:
+    """Sums over observations, of standardised rewards."""
+    return reduce(add, (_sums(networks, memory.rows(rows), units) for rows in network.chunks(len(memory.rewards))))
+
+
+def _sums(networks: Networks, memory: Memory, units: Units) -> nig.Sums:
+    features, rewards = regressors(networks, memory.contexts), units.standardise(memory.rewards)
+    return nig.sums(features, memory.actions, rewards, memory.weights, networks.sizes[-1])
 
 
 def _in_units(standard: nig.Posterior, units: Units) -> nig.Posterior:

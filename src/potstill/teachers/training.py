@@ -1,12 +1,13 @@
 """Training of networks in JAX: a whole run, of all networks of a stack, is one compiled loop.
 
-Observations are padded to a power of two, so that a program is compiled anew only when their number outgrows that.
+Observations are padded to a power of two, so that a program is compiled anew only when their number outgrows that. A
+run looks only at the rows of its minibatches, which are drawn beforehand: of many observations no others are needed.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,11 +28,35 @@ _FEWEST_ROWS = 64
 _STEPS_PER_ROW = 4
 
 
+class Minibatches(NamedTuple):
+    """Which observations a run looks at, and when.
+
+    Attributes:
+        rows: the positions of those that it looks at, in order, int64[M].
+        drawn: of each network, step and minibatch, as places in `rows`, int32[B, steps, batch].
+    """
+
+    rows: NDArray[np.int64]
+    drawn: NDArray[np.int32]
+
+
+def minibatches(observations: int, networks: int, recipe: Recipe, key: Key) -> Minibatches:
+    """The minibatches of a run over so many observations, drawn with replacement.
+
+    They are drawn here and not in the compiled loop, where a random generator took a third of the compiling.
+    """
+    return _draw(observations, networks, steps_for(recipe, _room(observations)), recipe.batch, key)
+
+
 def fit(networks: Networks, data: Data, recipe: Recipe, key: Key) -> Networks:
     """Networks that predict the targets, trained on from the ones given."""
-    padded = _padded(data)
-    drawn = _minibatches(data, padded, recipe.batch, steps_for(recipe, len(padded.actions)), key)
-    return _float64(_fit(_float32(networks), padded, drawn, recipe))
+    drawn = minibatches(len(data.actions), len(data.targets), recipe, key)
+    return fit_to(networks, data.rows(drawn.rows), drawn, recipe)
+
+
+def fit_to(networks: Networks, data: Data, minibatches: Minibatches, recipe: Recipe) -> Networks:
+    """The same, of the rows of the minibatches alone."""
+    return _float64(_fit(_float32(networks), _padded(data), minibatches.drawn, recipe))
 
 
 def iterates(networks: Networks, data: Data, recipe: Recipe, every: int, count: int, key: Key) -> Networks:
@@ -39,9 +64,9 @@ def iterates(networks: Networks, data: Data, recipe: Recipe, every: int, count: 
 
     They are stacked as if they were that many networks.
     """
-    padded = _padded(data)
-    drawn = _minibatches(data, padded, recipe.batch, every * count, key)
-    path = _iterates(_float32(networks), padded, np.stack(np.split(drawn, count, axis=1)), recipe)
+    rows, drawn = _draw(len(data.actions), len(data.targets), every * count, recipe.batch, key)
+    stretches = np.stack(np.split(drawn, count, axis=1))
+    path = _iterates(_float32(networks), _padded(data.rows(rows)), stretches, recipe)
     return _float64(path.map(lambda a: a[:, 0]))
 
 
@@ -109,10 +134,14 @@ def _optimiser(recipe: Recipe, rate: Any) -> optax.GradientTransformation:
     return optax.flatten(optax.adam(rate) if recipe.optimiser == "adam" else optax.rmsprop(rate))
 
 
+def _room(rows: int) -> int:
+    """The next power of two, within reason."""
+    return max(_FEWEST_ROWS, 1 << (rows - 1).bit_length())
+
+
 def _padded(data: Data) -> Data:
-    """The data with rows up to the next power of two, which are never drawn."""
-    rows = max(_FEWEST_ROWS, 1 << (len(data.actions) - 1).bit_length())
-    more = rows - len(data.actions)
+    """The data with rows that are never drawn."""
+    more = _room(len(data.actions)) - len(data.actions)
     return Data(
         np.pad(np.asarray(data.contexts, np.float32), ((0, more), (0, 0))),
         np.pad(np.asarray(data.actions, np.int32), (0, more)),
@@ -121,13 +150,13 @@ def _padded(data: Data) -> Data:
     )
 
 
-def _minibatches(data: Data, padded: Data, batch: int, steps: int, key: Key) -> NDArray[np.int32]:
-    """Rows of each network's minibatches, int32[B, steps, batch], drawn with replacement.
-
-    They are drawn here and not in the compiled loop, where a random generator took a third of the compiling.
-    """
-    shape = (len(data.targets), steps, min(batch, len(padded.actions)))
-    return key.generator().integers(len(data.actions), size=shape, dtype=np.int32)
+def _draw(observations: int, networks: int, steps: int, batch: int, key: Key) -> Minibatches:
+    shape = (networks, steps, min(batch, _room(observations)))
+    drawn = key.generator().integers(observations, size=shape, dtype=np.int32)
+    if observations <= drawn.size:  # most of them are drawn, and all of them are a rounder number
+        return Minibatches(np.arange(observations), drawn)
+    rows, places = np.unique(drawn, return_inverse=True)
+    return Minibatches(rows.astype(np.int64), places.reshape(shape).astype(np.int32))
 
 
 def _float32(networks: Networks) -> Networks:

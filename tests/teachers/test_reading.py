@@ -1,0 +1,120 @@
+"""Observations that are read in parts: what a network learns from them is what it learns from the whole."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from potstill.keys import Key
+from potstill.problem import Observations
+from potstill.teachers import NeuralGreedy, NeuralLinearTS, Recipe, network, reading, training
+from potstill.teachers.check import PROBLEM, example_contexts, example_observations
+from potstill.teachers.network import Data
+
+KEY = Key(3)
+QUICK = {"hidden": (8,), "recipe": Recipe(steps=30, batch=8)}
+
+
+class Parts:
+    """Observations cut at some places, and how often each part was read."""
+
+    def __init__(self, observations, cuts=()):
+        places = [0, *sorted(cuts), len(observations)]
+        self.parts = [observations[a:b] for a, b in pairwise(places)]
+        self.read = 0
+
+    def each(self, function, *common):
+        for number, part in enumerate(self.parts):
+            self.read += 1
+            yield function(number, part, *common)
+
+
+cut = st.lists(st.integers(0, 60), max_size=5)
+
+
+@given(cut)
+def test_the_overview_of_parts_is_that_of_the_whole(cuts):
+    observations = example_observations()
+    found = reading.overview(Parts(observations, cuts))
+    assert found.rows.tolist() == [len(part) for part in Parts(observations, cuts).parts]
+    np.testing.assert_allclose(found.units, network.units_of(observations.rewards), rtol=1e-12)
+
+
+def test_rewards_far_from_zero_keep_their_spread():
+    observations = example_observations()
+    far = Observations(
+        PROBLEM, observations.contexts, observations.actions, observations.rewards + 1e9, observations.propensities
+    )
+    assert reading.overview(Parts(far, [20, 41])).units.scale == pytest.approx(observations.rewards.std(), rel=1e-6)
+
+
+@given(cut, st.sets(st.integers(0, 59), min_size=1))
+def test_rows_are_gathered_from_whichever_part_they_are_in(cuts, wanted):
+    observations, rows = example_observations(), np.array(sorted(wanted))
+    parts = Parts(observations, cuts)
+    found = reading.gather(parts, rows, np.array([len(part) for part in parts.parts]), "equal")
+    for name in ("contexts", "actions", "rewards"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(observations, name)[rows])
+    assert (found.weights == 1).all()
+
+
+def test_of_many_observations_only_those_of_the_minibatches_are_looked_at():
+    n, recipe = 5000, Recipe(steps=20, batch=16)
+    rng = np.random.default_rng(0)
+    data = Data(rng.random((n, 3), np.float32), rng.integers(2, size=n), rng.random((2, n)), np.ones((2, n)))
+    drawn = training.minibatches(n, 2, recipe, KEY)
+    assert len(drawn.rows) <= 2 * 20 * 16
+    plain = KEY.generator().integers(n, size=(2, 20, 16), dtype=np.int32)
+    np.testing.assert_array_equal(drawn.rows[drawn.drawn], plain)
+    start = network.random((3, 8, 2), 2, KEY)
+    everything = training.Minibatches(np.arange(n), plain)
+    ours, theirs = training.fit(start, data, recipe, KEY), training.fit_to(start, data, everything, recipe)
+    for a, b in zip((*ours.weights, *ours.biases), (*theirs.weights, *theirs.biases), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("teacher", [NeuralLinearTS(**QUICK), NeuralGreedy(**QUICK)], ids=["linear", "greedy"])
+@pytest.mark.parametrize("size", [60, 1500])
+def test_an_update_in_parts_learns_what_an_update_learns(teacher, size):
+    """Also where there are more observations than a run looks at. They differ by the order of additions alone."""
+    observations = example_observations(size)
+    prior, parts = teacher.init(PROBLEM), Parts(observations, [7, 7, 50])
+    whole, read = teacher.update(prior, observations, KEY), teacher.reread(prior, parts, KEY)
+    assert parts.read == len(parts.parts) * teacher.passes
+    assert (len(read.memory.actions), int(read.learnt)) == (0, size)
+    for a, b in zip(read.networks.weights, whole.networks.weights, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    contexts = example_contexts(30)
+    p, q = (teacher.propensities(state, contexts, KEY) for state in (whole, read))
+    np.testing.assert_allclose(p, q, atol=1e-4)
+
+
+def test_observations_count_by_their_propensities_in_parts_too():
+    observations = example_observations()
+    rare = np.where(observations.actions == 1, 0.05, 0.9).astype(np.float32)
+    skewed = Observations(PROBLEM, observations.contexts, observations.actions, observations.rewards, rare)
+    teacher = NeuralLinearTS(**QUICK, weighting="inverse-propensity")
+    whole = teacher.update(teacher.init(PROBLEM), skewed, KEY)
+    read = teacher.reread(teacher.init(PROBLEM), Parts(skewed), KEY)
+    np.testing.assert_allclose(read.posterior.alpha, whole.posterior.alpha, rtol=1e-9)
+    assert read.posterior.alpha[1] > 2 * read.posterior.alpha[0]
+
+
+def test_a_state_without_its_observations_is_not_taught_on_as_if_there_were_none():
+    teacher = NeuralLinearTS(**QUICK)
+    read = teacher.reread(teacher.init(PROBLEM), Parts(example_observations(40)), KEY)
+    with pytest.raises(ValueError, match="learnt from 40 observations that it does not keep; give all of them again"):
+        teacher.update(read, example_observations(5), KEY)
+
+
+def test_a_window_is_kept_in_memory_and_nothing_is_read_again():
+    assert NeuralLinearTS(window=100).passes == 0
+    assert NeuralGreedy(window=100).passes == 0
+
+
+def test_no_observations_leave_the_prior():
+    teacher = NeuralLinearTS(**QUICK)
+    prior = teacher.init(PROBLEM)
+    assert teacher.reread(prior, Parts(example_observations(0)), KEY) is prior

@@ -99,10 +99,10 @@ def _summarise(given: argparse.Namespace) -> dict[str, Any]:
     import potstill as ps
     from potstill.teachers import LinearTS
 
-    rng, problem, part = np.random.default_rng(0), _problem(), 200_000
+    rng, part = np.random.default_rng(0), 200_000
     contexts = rng.random((part, FEATURES), dtype=np.float32)
     actions = rng.integers(ACTIONS, size=part, dtype=np.int32)
-    observations = ps.Observations(problem, contexts, actions, rng.random(part), np.full(part, 1 / 7, np.float32))
+    observations = ps.Observations(problem(), contexts, actions, rng.random(part), np.full(part, 1 / 7, np.float32))
     teacher, parts = LinearTS(), given.observations // part
     started = time.process_time()
     total = teacher.summarise(observations)
@@ -141,11 +141,11 @@ def _distil(given: argparse.Namespace) -> dict[str, Any]:
     labels = given.folder / f"labels-{n}-{engine}"
     labels.mkdir()
     table = Table.at(str(given.folder / f"contexts-{n}"))
-    still = ps.Still(_problem(), NeuralLinearTS(), seed=0)
+    still = ps.Still(problem(), NeuralLinearTS(), seed=0)
     with Watched() as watched, open_engine(engine) as opened:
         parts = shards(table, table.count(), n)
         contexts = StreamedContexts(still.problem, parts, Key(0), opened, LabelStore(str(labels), 1))
-        report = still.update(_observations(still.problem), contexts, each=opened.map)
+        report = still.update(_observations(), contexts, each=opened.map)
     size = sum(path.stat().st_size for path in labels.iterdir()) / 1e6
     return {
         **report.seconds,
@@ -197,7 +197,8 @@ class Kept:
         return arrays["contexts"], arrays["labels"]
 
 
-def _problem() -> Any:
+def problem() -> Any:
+    """The one that benchmarks of scale have in common."""
     import potstill as ps
 
     return ps.Problem(
@@ -207,18 +208,21 @@ def _problem() -> Any:
     )
 
 
-def _observations(problem: Any) -> Any:
+def rewards_of(contexts: np.ndarray, actions: np.ndarray, noise: np.random.Generator | None = None) -> np.ndarray:
     """Rewards that bend in the context, with noise: a posterior that is neither sharp nor flat."""
+    direction = np.random.default_rng(2).standard_normal((FEATURES, ACTIONS)) / np.sqrt(FEATURES)
+    mean = np.tanh(3 * (contexts - 0.5) @ direction)[np.arange(len(actions)), actions]
+    return mean if noise is None else mean + 0.5 * noise.standard_normal(len(actions))
+
+
+def _observations() -> Any:
     import potstill as ps
 
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(3)
     contexts = rng.random((OBSERVATIONS, FEATURES), dtype=np.float32)
     actions = rng.integers(ACTIONS, size=OBSERVATIONS, dtype=np.int32)
-    direction = rng.standard_normal((FEATURES, ACTIONS)) / np.sqrt(FEATURES)
-    mean = np.tanh(3 * (contexts - 0.5) @ direction)
-    rewards = mean[np.arange(OBSERVATIONS), actions] + 0.5 * rng.standard_normal(OBSERVATIONS)
     propensities = np.full(OBSERVATIONS, 1 / ACTIONS, np.float32)
-    return ps.Observations(problem, contexts, actions, rewards, propensities)
+    return ps.Observations(problem(), contexts, actions, rewards_of(contexts, actions, rng), propensities)
 
 
 class Watched:

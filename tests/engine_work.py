@@ -4,6 +4,8 @@ import os
 import signal
 from pathlib import Path
 
+from potstill.events.looking import look
+from potstill.events.making import observe
 from potstill.pipeline.labels import label_shard
 
 
@@ -26,6 +28,24 @@ def killed_after_labelling(numbered, work, folder):
     """As `label_shard`; of shard 1 the first worker is killed when the labels are written and nobody knows."""
     found = label_shard(numbered, work)
     if numbered[0] == 1 and _first(Path(folder) / "killed"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+
+def killed_after_looking(partition, *common):
+    """As `look`; the first worker is killed when it has looked, and nobody knows what it found."""
+    *given, folder = common
+    found = look(partition, *given)
+    if _first(Path(folder) / "killed-looking"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+
+def killed_after_observing(stretch, *common):
+    """As `observe`; the first worker with observations is killed when they are written and nobody knows."""
+    *given, folder = common
+    found = observe(stretch, *given)
+    if found.files and _first(Path(folder) / "killed-observing"):
         os.kill(os.getpid(), signal.SIGKILL)
     return found
 

@@ -9,7 +9,7 @@ import pytest
 from events.join_oracle import DAY, SECOND, D, R
 from events.worlds import BASE, Workspace, after, counts, world
 
-from potstill.events import making
+from potstill.events import looking, making
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def random_events(rng: np.random.Generator) -> list[D | R]:
 def joined(workspace: Workspace, files: int, slice_rows: int, compacted: bool) -> tuple[object, object]:
     """The counts of a second join, and all observations."""
     rng = np.random.default_rng(7)
-    with mock.patch.object(making, "SLICE", slice_rows), mock.patch.object(making, "BATCH", 2 * slice_rows):
+    with mock.patch.object(making, "SLICE", slice_rows), mock.patch.object(looking, "PARTITION", 4 * slice_rows):
         for _ in range(2):
             workspace.add(*random_events(rng), files=files)
             if compacted:
@@ -61,8 +61,8 @@ def test_what_was_deleted_after_a_compaction_does_not_come_back(workspace):
 
 
 def test_after_a_vacuum_nothing_is_lost_or_observed_twice(workspace):
-    workspace.add(D("a", BASE), D("b", BASE + 2 * DAY), R("a", BASE + 5), files=2)
-    workspace.join(after(BASE))
+    workspace.add(D("a", BASE), D("b", BASE + 2 * DAY), R("a", BASE + 5), R("nobody", BASE), files=2)
+    assert workspace.join(after(BASE)).rewards.orphans == 1
     workspace.add(D("late", BASE - 5), D("a", BASE), D("c", BASE + DAY), R("late", BASE), files=3)
     workspace.compact()
     for table in ("decisions", "rewards"):
@@ -70,4 +70,4 @@ def test_after_a_vacuum_nothing_is_lost_or_observed_twice(workspace):
         handle.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     report = workspace.join(after(BASE + 2 * DAY))
     assert [row["id"] for row in workspace.observed()] == ["a", "late", "c", "b"]
-    assert (report.decisions, report.rewarded, report.duplicates) == (3, 1, 0)
+    assert (report.decisions, report.rewarded, report.duplicates, report.rewards.orphans) == (3, 1, 0, 0)

@@ -12,8 +12,9 @@ from events.worlds import BASE, SETTLE, WINDOW, Workspace, after, counts, world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from potstill.events import copies, making
+from potstill.events import copies, looking, making
 from potstill.events import join as join_module
+from potstill.events.additions import add_files
 from potstill.events.cuts import last_cut, newest_cut, read_cut
 from potstill.events.join import join
 from potstill.events.lake import Lake
@@ -66,13 +67,15 @@ def workspace(tmp_path: Path) -> Workspace:
     script=st.tuples(arrivals(12), arrivals(6), arrivals(3)),
     aggregate=st.sampled_from(["first", "last", "sum", "max", "mean"]),
     slice_rows=st.sampled_from([1, 2, 5, 1000]),
+    partition_rows=st.sampled_from([7, 10_000]),
     high=st.sampled_from([float("inf"), 0.25]),
 )
 @settings(max_examples=18)
-def test_any_world_is_joined_as_the_oracle_joins_it(script, aggregate, slice_rows, high):
+def test_any_world_is_joined_as_the_oracle_joins_it(script, aggregate, slice_rows, partition_rows, high):
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(making, "SLICE", slice_rows),
+        mock.patch.object(looking, "PARTITION", partition_rows),
         mock.patch.object(copies, "SUSPECTS", 2 * slice_rows),
     ):
         workspace = Workspace(Path(folder), world(aggregate, high=high))
@@ -174,21 +177,17 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def killed_before_the_commit(self, table, batches, **_):
-    for _ in batches:
-        raise Killed
+def killed_before_the_commit(*_, **__):
+    raise Killed
 
 
-def killed_after_the_commit(append_stream):
-    def append(self, *arguments, **named):
-        append_stream(self, *arguments, **named)
-        raise Killed
-
-    return append
+def killed_after_the_commit(*arguments, **named):
+    add_files(*arguments, **named)
+    raise Killed
 
 
 def interrupted(workspace: Workspace, now: int, instead) -> None:
-    with mock.patch.object(Lake, "append_stream", instead), pytest.raises(Killed):
+    with mock.patch.object(making, "add_files", instead), pytest.raises(Killed):
         workspace.join(now)
 
 
@@ -213,7 +212,7 @@ def test_a_join_that_was_killed_before_its_commit_is_made_as_it_was_recorded(wor
 def test_a_join_that_was_killed_after_its_commit_is_not_made_again(workspace):
     workspace.add(D("a", BASE), D("b", BASE + 1), R("a", BASE + 5))
     workspace.world.join(after(BASE + 1))
-    interrupted(workspace, after(BASE + 1), killed_after_the_commit(Lake.append_stream))
+    interrupted(workspace, after(BASE + 1), killed_after_the_commit)
     assert workspace.join(after(BASE + DAY)).cut is None
     assert workspace.observed() == workspace.world.observed
 
@@ -243,12 +242,12 @@ def test_a_recorded_cut_of_another_process_is_made_by_both(workspace):
     workspace.add(D("a", BASE), R("a", BASE + 5))
     expected = workspace.world.join(after(BASE))
 
-    def both(self, *arguments, append=Lake.append_stream, **named):
-        with mock.patch.object(Lake, "append_stream", append):
+    def both(*arguments, **named):
+        with mock.patch.object(making, "add_files", add_files):
             assert counts(workspace.join(after(BASE))) == expected
-        return append(self, *arguments, **named)
+        return add_files(*arguments, **named)
 
-    with mock.patch.object(Lake, "append_stream", both):
+    with mock.patch.object(making, "add_files", both):
         assert counts(workspace.join(after(BASE))) == expected
     assert workspace.observed() == workspace.world.observed
 

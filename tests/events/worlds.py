@@ -4,15 +4,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from events.join_oracle import SECOND, D, R, World
 
 import potstill as ps
-from potstill.events.join import join, preview
+from potstill.events.join import JoinReport, join, preview
 from potstill.events.lake import Lake
-from potstill.events.making import JoinReport
 from potstill.events.schema import METRICS, TIME
-from potstill.storage import LocalStorage
+from potstill.mapping import Map
+from potstill.storage import child, open_storage
 
 ACTIONS = ("l", "r")
 WINDOW, SETTLE = 100, 20
@@ -29,6 +30,19 @@ def after(time: int) -> int:
     return time + (WINDOW + SETTLE) * SECOND
 
 
+def mixed_events(seed: int, size: int) -> list[D | R]:
+    """Of few ids, over two days: decisions that are copies or conflict, rewards of every kind."""
+    rng = np.random.default_rng(seed)
+    names, seconds = rng.integers(0, 1 + size // 2, size), rng.integers(0, 2 * 86_400, size)
+    found: list[D | R] = []
+    for i in range(size):
+        name, time = f"id-{names[i]}", BASE + int(seconds[i]) * SECOND
+        found.append(D(name, time, action="lr"[i % 6 == 1]) if i % 2 else R(name, time, float(i % 3), "k"))
+        if i % 6 == 5:
+            found.append(R(name, time + int(rng.integers(-90, 200)) * SECOND))
+    return found
+
+
 def problem_of(world: World) -> ps.Problem:
     bounds = {"low": None if world.low == -float("inf") else world.low}
     bounds["high"] = None if world.high == float("inf") else world.high
@@ -43,9 +57,10 @@ def problem_of(world: World) -> ps.Problem:
 class Workspace:
     """A lake and its cuts, beside the oracle's lists."""
 
-    def __init__(self, folder: Path, world: World) -> None:
+    def __init__(self, place: str | Path, world: World) -> None:
         self.world, self.problem = world, problem_of(world)
-        self.lake, self.cuts = Lake(folder / "events", self.problem), LocalStorage(folder / "cuts")
+        self.lake = Lake(child(str(place), "events"), self.problem)
+        self.cuts = open_storage(child(str(place), "cuts"))
         self.number = 0
 
     def add(self, *events: D | R, files: int = 1) -> None:
@@ -65,8 +80,8 @@ class Workspace:
             if handle is not None:
                 handle.optimize.compact()
 
-    def join(self, now: int) -> JoinReport:
-        return join(self.lake, self.cuts, self.problem, **self._stated(), now=now)
+    def join(self, now: int, each: Map | None = None) -> JoinReport:
+        return join(self.lake, self.cuts, self.problem, **self._stated(), now=now, each=each)
 
     def preview(self, now: int) -> JoinReport:
         return preview(self.lake, self.cuts, self.problem, **self._stated(), now=now)

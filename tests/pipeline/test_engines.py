@@ -3,7 +3,6 @@
 import io
 import itertools
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -39,21 +38,6 @@ IN_PARTS = sorted(name for name, teacher in TEACHERS.items() if {"summarise", "r
 ADDITION = 1e-12
 #: A policy of one engine against that of another, in nats.
 APART = 1e-4
-
-
-@pytest.fixture(scope="session")
-def ray_engine(_s3):
-    """One Ray for all tests, on two processors. Its workers have the environment of its start, so S3 comes first."""
-    pytest.importorskip("ray", reason="needs Ray: pip install 'potstill[scale]'")
-    from potstill.pipeline.engines.ray import RayEngine
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(engine_work.__file__).parent), prepend=os.pathsep)
-        patch.setenv("RAY_worker_niceness", "0")  # or workers make way for whatever else a busy machine does
-        patch.setenv("RAY_AUTH_TOKEN", "0" * 64)  # or Ray writes one into the user's folder
-        engine = RayEngine(num_cpus=2, object_store_memory=100 * 1024**2, include_dashboard=False)
-        yield engine
-        engine.close()
 
 
 @pytest.fixture(params=["local", "ray"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -69,20 +69,23 @@ class Rows:
 
     def scan(self, after: int = BEGINNING, to: int = END) -> pl.LazyFrame:
         """The rows whose time is above `after` and at most `to`, in no order."""
-        parts = [part.within(after, to) for part in self.parts]
         frames = [
             self.lake.read(self.table, part.files).filter(
                 pl.col("time") > moment(part.after), pl.col("time") <= moment(part.to)
             )
-            for part in parts
+            for part in self.within(after, to).parts
             if part.files and part.after < part.to
         ]
         return pl.concat(frames) if frames else self.lake.read(self.table, [])
 
-    def count(self, after: int, to: int) -> int:
+    def within(self, after: int, to: int) -> Rows:
+        """Those in a shorter time."""
+        return replace(self, parts=[part.within(after, to) for part in self.parts])
+
+    def count(self, after: int = BEGINNING, to: int = END) -> int:
         """How many there are in a time; files that lie in it as a whole are not opened."""
         total, opened = 0, []
-        for part in (part.within(after, to) for part in self.parts):
+        for part in self.within(after, to).parts:
             whole, others = part.inside()
             total += sum(file.rows for file in whole)
             opened.append(Part(others, part.after, part.to))

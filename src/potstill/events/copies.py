@@ -6,10 +6,8 @@ observed before; the ids themselves decide.
 
 from __future__ import annotations
 
-import datetime as dt
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -17,67 +15,14 @@ from numpy.typing import NDArray
 
 from potstill.events.arrivals import Rows
 from potstill.events.fit import decision_fits
+from potstill.events.ids import HASH, Index, Partition
 from potstill.events.schema import TIME
-
-if TYPE_CHECKING:
-    from potstill.events.lake import Lake
+from potstill.events.sources import Sources
 
 #: Rows of suspects that are looked at in one go.
 SUSPECTS = 2_000_000
 #: Of rows with equal times the smallest counts.
 _ORDER = ("policy", "action", "propensity")
-
-
-def hashed(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows with a 64-bit `hash` of their id; equal ids have equal hashes, and different ids nearly never."""
-    return rows.with_columns(pl.col("id").hash(0).alias("hash"))
-
-
-@dataclass(frozen=True)
-class Index:
-    """The ids, as hashes, and the times of the rows that a cut takes up, both in the order of the hashes."""
-
-    hashes: NDArray[np.uint64]
-    times: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, rows: Rows) -> Index:
-        """From one pass over two columns: 16 bytes for each row."""
-        frame = hashed(rows.scan()).select("hash", pl.col("time").dt.epoch("us")).collect(engine="streaming")
-        hashes, times = frame["hash"].to_numpy(), frame["time"].to_numpy()
-        order = np.argsort(hashes)
-        return cls(hashes[order], times[order])
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-    @property
-    def repeated(self) -> NDArray[np.uint64]:
-        """The hashes that occur more than once."""
-        return np.unique(self.hashes[1:][self.hashes[1:] == self.hashes[:-1]])
-
-    def rows_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """How many rows each of some hashes has here."""
-        return np.searchsorted(self.hashes, hashes, "right") - np.searchsorted(self.hashes, hashes)
-
-    def first_times(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Each hash once, in order, and the earliest time of its rows."""
-        starts = np.flatnonzero(np.r_[True, self.hashes[1:] != self.hashes[:-1]]) if len(self) else np.zeros(0, int)
-        return self.hashes[starts], np.minimum.reduceat(self.times, starts) if len(self) else self.times
-
-    def stretches(self, rows: int) -> list[tuple[int, int]]:
-        """The time in pieces `(after, to]` with about so many rows each; those of equal time stay together."""
-        if not len(self):
-            return []
-        times = np.sort(self.times)
-        ends = np.unique(np.r_[times[rows - 1 :: rows], times[-1]]).tolist()
-        return list(pairwise([int(times[0]) - 1, *ends]))
-
-    def days(self, margin: int) -> set[dt.date]:
-        """The UTC days of the rows, and so many days before and after each."""
-        days = np.unique(self.times // 86_400_000_000)
-        near = {int(day) + step for day in days for step in range(-margin, margin + 1)}
-        return {dt.date(1970, 1, 1) + dt.timedelta(days=day) for day in near}
 
 
 @dataclass(frozen=True)
@@ -94,6 +39,16 @@ class Copies:
     duplicates: int
     conflicting: int
 
+    @classmethod
+    def all(cls, parts: Iterable[Copies]) -> Copies:
+        """Those of several parts of the ids."""
+        parts = [cls(pl.DataFrame(schema={"id": pl.String(), "time": TIME}), 0, 0), *parts]
+        return cls(
+            pl.concat([part.firsts for part in parts]),
+            sum(part.duplicates for part in parts),
+            sum(part.conflicting for part in parts),
+        )
+
     def without(self, decisions: pl.DataFrame) -> pl.DataFrame:
         """Decisions of a stretch of time, each id at most once, and only where it counts."""
         if not len(self.firsts):
@@ -105,18 +60,20 @@ class Copies:
         return pl.concat([single, several.unique("id", keep="first", maintain_order=True)])
 
 
-def find_copies(lake: Lake, rows: Rows, index: Index, cut: int) -> Copies:
-    """The ids of a cut's rows that stand more than once, or were observed by an earlier cut near one of their days."""
-    observed = lake.scan("observations", days=index.days(margin=1)).filter(pl.col("cut") < cut)
-    known = np.unique(hashed(observed).select("hash").collect(engine="streaming")["hash"].to_numpy())
+def find_copies(sources: Sources, partition: Partition, index: Index) -> Copies:
+    """The ids that stand more than once, or were observed by an earlier cut near one of their days.
+
+    Args:
+        sources: the rows.
+        partition: the ids to look at.
+        index: the decisions of these ids that the cut takes up.
+    """
+    observed = sources.observed(days=index.days(margin=1))
+    known = np.unique(partition.rows(observed).select(HASH).collect(engine="streaming")["hash"].to_numpy())
     suspects = np.union1d(index.repeated, known[index.rows_of(known) > 0])
     many = 1 + int(index.rows_of(suspects).sum()) // SUSPECTS
-    parts = [_resolve(rows, observed, part) for part in np.array_split(suspects, many) if len(part)]
-    parts.append(Copies(pl.DataFrame(schema={"id": pl.String(), "time": TIME}), 0, 0))
-    return Copies(
-        pl.concat([part.firsts for part in parts]),
-        sum(part.duplicates for part in parts),
-        sum(part.conflicting for part in parts),
+    return Copies.all(
+        _resolve(sources.decisions, observed, part) for part in np.array_split(suspects, many) if len(part)
     )
 
 
@@ -152,5 +109,5 @@ def _agreeing(rows: pl.DataFrame, reference: pl.DataFrame) -> int:
 
 def _of(rows: pl.LazyFrame, suspects: NDArray[np.uint64], *conditions: pl.Expr) -> pl.DataFrame:
     # A filter and not a join: the other columns are then read only where it holds.
-    suspected = pl.col("id").hash(0).is_in(pl.Series(suspects).implode())
+    suspected = HASH.is_in(pl.Series(suspects).implode())
     return rows.filter(suspected, *conditions).select("id", "time", *_ORDER).collect(engine="streaming")

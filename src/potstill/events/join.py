@@ -29,9 +29,11 @@ import time
 from typing import TYPE_CHECKING
 
 from potstill.events.arrivals import readable
-from potstill.events.cuts import WRITER, Aggregate, Cut, CutConflict, last_cut, newest_cut, previous_cut, write_cut
-from potstill.events.making import JoinReport, Making, Progress
+from potstill.events.counts import JoinReport
+from potstill.events.cuts import Aggregate, Cut, CutConflict, last_cut, newest_cut, previous_cut, write_cut
+from potstill.events.making import Making, Progress
 from potstill.events.rewards import SECOND
+from potstill.mapping import Map, in_turn
 from potstill.problem import Problem
 from potstill.storage import Storage
 
@@ -50,6 +52,7 @@ def join(
     settle: int,
     now: int,
     on_progress: Progress | None = None,
+    each: Map | None = None,
 ) -> JoinReport:
     """Turn the decisions that became final into observations, or finish the cut that was interrupted.
 
@@ -61,6 +64,7 @@ def join(
         settle: seconds after a window's end in which rewards may still arrive.
         now: microseconds since 1970, UTC.
         on_progress: called after each slice of decisions.
+        each: maps functions over partitions of the ids and over slices of time; one after the other, if left out.
     """
     started = time.perf_counter()
     making, recorded = _next(lake, cuts, problem, aggregate, settle, now)
@@ -71,10 +75,7 @@ def join(
         except CutConflict:  # another process was faster: help with its cut, or take what it left
             making, recorded = _next(lake, cuts, problem, aggregate, settle, now)
     if recorded:
-        batches = making.observations(on_progress)
-        lake.append_stream("observations", batches, writer=WRITER, number=making.cut.number)
-        for _ in batches:  # none are left, unless another process was faster
-            pass
+        making.make(each or in_turn, on_progress)
     return making.report(time.perf_counter() - started)
 
 
@@ -82,8 +83,7 @@ def preview(lake: Lake, cuts: Storage, problem: Problem, *, aggregate: Aggregate
     """What `join` would do now; nothing is written."""
     started = time.perf_counter()
     making, _ = _next(lake, cuts, problem, aggregate, settle, now)
-    for _ in making.observations():
-        pass
+    making.count(in_turn)
     return making.report(time.perf_counter() - started)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
 import polars as pl
 
 from potstill.events.arrivals import Rows
+from potstill.events.counts import RewardCounts
 
 if TYPE_CHECKING:
     from potstill.events.cuts import Aggregate, Cut
@@ -19,42 +19,19 @@ SKEW = 60 * SECOND
 _COLUMNS = ("id", "time", "reward", "key", "metrics")
 
 
-class RewardCounts(msgspec.Struct, kw_only=True):
-    """What became of the rewards.
-
-    The first three are of the decisions that the cut observed; the others of the rewards that it took up: those with a
-    time up to its `until` that no earlier cut took up, and for `too_late` those that arrived since the last cut.
-
-    Attributes:
-        matched: in the window of their decision, each counted once.
-        duplicates: the same key and value again; without a key, the same time and value again.
-        conflicting: the same key again with another value; the first by time counts, then the smaller.
-        late: after the window of their decision.
-        too_late: in the window, but they arrived when their decision had been observed without them.
-        orphans: without a decision, as far as a window and a day before them and a minute after them.
-    """
-
-    matched: int = 0
-    duplicates: int = 0
-    conflicting: int = 0
-    late: int = 0
-    too_late: int = 0
-    orphans: int = 0
-
-
-def rewarded(decisions: pl.DataFrame, rewards: Rows, cut: Cut, counts: RewardCounts) -> pl.DataFrame:
+def rewarded(decisions: pl.DataFrame, rewards: Rows, cut: Cut) -> tuple[pl.DataFrame, RewardCounts]:
     """Decisions, each id once and sorted by time, with `reward`, whether one came (`rewarded`), and `metrics`."""
     found = _in_window(decisions, rewards, cut.window * SECOND)
     several = found.select(pl.col("id").is_duplicated()).to_series()
     single = found.filter(~several).select("id", "reward", "metrics")
-    counts.matched += len(single)
-    once = _once(found.filter(several), counts)
+    once, counts = _once(found.filter(several))
     amounts = _totals(once.select("id", "reward"), cut.aggregate)
     totals = pl.concat([single, amounts.join(_metrics(once, cut.aggregate), on="id", how="left")])
     joined = decisions.join(totals, on="id", how="left", maintain_order="left")
-    return joined.with_columns(
+    complete = joined.with_columns(
         pl.col("reward").is_not_null().alias("rewarded"), pl.col("reward").fill_null(cut.default)
     )
+    return complete, counts + RewardCounts(matched=len(single))
 
 
 def _in_window(decisions: pl.DataFrame, rewards: Rows, window: int) -> pl.DataFrame:
@@ -67,7 +44,7 @@ def _in_window(decisions: pl.DataFrame, rewards: Rows, window: int) -> pl.DataFr
     return pairs.filter(after >= -SKEW, after <= window).drop("decided").collect(engine="streaming")
 
 
-def _once(rewards: pl.DataFrame, counts: RewardCounts) -> pl.DataFrame:
+def _once(rewards: pl.DataFrame) -> tuple[pl.DataFrame, RewardCounts]:
     """Each reward once, by id and key, or by id, time and value if it has no key; in order of id, time and value."""
     rewards = rewards.with_columns(reward=_one_zero("reward"))
     # Of those that are the same, with other metrics: the smallest, so that the order of files is nothing.
@@ -84,10 +61,8 @@ def _once(rewards: pl.DataFrame, counts: RewardCounts) -> pl.DataFrame:
     )
     again = marked.filter("again")
     conflicting = int((again["reward"] != again["first"]).sum())
-    counts.matched += len(marked) - len(again)
-    counts.conflicting += conflicting
-    counts.duplicates += len(again) - conflicting
-    return marked.filter(~pl.col("again")).select("id", "time", "reward", "metrics")
+    once = marked.filter(~pl.col("again")).select("id", "time", "reward", "metrics")
+    return once, RewardCounts(matched=len(once), duplicates=len(again) - conflicting, conflicting=conflicting)
 
 
 def _metrics(rewards: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:

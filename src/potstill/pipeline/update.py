@@ -91,7 +91,8 @@ def update(
         wait: for another updater to finish; otherwise `Busy`.
         now: microseconds since 1970; a decision is final when its window has closed by then.
         on_step: told of each step as it begins: step, how much of it is done, of how much (0: not known).
-        engine: where parts of observations and shards of contexts are worked on; in this process, if left out.
+        engine: where slices of the join, parts of observations and shards of contexts are worked on; in this process,
+            if left out.
     """
     steps = _Steps(on_step)
     with only_updater(workspace, wait=wait):
@@ -108,6 +109,7 @@ def update(
             settle=workspace.config.join.settle_seconds,
             now=clock() if now is None else now,
             on_progress=steps.progress,
+            each=engine.map if engine else None,
         )
         cut = last_cut(workspace.lake)
         new = count(workspace.lake, began.after, cut, without=began.without)

@@ -1,0 +1,83 @@
+"""Files that are written to a table's folder first, wherever that is done, and added to the table in one commit.
+
+So rows need not be brought to one process; and Polars writes them in less than half of the time that the library's own
+writer takes. Files that were never added are no part of the table; `vacuum` deletes them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+import polars as pl
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+
+from potstill.events import delta
+from potstill.events.schema import DAY, Table, aligned, with_day
+from potstill.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    from potstill.events.lake import Lake
+
+
+def write_files(lake: Lake, table: Table, frame: pl.DataFrame) -> list[AddAction]:
+    """Write rows to new files, one for each day; columns that the frame lacks are null."""
+    storage, rows = open_storage(lake.url(table)), aligned(with_day(frame), lake.schema(table))
+    with delta.storage_errors(lake.url(table)):
+        return [_write(storage, part[DAY][0], part.drop(DAY)) for part in rows.partition_by(DAY)]
+
+
+def add_files(lake: Lake, table: Table, files: Sequence[AddAction], *, writer: str, number: int) -> bool:
+    """Add files that were written, once: in one commit with a number of their writer.
+
+    Returns:
+        False if the table had that number already, or a later one, and nothing was added.
+    """
+    stored = lake.stored[table]
+
+    def add(handle: DeltaTable) -> bool:
+        if (handle.transaction_version(writer) or 0) >= number:
+            return False
+        handle.create_write_transaction(
+            list(files),
+            "append",
+            handle.schema(),
+            partition_by=[DAY],
+            commit_properties=CommitProperties(app_transactions=[Transaction(writer, number)]),
+        )
+        return True
+
+    stored.prepare(lake.schema(table), lake.schema(table))
+    return stored.change(add)
+
+
+def _write(storage: Storage, day: dt.date, rows: pl.DataFrame) -> AddAction:
+    path, buffer = f"{DAY}={day}/part-{uuid4()}.zstd.parquet", io.BytesIO()
+    rows.write_parquet(buffer, compression="zstd", compression_level=1)
+    storage.replace(path, data := buffer.getvalue())
+    return AddAction(
+        path=path,
+        size=len(data),
+        partition_values={DAY: str(day)},
+        modification_time=time.time_ns() // 1_000_000,
+        data_change=True,
+        stats=msgspec.json.encode(_statistics(rows)).decode(),
+    )
+
+
+def _statistics(rows: pl.DataFrame) -> dict[str, object]:
+    """As the library writes them: of `time` only, in whole milliseconds, rounded down."""
+    first, last = rows["time"].min(), rows["time"].max()
+    bounds = pl.Series([first, last], dtype=rows.schema["time"]).dt.strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+    return {
+        "numRecords": len(rows),
+        "minValues": {"time": bounds[0]},
+        "maxValues": {"time": bounds[1]},
+        "nullCount": {"time": 0},
+    }

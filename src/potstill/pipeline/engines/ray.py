@@ -15,6 +15,7 @@ import ray
 from ray._private import ray_constants
 from ray.exceptions import RayError, RayTaskError
 
+from potstill.parallel import ONE_THREAD, environment
 from potstill.pipeline.engines.contract import EngineFailed, ItemT, ResultT
 
 #: Items that are taken ahead, for each worker: one at work, and one that is ready when that is done.
@@ -70,7 +71,8 @@ class RayEngine:
             ray_constants.ENABLE_RAY_CLUSTER = False
             quiet |= options
         try:
-            with warnings.catch_warnings():
+            # Workers have one processor each, and what they are born with: a Ray that was there before has its own.
+            with environment(ONE_THREAD), warnings.catch_warnings():
                 # Ray starts programs of its own, which need no part of JAX.
                 warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
                 context = ray.init(address="local" if address is None else address, **quiet)

@@ -9,7 +9,7 @@ from potstill.lab.agents import Distilled, Undistilled
 from potstill.lab.trial import play
 from potstill.lab.wheel import Wheel
 from potstill.lab.world import Simulation
-from potstill.teachers import LinearTS, Uniform, from_config
+from potstill.teachers import LinearTS, NeuralLinearTS, Recipe, Uniform, from_config
 from potstill.teachers.check import PROBLEM, example_contexts, example_observations
 
 SMALL = ps.Student(hidden=(32, 32))
@@ -85,6 +85,19 @@ def test_the_regret_price_is_the_papers_term():
     f = still.update(observations).fidelity
     assert f.reward_range == pytest.approx(np.ptp(observations.rewards))
     assert f.regret_price == pytest.approx(f.reward_range * np.sqrt(f.kl_mean / 2))
+
+
+def test_what_was_read_again_is_what_was_learnt_from():
+    still = ps.Still(PROBLEM, NeuralLinearTS(hidden=(8,), recipe=Recipe(steps=20)), student=SMALL, seed=0)
+    parts, told = [example_observations(30), example_observations(40), example_observations(50)], []
+    still.update(parts[:1], earlier=[])
+    still.update(parts[1:2], earlier=parts[:1])
+    assert still.policy.metadata.lineage.observations == 70
+    report = still.update(parts[2:], earlier=parts[1:2], on_progress=lambda *done: told.append(done))
+    assert (report.observations, int(still.state.learnt), still.policy.metadata.lineage.observations) == (50, 90, 90)
+    assert told[:2] == [(40, 360), (90, 360)]
+    assert still.update([], contexts=example_contexts(5), earlier=parts).observations == 0
+    assert int(still.state.learnt) == 90
 
 
 def test_an_update_that_fails_changes_nothing(monkeypatch):

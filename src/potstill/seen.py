@@ -99,6 +99,9 @@ def seen_in(numbered: tuple[int, Observations | Part], problem: Problem, key: Ke
 class ReadParts:
     """Parts that a teacher goes over, as often as it likes.
 
+    Attributes:
+        rows: observations of all parts, once a teacher has gone over them.
+
     Args:
         parts: of all observations.
         problem: that they must be of.
@@ -114,15 +117,17 @@ class ReadParts:
         told: Callable[[int], None] | None = None,
     ) -> None:
         self._parts, self._problem, self._each, self._told = parts, problem, each, told
-        self._read = 0
+        self.rows, self._read = 0, 0
 
     def each(self, function: Callable[..., Any], *common: Any) -> Iterator[Any]:
         """``function(number, observations, *common)`` of each part, in order."""
+        self.rows = 0
         for rows, found in self._each(_read, enumerate(self._parts), function, self._problem, *common):
-            self._read += rows
+            self.rows += rows
             if self._told is not None:
-                self._told(self._read)
+                self._told(self._read + self.rows)
             yield found
+        self._read += self.rows
 
 
 def _read(

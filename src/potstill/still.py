@@ -120,7 +120,7 @@ class Still:
         """
         key, told = Key(self.seed).child("batch", self.policy.version), _Told({}, on_stage, on_progress)
         with told.of("learn"):
-            state, seen = self._learnt(observations, earlier, key, each or in_turn, on_progress)
+            state, seen, new = self._learnt(observations, earlier, key, each or in_turn, on_progress)
         if isinstance(contexts, Unlabelled):
             imitated = self._streamed(contexts, state, seen, key, told, each or in_turn)
         else:
@@ -129,7 +129,7 @@ class Still:
         policy, measured = self._distilled(imitated, seen, version, origin() if callable(origin) else origin)
         report = Report(
             version=version,
-            observations=int(seen.observations - self.seen.observations),
+            observations=new,
             contexts=imitated.contexts,
             exactness=self.teacher.exactness,
             fidelity=measured,
@@ -156,14 +156,16 @@ class Still:
         key: Key,
         each: Map,
         told: OnProgress | None,
-    ) -> tuple[Any, Seen]:
-        """The state and what was seen after the observations; they are all in memory only for a teacher that must."""
+    ) -> tuple[Any, Seen, int]:
+        """The state, what was seen, and how many observations are new; all are in memory only where they must be."""
         parts = [observations] if isinstance(observations, Observations) else observations
-        if isinstance(self.teacher, Summarising):
-            return self._learnt_from_sums(self.teacher, parts, key, each, told)
         if earlier is not None and isinstance(self.teacher, Rereading) and self.teacher.passes:
             return self._learnt_by_reading(self.teacher, list(earlier), list(parts), key, each, told)
-        return self._learnt_at_once(parts, key)
+        if isinstance(self.teacher, Summarising):
+            state, seen = self._learnt_from_sums(self.teacher, parts, key, each, told)
+        else:
+            state, seen = self._learnt_at_once(parts, key)
+        return state, seen, int(seen.observations - self.seen.observations)
 
     def _learnt_from_sums(
         self,
@@ -188,15 +190,18 @@ class Still:
         key: Key,
         each: Map,
         told: OnProgress | None,
-    ) -> tuple[Any, Seen]:
+    ) -> tuple[Any, Seen, int]:
         seen = self.seen
         for looked_at in each(seen_in, enumerate(new), self.problem, key):
             seen = seen.then(looked_at)
-        if seen.observations == self.seen.observations:
-            return self.state, seen
+        count = int(seen.observations - self.seen.observations)
+        if not count:
+            return self.state, seen, count
         of = int(seen.observations) * teacher.passes
         parts = ReadParts([*earlier, *new], self.problem, each, told and (lambda done: told(min(done, of), of)))
-        return teacher.reread(self.state, parts, key.child("learn")), seen
+        state = teacher.reread(self.state, parts, key.child("learn"))
+        # What was read is what was learnt from, should it not be what was given before.
+        return state, seen._replace(observations=np.array(parts.rows)), count
 
     def _learnt_at_once(self, parts: Iterable[Observations | Part], key: Key) -> tuple[Any, Seen]:
         seen, kept = self.seen, []

@@ -13,7 +13,7 @@ from events.worlds import BASE, Workspace, reward_frame, world
 
 import potstill as ps
 from potstill.events.additions import add_files, write_files
-from potstill.events.lake import Lake, LakeUnavailable
+from potstill.events.lake import Lake, LakeUnavailable, Overtaken
 
 #: Over midnight, and with everything that a column may hold.
 ROWS = reward_frame(
@@ -62,6 +62,38 @@ def test_no_files_count_as_well(lake):
     assert lake.transaction("rewards", "w") == 7
 
 
+def test_the_commit_is_on_disk_when_files_are_added(tmp_path, problem, monkeypatch):
+    lake, synced, sync = Lake(tmp_path, problem), set(), os.fsync
+
+    def fsync(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    add_files(lake, "rewards", write_files(lake, "rewards", ROWS), writer="w", number=1)
+    log = tmp_path / "rewards" / "_delta_log"
+    written = [*log.glob("*.json"), log, *(tmp_path / "rewards").rglob("*.parquet")]
+    assert len(written) >= 4
+    assert {path.stat().st_ino for path in written} <= synced
+
+
+def test_files_that_are_gone_are_not_added(tmp_path, problem):
+    lake = Lake(tmp_path, problem)
+    files = write_files(lake, "rewards", ROWS)
+    (tmp_path / "rewards" / files[0].path).unlink()
+    with pytest.raises(FileNotFoundError, match="parquet"):
+        add_files(lake, "rewards", files, writer="w", number=1)
+    assert lake.transaction("rewards", "w") is None
+
+
+def test_a_writer_that_was_overtaken_adds_nothing(tmp_path, problem):
+    lake = Lake(tmp_path, problem)
+    add_files(lake, "rewards", [], writer="w", number=2)
+    with pytest.raises(Overtaken, match="writer w is at 2, not at 1 any more"):
+        add_files(lake, "rewards", write_files(lake, "rewards", ROWS), writer="w", number=3, after=1)
+    assert add_files(lake, "rewards", write_files(lake, "rewards", ROWS), writer="w", number=3, after=2)
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_of_two_that_add_at_once_both_are_seen_and_a_number_is_taken_once(tmp_path, problem, monkeypatch, same):
     """The other commits when this one has looked already what the table has."""
@@ -78,7 +110,7 @@ def test_of_two_that_add_at_once_both_are_seen_and_a_number_is_taken_once(tmp_pa
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", outrun)
     assert add_files(lake, "rewards", files, writer="w", number=2) is not same
-    assert rows(lake)["id"].to_list() == ["b", "ü"] if same else ["a", "b", "ü"]
+    assert rows(lake)["id"].to_list() == (["b", "ü"] if same else ["a", "b", "ü"])
 
 
 def test_a_table_that_got_another_column_takes_files_of_before(tmp_path, problem):

@@ -6,18 +6,29 @@ from pathlib import Path
 from unittest import mock
 
 import msgspec
+import polars as pl
 import pytest
 from events.join_oracle import DAY, MINUTE, SECOND, D, R
 from events.worlds import BASE, SETTLE, WINDOW, Workspace, after, counts, world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from potstill.events import copies, looking, making
+from potstill.events import copies, imports, looking, making
 from potstill.events import join as join_module
 from potstill.events.additions import add_files
-from potstill.events.cuts import last_cut, newest_cut, read_cut
+from potstill.events.cuts import (
+    AlreadyImported,
+    Cut,
+    Source,
+    complete_cuts,
+    last_cut,
+    newest_cut,
+    read_cut,
+    write_cut,
+)
 from potstill.events.join import join
 from potstill.events.lake import Lake
+from potstill.events.schema import TIME
 
 #: Few ids, times and values, so that they often meet.
 AT = [0, 0, 0, 1, 30 * SECOND, 100 * SECOND, 200 * SECOND, DAY, 3 * DAY, -DAY]
@@ -195,7 +206,7 @@ def test_a_join_that_was_killed_before_its_commit_is_made_as_it_was_recorded(wor
     workspace.add(D("a", BASE), D("b", BASE + 1), R("a", BASE + 5))
     expected = workspace.world.join(after(BASE))
     interrupted(workspace, after(BASE), killed_before_the_commit)
-    assert workspace.lake.version("observations") is None
+    assert last_cut(workspace.lake) == 0
 
     # What arrives meanwhile, and the later time, belong to the next cut.
     workspace.add(R("a", BASE + 6), D("c", BASE - 1))
@@ -260,6 +271,52 @@ def test_a_recorded_cut_of_a_problem_that_has_changed_is_passed_over(workspace):
     report = join(lake, workspace.cuts, changed, aggregate="sum", settle=SETTLE, now=after(BASE))
     assert (report.cut, report.decisions) == (2, 1)
     assert read_cut(workspace.cuts, 2).after == 0
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_import_at_the_same_time_loses_nothing_and_is_not_forgotten(workspace, number):
+    """Whichever recorded its cut first, the import is completed first; the join, which did not know, begins again."""
+    workspace.add(D("a", BASE), R("a", BASE + 5))
+    source = Source(name="old.csv", sha256="0" * 64, rows=1)
+    cut = Cut(number=number, kind="import", made=BASE, after=0, problem=workspace.problem.hash, source=source)
+    old = pl.DataFrame({"id": ["old"], "action": ["l"], "propensity": [0.5], "reward": [1.0], "source": ["import"]})
+    old = old.with_columns(
+        time=pl.lit(BASE).cast(TIME), context_x=pl.lit(0.5), context_c=pl.lit("a"), context_b=pl.lit(value=True)
+    )
+    if number == 1:
+        write_cut(workspace.cuts, cut)
+    waiting = [cut]
+
+    def outrun(*arguments, **named):
+        if waiting and waiting.pop():
+            if number == 2:
+                write_cut(workspace.cuts, cut)
+            rows = imports._observations(iter([old]), workspace.problem, cut)
+            assert workspace.lake.append_stream("observations", rows, writer="cuts", number=number, after=0)
+        return add_files(*arguments, **named)
+
+    with mock.patch.object(making, "add_files", outrun):
+        assert workspace.join(after(BASE)).decisions == 1
+    assert [cut.kind for cut in complete_cuts(workspace.lake, workspace.cuts)] == ["join", "import"]
+    assert sorted(workspace.lake.scan("observations").collect()["id"]) == ["a", "old"]
+    with pytest.raises(AlreadyImported):
+        imports.add(workspace.lake, workspace.cuts, workspace.problem, iter([old]), source)
+
+
+def test_a_cut_is_not_completed_after_another_that_it_does_not_know(workspace):
+    """Of two updaters with problems that differ, both take up the same decision, and one of them counts it."""
+    workspace.add(D("a", BASE), R("a", BASE + 5))
+    changed = msgspec.structs.replace(workspace.problem, name="renamed")
+    lake = Lake(workspace.lake.root, changed)
+
+    def outrun(*arguments, **named):
+        with mock.patch.object(making, "add_files", add_files):
+            assert join(lake, workspace.cuts, changed, aggregate="sum", settle=SETTLE, now=after(BASE)).decisions == 1
+        return add_files(*arguments, **named)
+
+    with mock.patch.object(making, "add_files", outrun):
+        workspace.join(after(BASE))
+    assert workspace.lake.scan("observations").collect()["id"].to_list() == ["a"]
 
 
 def test_cuts_do_not_go_back_in_time(workspace):

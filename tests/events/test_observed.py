@@ -1,5 +1,7 @@
 """Observations of a range of cuts: which, in which order and chunks, and encoded as row by row."""
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 import pytest
@@ -102,6 +104,28 @@ def test_chunks_are_about_as_long_as_asked_for_and_do_not_depend_on_files(lake):
     lake.stored["observations"].current().optimize.compact()
     assert rewards(lake, 0, 9, 30) == before
     assert [len(chunk) for chunk in rewards(lake, 0, 9, 1000)] == [320]
+
+
+def test_of_many_observations_those_of_one_cut_and_second_stay_together(tmp_path, monkeypatch):
+    """Nothing is lost or doubled at the borders, before 1970 either."""
+    monkeypatch.setattr("potstill.events.observed.EXACT", 99)
+    lake, rng, size = Lake(tmp_path, PROBLEM), np.random.default_rng(1), 200
+    times = rng.integers(-5_000_000, 5_000_000, size)
+    frame = frame_of(
+        [CONTEXT] * size,
+        id=[f"id-{i}" for i in range(size)],
+        time=pl.Series(times).cast(TIME),
+        reward=rng.uniform(-1, 1, size).tolist(),
+        cut=rng.integers(1, 3, size).tolist(),
+    )
+    lake.append("observations", frame, writer="cuts", number=2)
+    expected = frame.sort("cut", "time", "id")["reward"].to_list()
+    found = rewards(lake, 0, 2, 30)
+    assert [value for chunk in found for value in chunk] == expected
+    seconds = dict(zip(frame["reward"], zip(frame["cut"], times // 1_000_000, strict=True), strict=True))
+    borders = [(seconds[one[-1]], seconds[other[0]]) for one, other in pairwise(found)]
+    assert len(borders) >= 4
+    assert all(one < other for one, other in borders)
 
 
 def test_an_empty_lake_has_no_observations(tmp_path):

@@ -71,7 +71,7 @@ def test_what_goes_wrong_in_a_worker_is_raised_here_and_nothing_is_added(tmp_pat
     kept = Path(lost.uri).rename(tmp_path / "kept")
     with pytest.raises(FileNotFoundError):
         workspace.join(after(BASE), engine.map)
-    assert workspace.lake.version("observations") is None
+    assert workspace.lake.scan("observations").collect().is_empty()
     kept.rename(lost.uri)
     assert counts(workspace.join(after(BASE), engine.map)) == workspace.world.join(after(BASE))
 

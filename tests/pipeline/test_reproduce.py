@@ -1,5 +1,6 @@
 """A version is made again from its lineage, to the bit, or it is said why not."""
 
+import numpy as np
 import pytest
 from worlds import CONFIG, LATER, log, made
 
@@ -7,6 +8,8 @@ from potstill.events.observed import observed
 from potstill.events.upkeep import compact
 from potstill.pipeline.reproduce import NotReproducible, reproduce
 from potstill.pipeline.update import update
+from potstill.teachers import from_config
+from potstill.teachers.states import pack
 
 NEURAL = CONFIG + b'[teacher]\ntype = "neural-linear-ts"\nhidden = [8]\nrecipe = {steps = 50, batch = 32}\n'
 
@@ -37,6 +40,19 @@ def test_a_version_that_read_all_observations_again_comes_out_the_same(tmp_path)
     workspace = grown(str(tmp_path), 3, NEURAL.replace(b"[update]", b"[update]\nstates_kept = 1"))
     found = reproduce(workspace, 3)
     assert (found.identical, found.replayed) == (True, [1, 2])
+
+
+def test_a_state_of_another_potstill_is_replayed_and_the_next_update_learns_anew(tmp_path, monkeypatch):
+    workspace = grown(str(tmp_path), 2, NEURAL)
+    teacher = from_config(workspace.config.teacher)
+    older = pack((np.zeros(3),), teacher, workspace.problem)
+    monkeypatch.setattr(type(workspace.registry), "teacher", lambda _, __: older)
+    found = reproduce(workspace, 2)
+    assert (found.identical, found.replayed) == (True, [1])
+    log(workspace, workspace.serving(), 100, seed=7)
+    report = update(workspace, now=LATER)
+    assert report.why_anew == "the teacher's state of version 2 was written by another version of Potstill"
+    assert (report.outcome, report.observations) == ("published", 300)
 
 
 def test_compaction_changes_nothing(tmp_path):

@@ -19,6 +19,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
 from potstill.events import delta
+from potstill.events.arrivals import check_there
+from potstill.events.lake import has_number
 from potstill.events.schema import DAY, Table, aligned, with_day
 from potstill.storage import Storage, open_storage
 
@@ -33,16 +35,23 @@ def write_files(lake: Lake, table: Table, frame: pl.DataFrame) -> list[AddAction
         return [_write(storage, part[DAY][0], part.drop(DAY)) for part in rows.partition_by(DAY)]
 
 
-def add_files(lake: Lake, table: Table, files: Sequence[AddAction], *, writer: str, number: int) -> bool:
-    """Add files that were written, once: in one commit with a number of their writer.
+def add_files(
+    lake: Lake, table: Table, files: Sequence[AddAction], *, writer: str, number: int, after: int | None = None
+) -> bool:
+    """Add files that were written, once: in one commit with a number of their writer, as `Lake.append` does.
 
     Returns:
         False if the table had that number already, or a later one, and nothing was added.
+
+    Raises:
+        Overtaken: the writer's last number is not `after` any more.
+        FileNotFoundError: a file is gone; a vacuum takes away what is in no table for a while.
     """
     stored = lake.stored[table]
+    check_there(lake.url(table), (file.path for file in files))
 
     def add(handle: DeltaTable) -> bool:
-        if (handle.transaction_version(writer) or 0) >= number:
+        if has_number(handle, writer, number, after):
             return False
         handle.create_write_transaction(
             list(files),
@@ -51,9 +60,10 @@ def add_files(lake: Lake, table: Table, files: Sequence[AddAction], *, writer: s
             partition_by=[DAY],
             commit_properties=CommitProperties(app_transactions=[Transaction(writer, number)]),
         )
+        handle.update_incremental()  # or it would not know of its own commit, which is to be synced
         return True
 
-    stored.prepare(lake.schema(table), lake.schema(table))
+    lake.prepare(table)
     return stored.change(add)
 
 

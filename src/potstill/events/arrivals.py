@@ -136,7 +136,7 @@ def readable(lake: Lake, table: Events, cut: Cut) -> bool:
     try:
         before = _files(lake, table, cut.version(table))
         files = {file.uri for file in before} - {file.uri for file in lake.files(table)}
-        _check_there(lake.url(table), (uri.removeprefix(lake.url(table) + "/") for uri in files))
+        check_there(lake.url(table), (uri.removeprefix(lake.url(table) + "/") for uri in files))
     except (VersionGone, FileNotFoundError):
         return False
     return True
@@ -166,11 +166,12 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
         for add in (action["add"] for action in actions if "add" in action):
             if add["dataChange"]:
                 present[unquote(add["path"])] = _file(lake.url(table), add)
-    _check_there(lake.url(table), replaced)
+    check_there(lake.url(table), replaced)
     return [*present.values(), *replaced.values()]
 
 
-def _check_there(url: str, paths: Iterable[str]) -> None:
+def check_there(url: str, paths: Iterable[str]) -> None:
+    """`FileNotFoundError` if one of some files of a table is gone."""
     storage = open_storage(url)
     folders: dict[str, set[str]] = {}
     for path in paths:

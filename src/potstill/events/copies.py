@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from potstill.events.arrivals import Rows
 from potstill.events.fit import decision_fits
-from potstill.events.ids import HASH, Index, Partition
+from potstill.events.ids import HASH, Index, Partition, distinct
 from potstill.events.schema import TIME
 from potstill.events.sources import Sources
 
@@ -68,13 +68,22 @@ def find_copies(sources: Sources, partition: Partition, index: Index) -> Copies:
         partition: the ids to look at.
         index: the decisions of these ids that the cut takes up.
     """
-    observed = sources.observed(days=index.days(margin=1))
-    known = np.unique(partition.rows(observed).select(HASH).collect(engine="streaming")["hash"].to_numpy())
-    suspects = np.union1d(index.repeated, known[index.rows_of(known) > 0])
+    days = index.days(margin=1)
+    observed = sources.observed(days)
+    known = [
+        _known(partition.rows(sources.observed([day])), index) for day in sorted(days)
+    ]  # a day at a time in memory
+    suspects = distinct(np.sort(np.concatenate([index.repeated, *known])))
     many = 1 + int(index.rows_of(suspects).sum()) // SUSPECTS
     return Copies.all(
         _resolve(sources.decisions, observed, part) for part in np.array_split(suspects, many) if len(part)
     )
+
+
+def _known(observed: pl.LazyFrame, index: Index) -> NDArray[np.uint64]:
+    """The hashes of observations that are also those of decisions."""
+    hashes = observed.select(HASH).collect(engine="streaming")["hash"].to_numpy()
+    return hashes[index.rows_of(hashes) > 0]
 
 
 def _resolve(rows: Rows, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -> Copies:

@@ -7,6 +7,7 @@ cut names the complete one before it, so that numbers which were given to a cut 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -107,6 +108,12 @@ def complete_cuts(lake: Lake, cuts: Storage) -> Iterator[Cut]:
         cut = read_cut(cuts, number)
         yield cut
         number = cut.after
+
+
+def is_complete(lake: Lake, cuts: Storage, number: int) -> bool:
+    """Whether the cut of a number is one of the complete ones."""
+    later = takewhile(lambda cut: cut.number >= number, complete_cuts(lake, cuts))
+    return any(cut.number == number for cut in later)
 
 
 def previous_cut(cuts: Storage, number: int) -> Cut | None:

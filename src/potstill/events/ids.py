@@ -66,7 +66,7 @@ class Index:
     @property
     def repeated(self) -> NDArray[np.uint64]:
         """The hashes that occur more than once."""
-        return np.unique(self.hashes[1:][self.hashes[1:] == self.hashes[:-1]])
+        return distinct(self.hashes[1:][self.hashes[1:] == self.hashes[:-1]])
 
     def rows_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
         """How many rows each of some hashes has here."""
@@ -86,6 +86,11 @@ class Index:
         days = np.unique(self.times // 86_400_000_000)
         near = {int(day) + step for day in days for step in range(-margin, margin + 1)}
         return {dt.date(1970, 1, 1) + dt.timedelta(days=day) for day in near}
+
+
+def distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Each of some hashes once, which are in order; `np.unique` is slow, since it does not know that they are."""
+    return hashes[np.r_[True, hashes[1:] != hashes[:-1]]] if len(hashes) else hashes
 
 
 def _probe() -> int:

@@ -20,6 +20,7 @@ from potstill.events.cuts import (
     write_cut,
 )
 from potstill.events.fit import decision_fits, reward_fits
+from potstill.events.lake import Overtaken
 from potstill.events.records import now
 from potstill.problem import InvalidObservation, Problem
 from potstill.storage import Storage
@@ -53,7 +54,12 @@ def add(
     """
     refuse_again(lake, cuts, source.sha256, source.name)
     cut = _record(lake, cuts, problem, source, now() if made is None else made)
-    if not lake.append_stream("observations", _observations(frames, problem, cut), writer=WRITER, number=cut.number):
+    rows, number = _observations(frames, problem, cut), cut.number
+    try:
+        added = lake.append_stream("observations", rows, writer=WRITER, number=number, after=cut.after)
+    except Overtaken:
+        added = False
+    if not added:
         raise CutConflict(f"another process made a cut while {source.name} was imported; run it again")
     return cut
 

@@ -19,18 +19,30 @@ several come to is found likewise, each name for itself; rewards that are one an
 smallest of them, by name and value.
 
 **Once.** A cut is recorded in a file before it is made, with the versions of the tables that it reads, and its
-observations are one commit that carries its number. Whoever finds a recorded join without its commit makes it, exactly
-as recorded; so a crash, or two processes at once, change nothing. A recorded import without its commit is passed over.
+observations are one commit that carries its number, unless another cut was completed in between. Whoever finds a
+recorded join without its commit makes it, exactly as recorded; so a crash, or two processes at once, change nothing. A
+recorded import without its commit is passed over, and so is a cut that others have overtaken.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from potstill.events.arrivals import readable
 from potstill.events.counts import JoinReport
-from potstill.events.cuts import Aggregate, Cut, CutConflict, last_cut, newest_cut, previous_cut, write_cut
+from potstill.events.cuts import (
+    Aggregate,
+    Cut,
+    CutConflict,
+    is_complete,
+    last_cut,
+    newest_cut,
+    previous_cut,
+    write_cut,
+)
+from potstill.events.lake import Overtaken
 from potstill.events.making import Making, Progress
 from potstill.events.rewards import SECOND
 from potstill.mapping import Map, in_turn
@@ -67,15 +79,15 @@ def join(
         each: maps functions over partitions of the ids and over slices of time; one after the other, if left out.
     """
     started = time.perf_counter()
-    making, recorded = _next(lake, cuts, problem, aggregate, settle, now)
-    while making.decisions and not recorded:
-        try:
-            write_cut(cuts, making.cut)
-            recorded = True
-        except CutConflict:  # another process was faster: help with its cut, or take what it left
-            making, recorded = _next(lake, cuts, problem, aggregate, settle, now)
-    if recorded:
-        making.make(each or in_turn, on_progress)
+    while True:
+        making, recorded = _next(lake, cuts, problem, aggregate, settle, now)
+        if not making.decisions and not recorded:
+            break
+        with suppress(CutConflict, Overtaken):  # another process was faster: help with its cut, or take what it left
+            if not recorded:
+                write_cut(cuts, making.cut)
+            if making.make(each or in_turn, on_progress) or is_complete(lake, cuts, making.cut.number):
+                break
     return making.report(time.perf_counter() - started)
 
 
@@ -93,7 +105,7 @@ def _next(
     """The cut to make, and whether it has been recorded: one that was interrupted, else a new one."""
     last = last_cut(lake)
     newest = newest_cut(cuts, last)
-    if newest is not None and _can_be_finished(lake, newest, problem):
+    if newest is not None and newest.after == last and _can_be_finished(lake, newest, problem):
         return Making(lake, newest, previous_cut(cuts, newest.after)), True
     previous = previous_cut(cuts, last)
     stated = problem.reward

@@ -95,6 +95,10 @@ class Lake:
         handle = self.stored[table].current()
         return None if handle is None else handle.transaction_version(writer)
 
+    def prepare(self, table: Table) -> None:
+        """Have a table with the columns of the present problem; `SchemaMismatch` if it has others of that name."""
+        self.stored[table].prepare(self.schema(table), self.schema(table))
+
     def append(self, table: Table, frame: pl.DataFrame, *, writer: str, number: int, after: int | None = None) -> bool:
         """Add rows, once: in one commit with a number of their writer.
 
@@ -114,7 +118,7 @@ class Lake:
         frame, stored = with_day(frame), self.stored[table]
 
         def add(handle: DeltaTable) -> bool:
-            if _has(handle, writer, number, after):
+            if has_number(handle, writer, number, after):
                 return False
             delta.append(handle, aligned(frame, delta.schema_of(handle)), writer, number)
             return True
@@ -122,18 +126,20 @@ class Lake:
         stored.prepare(frame.schema, self.schema(table))
         return stored.change(add)
 
-    def append_stream(self, table: Table, batches: Iterable[pl.DataFrame], *, writer: str, number: int) -> bool:
+    def append_stream(
+        self, table: Table, batches: Iterable[pl.DataFrame], *, writer: str, number: int, after: int | None = None
+    ) -> bool:
         """Add the rows of many frames of equal columns in one commit, holding few of them in memory.
 
         Returns:
-            False as in `append`; then no batch was taken.
+            False as in `append`.
 
         Raises:
             LakeUnavailable: also if another process changed the table's columns meanwhile. Nothing was added, but
                 batches were taken, and the caller has to begin again.
         """
         frames = (with_day(batch) for batch in batches)
-        if _has(self.stored[table].current(), writer, number):
+        if has_number(self.stored[table].current(), writer, number, after):
             return False
         first = next(frames, None)
         if first is None:
@@ -142,17 +148,19 @@ class Lake:
         stored.prepare(first.schema, self.schema(table))
         stream = _Stream(chain([first], frames))
 
-        def add(handle: DeltaTable) -> None:
+        def add(handle: DeltaTable) -> bool:
+            if has_number(handle, writer, number, after):
+                return False
             delta.append(handle, stream.reader(handle), writer, number, delta.STREAM_FILE_BYTES)
+            return True
 
         try:
-            stored.change(add, attempts=1)
+            return stored.change(add, attempts=1)
         except LakeUnavailable:
             stream.raise_own()
-            if _has(stored.current(), writer, number):
+            if has_number(stored.current(), writer, number, after):
                 return False
             raise
-        return True
 
     def files(self, table: Table, version: int | None = None) -> list[File]:
         """The files of a table, now or at a version of it (`VersionGone` if that is not known any more)."""
@@ -212,7 +220,7 @@ class Lake:
         return [file for file in files if file.uri not in known]
 
 
-def _has(handle: DeltaTable | None, writer: str, number: int, after: int | None = None) -> bool:
+def has_number(handle: DeltaTable | None, writer: str, number: int, after: int | None = None) -> bool:
     """Whether a table has a number of a writer already; `Overtaken` if it has not, and yet is not where it was."""
     last = (handle.transaction_version(writer) if handle else None) or 0
     if last < number and after is not None and last != after:

@@ -52,12 +52,21 @@ class Making:
         self.decisions = self.rows.count()
         self.counts = JoinCounts()
 
-    def make(self, each: Map, on_progress: Progress | None = None) -> None:
-        """Write the observations, and add them to their table, in one commit; unless another process has done so."""
-        missing = (self.lake.transaction("observations", WRITER) or 0) < self.cut.number
+    def make(self, each: Map, on_progress: Progress | None = None) -> bool:
+        """Write the observations, and add them to their table, in one commit.
+
+        Returns:
+            False if another process has made this cut, or a later one, and nothing was added.
+
+        Raises:
+            Overtaken: an earlier cut was completed meanwhile, which this one does not know.
+        """
+        lake, number = self.lake, self.cut.number
+        missing = (lake.transaction("observations", WRITER) or 0) < number
+        if missing:  # columns that do not fit are found before the work, and not after it
+            lake.prepare("observations")
         files = [file for made in self._observe(each, on_progress, write=missing) for file in made.files]
-        if missing:
-            add_files(self.lake, "observations", files, writer=WRITER, number=self.cut.number)
+        return missing and add_files(lake, "observations", files, writer=WRITER, number=number, after=self.cut.after)
 
     def count(self, each: Map) -> None:
         """Count as if they were made."""

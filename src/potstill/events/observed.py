@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from potstill.events.arrivals import moment
 from potstill.events.fit import decision_fits, reward_fits
+from potstill.events.rewards import SECOND
 from potstill.events.schema import context_column
 from potstill.problem import Categorical, Feature, Numeric, Observations, Problem
 
 if TYPE_CHECKING:
     from potstill.events.lake import File, Lake
 
+#: Up to so many observations chunks end between any two times; of more, whole seconds are counted, in less memory.
+EXACT = 1_000_000
 #: No value of a categorical feature: it stands for those that are unknown or missing.
 _UNSEEN = ""
 
@@ -59,19 +62,20 @@ def chunks(
     """The observations of the cuts above `after` and up to `to`, by cut, time and id, in chunks of about `rows`.
 
     Where a chunk ends depends on the observations alone, not on the files that they are in: those of one cut and time
-    stay together. Observations that do not fit the problem, since it has changed, are left out; `count` has them. So
-    are those of the arms in `without`, such as ``hd-first:control``.
+    stay together, and of one cut and second where there are many. Observations that do not fit the problem, since it
+    has changed, are left out; `count` has them. So are those of the arms in `without`, such as ``hd-first:control``.
     """
     files, wanted = lake.files("observations"), _of_other_arms(without)
     found = _of_cuts(lake.read("observations", files), after, to).filter(wanted)
-    keys = found.select("cut", pl.col("time").dt.epoch("us"))
-    sorted_keys = keys.collect(engine="streaming").sort("cut", "time")
-    for first, last in _chunks(sorted_keys, rows):
-        times = sorted_keys["time"][first:last]
-        earliest, latest = int(times.min()), int(times.max())  # type: ignore[arg-type]
+    unit = 1 if found.select(pl.len()).collect().item() <= EXACT else SECOND
+    time = pl.col("time").dt.epoch("us") // unit * unit
+    keys = found.group_by("cut", time.alias("time")).len().collect(engine="streaming").sort("cut", "time")
+    for first, last in _chunks(keys["len"].to_numpy(), rows):
+        times = keys["time"][first:last]
+        earliest, latest = int(times.min()), int(times.max()) + unit - 1  # type: ignore[arg-type]
         near = [file for file in files if file.first <= latest and file.last >= earliest]
         stretch = pl.col("time").is_between(moment(earliest), moment(latest))
-        yield Chunk(lake, problem, near, [stretch, wanted, *_within(sorted_keys, first, last)])
+        yield Chunk(lake, problem, near, [stretch, wanted, *_within(keys, first, last, unit)])
 
 
 def encoded(frame: pl.DataFrame, problem: Problem) -> Observations:
@@ -134,21 +138,19 @@ def _of_other_arms(arms: Collection[str]) -> pl.Expr:
     return ~pl.col("arm").is_in(sorted(arms)).fill_null(value=False) if arms else pl.lit(value=True)
 
 
-def _chunks(keys: pl.DataFrame, rows: int) -> list[tuple[int, int]]:
-    """Where chunks begin and end; equal keys stay together."""
-    if not len(keys):
+def _chunks(counts: NDArray[np.uint32], rows: int) -> list[tuple[int, int]]:
+    """Where chunks of keys begin and end, each key with so many observations."""
+    if not len(counts):
         return []
-    ends = np.flatnonzero((keys[1:] != keys[:-1]).select(pl.any_horizontal(pl.all())).to_series().to_numpy()) + 1
-    wanted = np.arange(rows, len(keys), rows)
-    places = np.searchsorted(ends, wanted)
-    inner = ends[places[places < len(ends)]]
-    return list(pairwise([0, *np.unique(inner).tolist(), len(keys)]))
+    ends = np.cumsum(counts, dtype=np.int64)
+    inner = np.searchsorted(ends, np.arange(rows, ends[-1], rows)) + 1
+    return list(pairwise(np.unique([0, *inner, len(counts)]).tolist()))
 
 
-def _within(keys: pl.DataFrame, first: int, last: int) -> list[pl.Expr]:
-    """Conditions for rows whose key is one of a chunk's: from that of its first row to that of its last."""
+def _within(keys: pl.DataFrame, first: int, last: int, unit: int) -> list[pl.Expr]:
+    """Conditions for observations whose key is one of a chunk's: from its first to its last."""
     cut, time = pl.col("cut"), pl.col("time")
-    (low, since), (high, until) = keys.row(first), keys.row(last - 1)
+    (low, since, _), (high, until, _) = keys.row(first), keys.row(last - 1)
     from_low = (cut > low) | ((cut == low) & (time >= moment(since)))
-    to_high = (cut < high) | ((cut == high) & (time <= moment(until)))
+    to_high = (cut < high) | ((cut == high) & (time < moment(until + unit)))
     return [cut.is_between(low, high), from_low, to_high]

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.events.counts import RewardCounts
-from potstill.events.ids import HASH, Index, Partition
+from potstill.events.ids import HASH, Index, Partition, distinct
 from potstill.events.rewards import SECOND, SKEW
 from potstill.events.schema import TIME
 from potstill.events.sources import Sources
@@ -40,13 +40,13 @@ def count_strays(sources: Sources, partition: Partition, decisions: Index) -> Re
 def _judged_by_decisions(rewards: Index, decisions: Index, window: int) -> tuple[NDArray[np.uint64], RewardCounts]:
     """Count those whose decision the cut takes up; gives the hashes of the others first."""
     if not len(decisions):
-        return np.unique(rewards.hashes), RewardCounts()
+        return distinct(rewards.hashes), RewardCounts()
     hashes, first = decisions.first_times()
     place = np.minimum(np.searchsorted(hashes, rewards.hashes), len(hashes) - 1)
     mine = hashes[place] == rewards.hashes
     after = rewards.times[mine] - first[place[mine]]
     counts = RewardCounts(late=int((after > window).sum()), orphans=int((after < -SKEW).sum()))
-    return np.unique(rewards.hashes[~mine]), counts
+    return distinct(rewards.hashes[~mine]), counts
 
 
 def _with_hashes(rewards: pl.LazyFrame, hashes: NDArray[np.uint64]) -> pl.DataFrame:

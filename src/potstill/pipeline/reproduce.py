@@ -17,7 +17,7 @@ from potstill.pipeline.start import Origin
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.still import Still
-from potstill.teachers import from_config
+from potstill.teachers import InvalidState, from_config
 from potstill.workspace import Workspace
 
 #: Options that students did not have at first, and what they did then.
@@ -70,7 +70,7 @@ def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Sti
     if published.metadata.parent is not None:
         still.policy = workspace.registry.policy(published.metadata.parent).with_floor(published.floor)
     if origin.base is not None:
-        still.recall(still.policy, _memory(workspace, origin.base, replayed))
+        _recall(still, workspace, origin.base, replayed)
     with TemporaryDirectory() as folder:
         further = _contexts(workspace, origin, LabelStore(folder, published.version))
         still.update(
@@ -84,12 +84,13 @@ def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Sti
     return still
 
 
-def _memory(workspace: Workspace, version: int, replayed: list[int]) -> bytes:
-    """The memory of the still that made a version: as it was kept, or by making the version again."""
+def _recall(still: Still, workspace: Workspace, version: int, replayed: list[int]) -> None:
+    """Have the memory of the still that made a version: as it was kept, or by making the version again."""
     try:
-        return workspace.registry.teacher(version)
-    except NoState:
-        return _remade(workspace, workspace.registry.policy(version), replayed).memory()
+        still.recall(still.policy, workspace.registry.teacher(version))
+    except (NoState, InvalidState):
+        memory = _remade(workspace, workspace.registry.policy(version), replayed).memory()
+        still.recall(still.policy, memory)
 
 
 def _contexts(workspace: Workspace, origin: Origin, store: LabelStore) -> Further | None:

@@ -98,7 +98,7 @@ class Rereading(Protocol[StateT]):
         """How often it goes over them; 0 if it had rather not, since what its state keeps is bounded."""
 
     def reread(self, state: StateT, parts: Parts, key: Key) -> StateT:
-        """The posterior after all observations, those of earlier updates included; the same as that of `update`.
+        """The posterior after all observations, those of earlier updates included; that of one `update` with them all.
 
         The state it is given may have been made either way; `update` refuses to go on from what this gives.
         """

@@ -77,7 +77,7 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
         units = self._units_of(seen)
         start = self._start(networks, first, units, key.child("start"))
         drawn = training.minibatches(int(seen.rows.sum()), 1, self.recipe, key.child("train"))
-        memory = reading.gather(parts, drawn.rows, seen.rows, self.weighting)
+        memory = reading.gather(parts, seen, drawn.rows, self.weighting)
         return training.fit_to(start, self._data(memory, units), drawn, self.recipe).in_units(units)
 
     def _units_of(self, seen: Overview) -> Units:

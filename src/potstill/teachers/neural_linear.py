@@ -98,7 +98,7 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
             self._fitted_in_parts(state.networks, parts, seen, not state.learnt, key),
             self._units_of(seen),
         )
-        sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting))
+        sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting, seen.inverse))
         nothing = memories.empty(state.memory.contexts.shape[1])
         return NeuralLinearState(nothing, seen.rows.sum(), networks, self._posterior(sums, units))
 
@@ -131,8 +131,9 @@ def _part_sums(
     networks: Networks,
     units: Units,
     weighting: Weighting,
+    inverse: float,
 ) -> nig.Sums:
-    return _all_sums(networks, reading.remembered(observations, weighting), units)
+    return _all_sums(networks, reading.remembered(observations, weighting, inverse), units)
 
 
 def _all_sums(networks: Networks, memory: Memory, units: Units) -> nig.Sums:

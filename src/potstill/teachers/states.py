@@ -28,6 +28,10 @@ class InvalidState(ValueError):
     """A state file cannot be used; the message says why."""
 
 
+class OtherLayout(InvalidState):
+    """A state of this very teacher, but from a version of Potstill that kept other things in it."""
+
+
 def save_state(path: str | Path, teacher: AnyTeacher, state: Any, problem: Problem) -> None:
     """Write a teacher's state, atomically, with what it needs to be read back only by an equal teacher."""
     write_atomically(path, pack(state, teacher, problem))
@@ -60,7 +64,7 @@ def unpack(data: bytes, like: TreeT, teacher: AnyTeacher, problem: Problem) -> T
     try:
         rebuilt: TreeT = _rebuild(like, arrays, "state")
     except KeyError as error:
-        raise InvalidState(f"array {error} is missing") from None
+        raise OtherLayout(f"array {error} is missing; another version of Potstill wrote it") from None
     return rebuilt
 
 

@@ -17,12 +17,25 @@ Weighting = Literal["equal", "inverse-propensity"]
 SMALLEST_PROPENSITY = 0.01
 
 
-def weights(observations: Observations, weighting: Weighting) -> NDArray[np.float64]:
-    """The weight of each observation, float64[N], with mean 1 over the batch."""
+def weights(observations: Observations, weighting: Weighting, mean: float | None = None) -> NDArray[np.float64]:
+    """The weight of each observation, float64[N].
+
+    Args:
+        observations: the observations.
+        weighting: how much each counts.
+        mean: of the inverse propensities of all observations that these are a part of; of these alone, if left out.
+            Over those, weights have mean 1.
+    """
     if weighting not in ("equal", "inverse-propensity"):
         raise ValueError(f"weighting must be 'equal' or 'inverse-propensity', got {weighting!r}")
     if weighting == "equal" or not len(observations):
         return np.ones(len(observations))
-    inverse = 1 / np.maximum(observations.propensities.astype(np.float64), SMALLEST_PROPENSITY)
-    scaled: NDArray[np.float64] = inverse / inverse.mean()
+    inverse = inverse_propensities(observations)
+    scaled: NDArray[np.float64] = inverse / (inverse.mean() if mean is None else mean)
     return scaled
+
+
+def inverse_propensities(observations: Observations) -> NDArray[np.float64]:
+    """One over each propensity, within bounds, float64[N]."""
+    inverse: NDArray[np.float64] = 1 / np.maximum(observations.propensities.astype(np.float64), SMALLEST_PROPENSITY)
+    return inverse

@@ -1,7 +1,7 @@
 """What an engine does: it maps a function over items, and says nothing about what the function does.
 
-Functions are at the top level of a module, and equal arguments give equal results and equal files: an engine may call
-one twice for an item, when it has lost the first answer.
+Functions are at the top level of a module, and equal arguments give equal results: an engine may call one twice for an
+item, when it has lost the first answer. So files have equal names and bytes, or names of their own that nobody knows.
 """
 
 from __future__ import annotations

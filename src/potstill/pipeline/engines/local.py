@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from potstill.mapping import in_turn
 from potstill.pipeline.engines.contract import ItemT, ResultT
 
 
@@ -17,7 +18,7 @@ class LocalEngine:
 
     def map(self, function: Callable[..., ResultT], items: Iterable[ItemT], *common: Any) -> Iterator[ResultT]:
         """``function(item, *common)`` of each item, when it is asked for."""
-        return (function(item, *common) for item in items)
+        return in_turn(function, items, *common)
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -81,7 +81,7 @@ class Data(NamedTuple):
     weights: Array
 
     def rows(self, chosen: Array) -> Data:
-        """Some of the observations, by position."""
+        """Some of the observations, by their positions, which go up."""
         if len(chosen) == len(self.actions):
             return self
         return Data(self.contexts[chosen], self.actions[chosen], self.targets[:, chosen], self.weights[:, chosen])

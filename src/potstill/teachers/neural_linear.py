@@ -94,10 +94,8 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         seen = reading.overview(parts)
         if not seen.rows.sum():
             return state
-        networks, units = (
-            self._fitted_in_parts(state.networks, parts, seen, not state.learnt, key),
-            self._units_of(seen),
-        )
+        units = self._units_of(seen)
+        networks = self._fitted_in_parts(state.networks, parts, seen, not state.learnt, key)
         sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting, seen.inverse))
         nothing = memories.empty(state.memory.contexts.shape[1])
         return NeuralLinearState(nothing, seen.rows.sum(), networks, self._posterior(sums, units))

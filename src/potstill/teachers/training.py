@@ -135,12 +135,12 @@ def _optimiser(recipe: Recipe, rate: Any) -> optax.GradientTransformation:
 
 
 def _room(rows: int) -> int:
-    """The next power of two, within reason."""
+    """Rows that so many are padded to: the next power of two, but not less than the smallest class."""
     return max(_FEWEST_ROWS, 1 << (rows - 1).bit_length())
 
 
 def _padded(data: Data) -> Data:
-    """The data with rows that are never drawn."""
+    """The data, and rows that are never drawn."""
     more = _room(len(data.actions)) - len(data.actions)
     return Data(
         np.pad(np.asarray(data.contexts, np.float32), ((0, more), (0, 0))),

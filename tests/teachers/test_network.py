@@ -59,7 +59,7 @@ def test_chunks_cover_every_row_once():
 def test_the_papers_schedule_by_formula():
     rate = training.rate_at(PAPER, PAPER.steps)
     np.testing.assert_allclose([rate(0), rate(1), rate(99)], [0.01, 0.01 / 1.55, 0.01 / (1 + 0.55 * 99)])
-    assert (PAPER.optimiser, PAPER.steps, PAPER.batch) == ("rmsprop", 100, 512)
+    assert (PAPER.optimiser, PAPER.steps, PAPER.batch, PAPER.noise) == ("rmsprop", 100, 512, 0)
 
 
 def test_the_cosine_schedule_starts_at_the_rate_and_ends_at_zero():
@@ -81,9 +81,44 @@ def test_one_step_of_rmsprop_by_hand():
 
 def test_it_learns_what_it_is_shown():
     shown = data(400)
-    fitted = training.fit(nets.random((3, 50, 50, 2), 1, KEY), shown, Recipe(steps=600), KEY)
+    fitted = training.fit(nets.random((3, 50, 50, 2), 1, KEY), shown, Recipe(steps=600, noise=0.0), KEY)
     taken = fitted.predict(shown.contexts)[0][np.arange(400), shown.actions]
     assert np.mean((taken - shown.targets[0]) ** 2) < 0.02 * shown.targets[0].var()
+
+
+@pytest.mark.parametrize(("noise", "n"), [(0.5, 1), (0.5, 4), (2.0, 4)])
+def test_weights_stay_where_prior_and_observations_balance(noise, n):
+    """One input of 1, a hidden weight v = 1 and a last one w = 1: n equal rewards of 1 + noise / 2n leave both alone.
+
+    minus log posterior = n (reward - vw)² / (2 noise) + (v² + w²) / (2 · 2), and its slopes are 0 there.
+    """
+    ones = Networks((np.ones((1, 1, 1)), np.ones((1, 1, 1))), (np.zeros((1, 1)), np.zeros((1, 1))))
+    alike = Data(np.ones((n, 1)), np.zeros(n, int), np.full((1, n), 1 + noise / (2 * n)), np.ones((1, n)))
+
+    def moved(noise):
+        after = training.fit(ones, alike, Recipe(optimiser="rmsprop", steps=1, noise=noise), KEY)
+        return [float(weight[0, 0, 0]) - 1 for weight in after.weights]
+
+    assert moved(noise) == [0, 0]
+    np.testing.assert_allclose(moved(0.0), 0.01 * np.sqrt(10), rtol=1e-4)
+
+
+def test_less_noise_is_learnt_by_heart():
+    """Rewards with noise, in three updates: what a network then gets wrong of the truth, elsewhere."""
+    rng = np.random.default_rng(0)
+    contexts, actions = rng.standard_normal((3000, 2)), rng.integers(5, size=3000)
+    truth = np.maximum(contexts[:, 0], 0) * (actions % 2) - contexts[:, 1] * (actions % 3 == 0)
+    rewards = truth + 0.7 * rng.standard_normal(3000)
+
+    def error_elsewhere(recipe):
+        fitted = nets.random((2, 50, 50, 5), 1, KEY)
+        for n in (200, 400, 600):
+            shown = Data(contexts[:n], actions[:n], rewards[None, :n], np.ones((1, n)))
+            fitted = training.fit(fitted, shown, recipe, KEY.child(n))
+        predicted = fitted.predict(contexts[600:])[0][np.arange(2400), actions[600:]]
+        return np.mean((predicted - truth[600:]) ** 2)
+
+    assert error_elsewhere(Recipe()) < 0.7 * error_elsewhere(Recipe(noise=0.0))
 
 
 def test_observations_of_no_weight_are_not_learnt():
@@ -146,6 +181,7 @@ def test_iterates_go_on_from_the_network():
         ({"steps": 0}, "Recipe: steps must be a positive number, got 0"),
         ({"batch": -1}, "Recipe: batch must be a positive number, got -1"),
         ({"decay": -0.5}, "Recipe: decay must be 0 or more, got -0.5"),
+        ({"noise": -1.0}, "Recipe: noise must be 0 or more, got -1.0"),
     ],
 )
 def test_bad_recipes_are_named(options, message):

@@ -10,7 +10,7 @@ from potstill.keys import Key
 from potstill.problem import Observations
 from potstill.teachers import PAPER, LinearTS, NeuralLinearTS, Recipe, load_state, save_state
 from potstill.teachers.check import PROBLEM, check_teacher, example_contexts, example_observations
-from potstill.teachers.neural_linear import NeuralLinearState, _all_sums
+from potstill.teachers.neural_linear import NeuralLinearState, _all_sums, regressors
 
 KEY = Key(1)
 SMALL = NeuralLinearTS(hidden=(16, 8), recipe=Recipe(steps=100, batch=64))
@@ -41,6 +41,17 @@ def test_with_the_identity_as_network_it_is_linear_ts():
     contexts = example_contexts(20)
     p = teacher.propensities(NeuralLinearState(memory, np.array(1), identity, posterior), contexts, KEY)
     np.testing.assert_allclose(p, LinearTS().propensities(linear, contexts, KEY), atol=1e-6)
+
+
+def test_the_prior_goes_by_the_length_of_the_regressors():
+    """Otherwise it would say more or less depending on how large a network happens to make its features."""
+    observations = example_observations(80)
+    state = updated(SMALL, observations)
+    x = regressors(state.networks, observations.contexts)
+    for a in range(3):
+        prior = state.posterior.root[a] @ state.posterior.root[a].T
+        prior -= x[observations.actions == a].T @ x[observations.actions == a]
+        np.testing.assert_allclose(prior, 0.25 * (x**2).sum(axis=1).mean() * np.eye(9), rtol=1e-5, atol=1e-6)
 
 
 def test_the_posterior_is_the_regression_on_the_networks_own_features():

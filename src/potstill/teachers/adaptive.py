@@ -18,6 +18,7 @@ from potstill.teachers.evidence import Mix
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import Networks, Units
 from potstill.teachers.neural import Neural
+from potstill.teachers.recipe import Recipe
 
 Float64 = nig.Float64
 
@@ -85,6 +86,8 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     """
 
     hidden: tuple[int, ...] = (100, 50)
+    # Noise learnt by heart shows in observations that the network was not trained on, and then it is not used.
+    recipe: Recipe = Recipe(noise=0.0)
     vagueness: float = 3.0
     temperature: float = 0.5
     refit: float = 1.2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +17,6 @@ from potstill.teachers.contract import Exactness, Float32
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import Array, Networks, Units
 from potstill.teachers.neural import Neural
-from potstill.teachers.recipe import Recipe
 
 #: Networks drawn at once: enough for matrix products to be large, few enough for the memory.
 _AT_ONCE = 32
@@ -109,7 +109,7 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
 
         data = self._data(memory, units)
         trained = training.fit(start, data, self.recipe, key.child("train"))
-        constant = Recipe(optimiser=self.recipe.optimiser, rate=self.collect_rate, batch=self.recipe.batch)
+        constant = msgspec.structs.replace(self.recipe, rate=self.collect_rate)
         path = training.iterates(trained, data, constant, self.every, self.rank, key.child("collect"))
         return path.in_units(units)
 

@@ -41,9 +41,9 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
     """Reward = φ(x)ᵀθ + noise for each action apart, with φ the last hidden layer of a network that all actions share.
 
     The network is trained on the rewards of the actions taken. Its uncertainty is that of θ alone, with the conjugate
-    prior NIG(0, precision·I, alpha, beta), whose defaults are the paper's; of standardised rewards, unless
-    `standardise` is off as in the paper. Propensities are exact: given a context, the rewards of the actions are
-    independent Student-t variables.
+    prior NIG(0, precision·I, alpha, beta), whose defaults are the paper's; of standardised rewards and of regressors
+    whose mean square length is 1, unless `standardise` is off as in the paper. Propensities are exact: given a context,
+    the rewards of the actions are independent Student-t variables.
 
     Args:
         precision: of the prior on θ, relative to the noise; small is vague.
@@ -115,12 +115,19 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
 
     def _posterior(self, sums: nig.Sums, units: Units) -> nig.Posterior:
         """From sums in standardised rewards."""
-        return _in_units(nig.posterior(sums, self.precision, self.alpha, self.beta), units)
+        precision = self.precision * (_square_length(sums) if self.standardise else 1.0)
+        return _in_units(nig.posterior(sums, precision, self.alpha, self.beta), units)
 
 
 def regressors(networks: Networks, contexts: Float32) -> nig.Float64:
     """The features of each context and a constant 1, float64[N, H + 1]."""
     return nig.with_intercept(networks.hidden(contexts)[0].astype(np.float32))
+
+
+def _square_length(sums: nig.Sums) -> float:
+    """The mean square length of the regressors, 1 or more with the constant; a network is free to choose it."""
+    n = float(sums.n.sum())
+    return float(np.trace(sums.gram, axis1=1, axis2=2).sum()) / n if n else 1.0
 
 
 def _part_sums(

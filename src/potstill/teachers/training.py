@@ -32,10 +32,12 @@ class Minibatches(NamedTuple):
     """Which observations a run looks at, and when.
 
     Attributes:
+        observations: how many there are.
         rows: the positions of those that it looks at, in order, int64[M].
         drawn: of each network, step and minibatch, as places in `rows`, int32[B, steps, batch].
     """
 
+    observations: int
     rows: NDArray[np.int64]
     drawn: NDArray[np.int32]
 
@@ -56,7 +58,8 @@ def fit(networks: Networks, data: Data, recipe: Recipe, key: Key) -> Networks:
 
 def fit_to(networks: Networks, data: Data, minibatches: Minibatches, recipe: Recipe) -> Networks:
     """The same, of the rows of the minibatches alone."""
-    return _float64(_fit(_float32(networks), _padded(data), minibatches.drawn, recipe))
+    shrinkage = recipe.noise / minibatches.observations
+    return _float64(_fit(_float32(networks), _padded(data), minibatches.drawn, shrinkage, recipe))
 
 
 def iterates(networks: Networks, data: Data, recipe: Recipe, every: int, count: int, key: Key) -> Networks:
@@ -64,9 +67,9 @@ def iterates(networks: Networks, data: Data, recipe: Recipe, every: int, count: 
 
     They are stacked as if they were that many networks.
     """
-    rows, drawn = _draw(len(data.actions), len(data.targets), every * count, recipe.batch, key)
+    n, rows, drawn = _draw(len(data.actions), len(data.targets), every * count, recipe.batch, key)
     stretches = np.stack(np.split(drawn, count, axis=1))
-    path = _iterates(_float32(networks), _padded(data.rows(rows)), stretches, recipe)
+    path = _iterates(_float32(networks), _padded(data.rows(rows)), stretches, recipe.noise / n, recipe)
     return _float64(path.map(lambda a: a[:, 0]))
 
 
@@ -88,29 +91,36 @@ def rate_at(recipe: Recipe, steps: int) -> optax.Schedule:
 
 
 @partial(jax.jit, static_argnames="recipe")
-def _fit(params: Networks, data: Data, drawn: jax.Array, recipe: Recipe) -> Networks:
+def _fit(params: Networks, data: Data, drawn: jax.Array, shrinkage: float, recipe: Recipe) -> Networks:
     optimiser = _optimiser(recipe, rate_at(recipe, drawn.shape[1]))
-    return _descend((params, jax.vmap(optimiser.init)(params)), data, drawn, optimiser)[0]
+    start = params, jax.vmap(optimiser.init)(params)
+    return _descend(start, data, drawn, optimiser, shrinkage if recipe.noise else None)[0]
 
 
 @partial(jax.jit, static_argnames="recipe")
-def _iterates(params: Networks, data: Data, drawn: jax.Array, recipe: Recipe) -> Networks:
+def _iterates(params: Networks, data: Data, drawn: jax.Array, shrinkage: float, recipe: Recipe) -> Networks:
     optimiser = _optimiser(recipe, recipe.rate)
 
     def stretch(carry: Carry, drawn: jax.Array) -> tuple[Carry, Networks]:
-        carry = _descend(carry, data, drawn, optimiser)
+        carry = _descend(carry, data, drawn, optimiser, shrinkage if recipe.noise else None)
         return carry, carry[0]
 
     return jax.lax.scan(stretch, (params, jax.vmap(optimiser.init)(params)), drawn)[1]
 
 
-def _descend(start: Carry, data: Data, drawn: jax.Array, optimiser: optax.GradientTransformation) -> Carry:
+def _descend(
+    start: Carry, data: Data, drawn: jax.Array, optimiser: optax.GradientTransformation, shrinkage: float | None
+) -> Carry:
     """One step of every network for each of its minibatches, rows [B, steps, batch]."""
 
     def run(start: Carry, targets: Any, weights: Any, drawn: jax.Array) -> Carry:
+        def loss(params: Networks, i: jax.Array) -> jax.Array:
+            error = _loss(params, data.contexts[i], data.actions[i], targets[i], weights[i])
+            return error if shrinkage is None else error + shrinkage * _penalty(params)
+
         def step(carry: Carry, i: jax.Array) -> tuple[Carry, None]:
             params, state = carry
-            gradient = jax.grad(_loss)(params, data.contexts[i], data.actions[i], targets[i], weights[i])
+            gradient = jax.grad(loss)(params, i)
             updates, state = optimiser.update(gradient, state, params)
             return (optax.apply_updates(params, updates), state), None
 
@@ -127,6 +137,11 @@ def _loss(params: Networks, contexts: Any, actions: Any, targets: Any, weights: 
     rewards = x @ params.weights[-1] + params.biases[-1]
     taken = jnp.take_along_axis(rewards, actions[:, None], axis=1)[:, 0]
     return jnp.mean(weights * (taken - targets) ** 2)
+
+
+def _penalty(params: Networks) -> jax.Array:
+    """Minus twice the logarithm of the weights' prior, N(0, 2 / inputs), up to a constant."""
+    return sum((weight.shape[0] / 2 * jnp.sum(weight**2) for weight in params.weights), jnp.zeros(()))
 
 
 def _optimiser(recipe: Recipe, rate: Any) -> optax.GradientTransformation:
@@ -154,9 +169,9 @@ def _draw(observations: int, networks: int, steps: int, batch: int, key: Key) ->
     shape = (networks, steps, min(batch, _room(observations)))
     drawn = key.generator().integers(observations, size=shape, dtype=np.int32)
     if observations <= drawn.size:  # most of them are drawn, and all of them are a rounder number
-        return Minibatches(np.arange(observations), drawn)
+        return Minibatches(observations, np.arange(observations), drawn)
     rows, places = np.unique(drawn, return_inverse=True)
-    return Minibatches(rows.astype(np.int64), places.reshape(shape).astype(np.int32))
+    return Minibatches(observations, rows.astype(np.int64), places.reshape(shape).astype(np.int32))
 
 
 def _float32(networks: Networks) -> Networks:

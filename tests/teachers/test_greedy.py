@@ -5,10 +5,11 @@ import re
 import numpy as np
 import pytest
 
+import potstill as ps
 from potstill.keys import Key
 from potstill.teachers import EpsilonGreedy, NeuralGreedy, Recipe, load_state, save_state
 from potstill.teachers.check import PROBLEM, example_contexts, example_observations
-from potstill.teachers.network import Networks
+from potstill.teachers.network import Networks, units_of
 
 KEY = Key(1)
 SMALL = {"hidden": (8,), "recipe": Recipe(steps=30, batch=32)}
@@ -58,3 +59,23 @@ def test_a_saved_state_continues_to_the_bit(tmp_path, teacher):
 def test_a_bad_epsilon_is_named():
     with pytest.raises(ValueError, match=re.escape("EpsilonGreedy: epsilon must be a probability, got 1.5")):
         EpsilonGreedy(epsilon=1.5)
+
+
+def test_after_noise_alone_it_still_learns():
+    """100 rewards of noise for 20 actions shrink a network to nothing; then there is something to learn."""
+    rng, many = np.random.default_rng(0), ps.Discrete([str(a) for a in range(20)])
+    problem = ps.Problem(name="p", context=[ps.Numeric("x", low=0, high=1)], actions=many)
+    teacher = NeuralGreedy(hidden=(20, 20), recipe=Recipe(noise=1.0))
+
+    def observed(n, reward):
+        x, actions = rng.random(n), rng.integers(20, size=n)
+        return ps.Observations.from_columns(
+            problem, contexts={"x": x}, actions=actions, rewards=reward(x, actions), propensities=np.full(n, 0.05)
+        )
+
+    state = teacher.update(teacher.init(problem), observed(100, lambda x, _: rng.standard_normal(len(x))), KEY)
+    assert state.networks.in_units(units_of(state.memory.rewards).inverse()).dead.all()
+    state = teacher.update(state, observed(3000, lambda x, actions: 5 * x * (actions < 10)), Key(2))
+    predicted = teacher.predict(state, problem.encode_many({"x": np.array([0.1, 0.9])}))
+    assert (predicted[1, :10] > predicted[1, 10:].max() + 2).all()
+    assert np.abs(predicted[0, :10] - 0.5).max() < 1

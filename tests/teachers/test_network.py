@@ -121,6 +121,17 @@ def test_less_noise_is_learnt_by_heart():
     assert error_elsewhere(Recipe()) < 0.7 * error_elsewhere(Recipe(noise=0.0))
 
 
+def test_a_dead_network_is_born_again_and_the_others_live_on():
+    """Few rewards of nothing but noise can shrink a network to nothing; a warm start from there would stay there."""
+    alive, fresh = nets.random((3, 7, 2), 3, KEY), nets.random((3, 7, 2), 3, Key(9))
+    shrunk = alive.map(lambda a: a * np.array([1.0, 1e-4, 0.01]).reshape(-1, *[1] * (a.ndim - 1)))
+    assert shrunk.dead.tolist() == [False, True, False]
+    revived = nets.revived(shrunk, fresh)
+    for i, origin in enumerate((shrunk, fresh, shrunk)):
+        for ours, theirs in zip((*revived.weights, *revived.biases), (*origin.weights, *origin.biases), strict=True):
+            np.testing.assert_array_equal(ours[i], theirs[i])
+
+
 def test_observations_of_no_weight_are_not_learnt():
     shown = data(200)
     wrong = shown._replace(targets=np.where(np.arange(200) % 2, shown.targets, 1e6))

@@ -21,6 +21,9 @@ Float64 = NDArray[np.float64]
 
 #: Rows that go through a network at once: bounds the memory for hidden layers to about 100 MB, whatever is asked for.
 CHUNK = 65_536
+#: A layer is dead if its squared weights are smaller than this against random ones; of a network that has learnt
+#: something from 100 observations they were 0.001 and more.
+_DEAD = 1e-6
 
 
 class Networks(NamedTuple):
@@ -54,6 +57,12 @@ class Networks(NamedTuple):
     def size(self) -> int:
         """B, the number of networks."""
         return len(self.weights[0])
+
+    @property
+    def dead(self) -> NDArray[np.bool_]:
+        """Which of them have a layer that has shrunk to nothing, from where hardly a gradient leads back, bool[B]."""
+        against_random = [(w**2).mean(axis=(1, 2)) * w.shape[1] / 2 for w in self.weights if w.size]
+        return np.asarray(np.min(against_random, axis=0) < _DEAD)
 
     def map(self, function: Callable[[Array], Array]) -> Networks:
         """The networks with a function applied to each array."""
@@ -128,6 +137,18 @@ def random(sizes: tuple[int, ...], count: int, key: Key) -> Networks:
     rng, blank = key.generator(), zeros(sizes, count)
     weights = (rng.standard_normal(w.shape) * np.sqrt(2 / max(w.shape[1], 1)) for w in blank.weights)
     return Networks(tuple(weights), blank.biases)
+
+
+def revived(networks: Networks, fresh: Networks) -> Networks:
+    """The networks, with fresh ones instead of those that are dead."""
+    dead = networks.dead
+
+    def either(old: Array, new: Array) -> Array:
+        return np.where(dead.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+    return Networks(
+        tuple(map(either, networks.weights, fresh.weights)), tuple(map(either, networks.biases, fresh.biases))
+    )
 
 
 def chunks(n: int, networks: int = 1) -> Iterator[slice]:

@@ -60,9 +60,10 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
 
     def _start(self, networks: Networks, first: bool, units: Units, key: Key) -> Networks:
         """Networks to train on from, which predict standardised rewards."""
+        fresh = network.random(networks.sizes, networks.size, key)
         if first or not self.warm_start:
-            return network.random(networks.sizes, networks.size, key)
-        return networks.in_units(units.inverse())
+            return fresh
+        return network.revived(networks.in_units(units.inverse()), fresh)
 
     def _fitted(self, start: Networks, memory: Memory, units: Units, key: Key) -> Networks:
         """One network trained on a memory, in units of rewards."""

@@ -9,7 +9,7 @@ import potstill as ps
 from potstill.keys import Key
 from potstill.teachers import EpsilonGreedy, NeuralGreedy, Recipe, load_state, save_state
 from potstill.teachers.check import PROBLEM, example_contexts, example_observations
-from potstill.teachers.network import Networks, units_of
+from potstill.teachers.network import Networks
 
 KEY = Key(1)
 SMALL = {"hidden": (8,), "recipe": Recipe(steps=30, batch=32)}
@@ -62,20 +62,25 @@ def test_a_bad_epsilon_is_named():
 
 
 def test_after_noise_alone_it_still_learns():
-    """100 rewards of noise for 20 actions shrink a network to nothing; then there is something to learn."""
-    rng, many = np.random.default_rng(0), ps.Discrete([str(a) for a in range(20)])
-    problem = ps.Problem(name="p", context=[ps.Numeric("x", low=0, high=1)], actions=many)
+    """Noise of five updates shrinks a network to nothing; then there is something to learn: x for half of the actions.
+
+    A warm start from there, without revival, ends at an error of 0.05.
+    """
+    rng, actions = np.random.default_rng(0), ps.Discrete([str(a) for a in range(20)])
+    problem = ps.Problem(name="p", context=[ps.Numeric("x", low=0, high=1)], actions=actions)
     teacher = NeuralGreedy(hidden=(20, 20), recipe=Recipe(noise=1.0))
 
-    def observed(n, reward):
-        x, actions = rng.random(n), rng.integers(20, size=n)
+    def observed(n, share, noise):
+        x, taken = rng.random(n), rng.integers(20, size=n)
+        rewards = share * x * (taken < 10) + noise * rng.standard_normal(n)
         return ps.Observations.from_columns(
-            problem, contexts={"x": x}, actions=actions, rewards=reward(x, actions), propensities=np.full(n, 0.05)
+            problem, contexts={"x": x}, actions=taken, rewards=rewards, propensities=np.full(n, 0.05)
         )
 
-    state = teacher.update(teacher.init(problem), observed(100, lambda x, _: rng.standard_normal(len(x))), KEY)
-    assert state.networks.in_units(units_of(state.memory.rewards).inverse()).dead.all()
-    state = teacher.update(state, observed(3000, lambda x, actions: 5 * x * (actions < 10)), Key(2))
-    predicted = teacher.predict(state, problem.encode_many({"x": np.array([0.1, 0.9])}))
-    assert (predicted[1, :10] > predicted[1, 10:].max() + 2).all()
-    assert np.abs(predicted[0, :10] - 0.5).max() < 1
+    state = teacher.init(problem)
+    for update in range(5):
+        state = teacher.update(state, observed(200, share=0, noise=1), KEY.child(update))
+    state = teacher.update(state, observed(3000, share=1, noise=0.5), Key(2))
+    x = np.linspace(0.05, 0.95, 10)
+    predicted = teacher.predict(state, problem.encode_many({"x": x}))
+    assert np.mean((predicted - x[:, None] * (np.arange(20) < 10)) ** 2) < 0.03

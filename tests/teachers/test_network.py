@@ -172,7 +172,26 @@ def test_it_compiles_once_per_power_of_two():
 
 
 def test_small_data_take_fewer_steps():
-    assert [training.steps_for(Recipe(steps=1000), rows) for rows in (64, 128, 256, 1024)] == [256, 512, 1000, 1000]
+    taken = [training.steps_for(Recipe(steps=1000), rows) for rows in (64, 128, 256, 1024)]
+    assert taken == [(256, 0), (512, 0), (1000, 0), (1000, 0)]
+
+
+@pytest.mark.parametrize(
+    ("new", "taken"),
+    [(1.0, 1000), (0.25, 1000), (0.24, 1000), (0.126, 1000), (0.125, 500), (0.1, 500), (1 / 32, 125), (1e-9, 1)],
+)
+def test_a_network_that_goes_on_takes_the_last_steps_for_what_is_new(new, taken):
+    """Four times the share that is new, in halves: all steps down to an eighth, half of them down to a sixteenth."""
+    assert training.steps_for(Recipe(steps=1000), 4096, new) == (taken, 1000 - taken)
+    assert training.steps_for(PAPER, 4096, new) == (100, 0)
+
+
+def test_the_last_steps_have_the_rates_of_the_whole_run():
+    """Adam's first step moves every weight that matters by its rate: 0.5 of a run of 10 at its middle is 0.25."""
+    start, recipe = nets.random((3, 8, 2), 1, KEY), Recipe(rate=0.5, steps=2, catch_up=1.0, noise=0.0, batch=64)
+    after = training.fit(start, data(64), recipe, KEY, new=0.5)
+    moved = np.abs(after.biases[-1] - start.biases[-1])
+    np.testing.assert_allclose(moved, 0.25, rtol=1e-4)
 
 
 def test_iterates_go_on_from_the_network():
@@ -193,6 +212,7 @@ def test_iterates_go_on_from_the_network():
         ({"batch": -1}, "Recipe: batch must be a positive number, got -1"),
         ({"decay": -0.5}, "Recipe: decay must be 0 or more, got -0.5"),
         ({"noise": -1.0}, "Recipe: noise must be 0 or more, got -1.0"),
+        ({"catch_up": 0.0}, "Recipe: catch_up must be a positive number, got 0.0"),
     ],
 )
 def test_bad_recipes_are_named(options, message):

@@ -167,7 +167,8 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         honest = self._honest(state)
         seen_by_network = state.memory.rows(~honest)
         units = self._units(seen_by_network)
-        start = self._start(state.networks, not state.learnt, units, key.child("start"))
+        learnt = int(state.learnt)
+        start = self._start(state.networks, learnt, int(state.seen) - learnt, units, key.child("start"))
         networks = self._fitted(start, seen_by_network, units, key.child("train"))
         state = state._replace(networks=networks, learnt=state.seen)
         rows = np.flatnonzero(honest)[:_EXPLORED]

@@ -14,7 +14,7 @@ from potstill.teachers import network
 from potstill.teachers.choice import sample_rows, split_ties
 from potstill.teachers.contract import EXACT, Exactness, Float32
 from potstill.teachers.memory import Memory
-from potstill.teachers.network import Data, Networks, Units
+from potstill.teachers.network import Data, Networks, Start, Units
 from potstill.teachers.neural import Neural
 
 Float64 = NDArray[np.float64]
@@ -80,11 +80,11 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         """The ensemble trained on, with more observations."""
         if not len(observations):
             return state
-        memory, first = self._remember(state.memory, observations), not len(state.memory.actions)
+        memory, learnt = self._remember(state.memory, observations), len(state.memory.actions)
         counts = np.concatenate([state.counts, self._draw_counts(len(observations), key.child("bootstrap"))])
         counts, units = counts[-len(memory.actions) :], self._units(memory)
-        priors = self._draw_priors(state.priors, units, key.child("prior")) if first else state.priors
-        start = self._start(state.networks, first, units, key.child("start"))
+        priors = self._draw_priors(state.priors, units, key.child("prior")) if not learnt else state.priors
+        start = self._start(state.networks, learnt, len(observations), units, key.child("start"))
         networks = self._trained(start, priors, memory, counts, units, key.child("train"))
         return BootstrapState(memory, counts, networks, priors)
 
@@ -122,14 +122,14 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         return network.random(blank.sizes, blank.size, key).in_units(Units(0.0, self.prior_scale * units.scale))
 
     def _trained(
-        self, start: Networks, priors: Networks, memory: Memory, counts: NDArray[np.uint8], units: Units, key: Key
+        self, start: Start, priors: Networks, memory: Memory, counts: NDArray[np.uint8], units: Units, key: Key
     ) -> Networks:
         """Networks that predict what the priors leave over, in units of rewards."""
         from potstill.teachers import training
 
         left_over = units.standardise(memory.rewards - self._prior_rewards(priors, memory))
         data = Data(memory.contexts, memory.actions, left_over, counts.T * memory.weights)
-        return training.fit(start, data, self.recipe, key).in_units(units)
+        return training.fit(start.networks, data, self.recipe, key, start.new).in_units(units)
 
     def _prior_rewards(self, priors: Networks, memory: Memory) -> Float64:
         """What the priors say of the actions taken, float64[B, N]."""

@@ -56,7 +56,7 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
         self._check_kept(state.memory, int(state.learnt))
         memory = self._remember(state.memory, observations)
         units = self._units(memory)
-        start = self._start(state.networks, not state.learnt, units, key.child("start"))
+        start = self._start(state.networks, int(state.learnt), len(observations), units, key.child("start"))
         networks = self._fitted(start, memory, units, key.child("train"))
         return GreedyState(memory, np.array(len(memory.actions)), networks)
 
@@ -65,7 +65,7 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
         seen = reading.overview(parts)
         if not seen.rows.sum():
             return state
-        networks = self._fitted_in_parts(state.networks, parts, seen, not state.learnt, key)
+        networks = self._fitted_in_parts(state.networks, parts, seen, int(state.learnt), key)
         return GreedyState(memories.empty(state.memory.contexts.shape[1]), seen.rows.sum(), networks)
 
     def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002

@@ -15,7 +15,7 @@ from potstill.teachers import memory as memories
 from potstill.teachers import network
 from potstill.teachers.contract import Exactness, Float32
 from potstill.teachers.memory import Memory
-from potstill.teachers.network import Array, Networks, Units
+from potstill.teachers.network import Array, Networks, Start, Units
 from potstill.teachers.neural import Neural
 
 #: Networks drawn at once: enough for matrix products to be large, few enough for the memory.
@@ -81,7 +81,8 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
             return state
         memory = self._remember(state.memory, observations)
         units = self._units(memory)
-        start = self._start(state.networks, not len(state.memory.actions), units, key.child("start"))
+        learnt = len(state.memory.actions)
+        start = self._start(state.networks, learnt, len(observations), units, key.child("start"))
         return LowRankState(memory, *self._gaussian(self._path(start, memory, units, key), len(memory.actions)))
 
     def propensities(self, state: LowRankState, contexts: Float32, key: Key) -> Float32:
@@ -103,12 +104,12 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
             chosen.append((best * rng.random(best.shape)).argmax(axis=2))
         return np.concatenate(chosen).T
 
-    def _path(self, start: Networks, memory: Memory, units: Units, key: Key) -> Networks:
+    def _path(self, start: Start, memory: Memory, units: Units, key: Key) -> Networks:
         """The iterates, in units of rewards."""
         from potstill.teachers import training
 
         data = self._data(memory, units)
-        trained = training.fit(start, data, self.recipe, key.child("train"))
+        trained = training.fit(start.networks, data, self.recipe, key.child("train"), start.new)
         constant = msgspec.structs.replace(self.recipe, rate=self.collect_rate)
         path = training.iterates(trained, data, constant, self.every, self.rank, key.child("collect"))
         return path.in_units(units)

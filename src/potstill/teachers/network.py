@@ -74,6 +74,18 @@ class Networks(NamedTuple):
         return Networks((*self.weights[:-1], weight), (*self.biases[:-1], bias))
 
 
+class Start(NamedTuple):
+    """What training goes on from.
+
+    Attributes:
+        networks: that predict standardised rewards.
+        new: the share of the observations that they have not learnt from, above 0.
+    """
+
+    networks: Networks
+    new: float = 1.0
+
+
 class Data(NamedTuple):
     """What B networks learn from; `targets` and `weights` are each network's own.
 

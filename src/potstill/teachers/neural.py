@@ -11,7 +11,7 @@ from potstill.problem import Observations, Problem
 from potstill.teachers import network, reading
 from potstill.teachers.contract import Parts
 from potstill.teachers.memory import Memory
-from potstill.teachers.network import RAW, Data, Networks, Units
+from potstill.teachers.network import RAW, Data, Networks, Start, Units
 from potstill.teachers.reading import Overview
 from potstill.teachers.recipe import Recipe
 from potstill.teachers.weighting import Weighting, weights
@@ -58,28 +58,33 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
     def _units(self, memory: Memory) -> Units:
         return network.units_of(memory.rewards) if self.standardise else RAW
 
-    def _start(self, networks: Networks, first: bool, units: Units, key: Key) -> Networks:
-        """Networks to train on from, which predict standardised rewards."""
+    def _start(self, networks: Networks, learnt: int, new: int, units: Units, key: Key) -> Start:
+        """What to train on from, after so many observations, and with so many new ones."""
         fresh = network.random(networks.sizes, networks.size, key)
-        if first or not self.warm_start:
-            return fresh
-        return network.revived(networks.in_units(units.inverse()), fresh)
+        if not learnt or not self.warm_start:
+            return Start(fresh)
+        kept = networks.in_units(units.inverse())
+        if kept.dead.any():
+            return Start(network.revived(kept, fresh))
+        total = min(learnt + new, self.window or np.inf)
+        return Start(kept, min(new / total, 1.0))
 
-    def _fitted(self, start: Networks, memory: Memory, units: Units, key: Key) -> Networks:
+    def _fitted(self, start: Start, memory: Memory, units: Units, key: Key) -> Networks:
         """One network trained on a memory, in units of rewards."""
         from potstill.teachers import training
 
-        return training.fit(start, self._data(memory, units), self.recipe, key).in_units(units)
+        return training.fit(start.networks, self._data(memory, units), self.recipe, key, start.new).in_units(units)
 
-    def _fitted_in_parts(self, networks: Networks, parts: Parts, seen: Overview, first: bool, key: Key) -> Networks:
+    def _fitted_in_parts(self, networks: Networks, parts: Parts, seen: Overview, learnt: int, key: Key) -> Networks:
         """The same network, of observations that are not in memory: those of its minibatches are fetched."""
         from potstill.teachers import training
 
         units = self._units_of(seen)
-        start = self._start(networks, first, units, key.child("start"))
-        drawn = training.minibatches(int(seen.rows.sum()), 1, self.recipe, key.child("train"))
+        total = int(seen.rows.sum())
+        start = self._start(networks, learnt, total - learnt, units, key.child("start"))
+        drawn = training.minibatches(total, 1, self.recipe, key.child("train"), start.new)
         memory = reading.gather(parts, seen, drawn.rows, self.weighting)
-        return training.fit_to(start, self._data(memory, units), drawn, self.recipe).in_units(units)
+        return training.fit_to(start.networks, self._data(memory, units), drawn, self.recipe).in_units(units)
 
     def _units_of(self, seen: Overview) -> Units:
         return seen.units if self.standardise else RAW

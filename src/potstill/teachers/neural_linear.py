@@ -84,7 +84,7 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         self._check_kept(state.memory, int(state.learnt))
         memory = self._remember(state.memory, observations)
         units = self._units(memory)
-        start = self._start(state.networks, not state.learnt, units, key.child("start"))
+        start = self._start(state.networks, int(state.learnt), len(observations), units, key.child("start"))
         networks = self._fitted(start, memory, units, key.child("train"))
         posterior = self._posterior(_all_sums(networks, memory, units), units)
         return NeuralLinearState(memory, np.array(len(memory.actions)), networks, posterior)
@@ -95,7 +95,7 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         if not seen.rows.sum():
             return state
         units = self._units_of(seen)
-        networks = self._fitted_in_parts(state.networks, parts, seen, not state.learnt, key)
+        networks = self._fitted_in_parts(state.networks, parts, seen, int(state.learnt), key)
         sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting, seen.inverse))
         nothing = memories.empty(state.memory.contexts.shape[1])
         return NeuralLinearState(nothing, seen.rows.sum(), networks, self._posterior(sums, units))

@@ -17,6 +17,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         schedule: ``cosine`` falls to 0 at the last step; ``inverse-time`` is rate / (1 + decay · step).
         decay: of the inverse-time schedule.
         steps: minibatches per update; at most 4 per observation.
+        catch_up: a network that goes on from the one before takes only its share of the steps, the last ones, where the
+            rate has already fallen: so many times the share of observations that are new, in halves, quarters and so
+            on. None always takes all of them.
         batch: observations per minibatch, drawn with replacement; fewer where there are fewer observations.
         noise: variance of the noise in rewards; 1 is all of their variance where they are standardised. Weights have
             He's normal prior, which counts the more, the noisier rewards are and the fewer there are: with it a
@@ -28,13 +31,14 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     schedule: Literal["cosine", "inverse-time"] = "cosine"
     decay: float = 0.55
     steps: int = 1000
+    catch_up: float | None = 4.0
     batch: int = 128
     noise: float = 0.1
 
     def __post_init__(self) -> None:
-        for field in ("rate", "steps", "batch"):
+        for field in ("rate", "steps", "batch", "catch_up"):
             value = getattr(self, field)
-            if not 0 < value < np.inf:
+            if value is not None and not 0 < value < np.inf:
                 raise ValueError(f"Recipe: {field} must be a positive number, got {value!r}")
         for field in ("decay", "noise"):
             value = getattr(self, field)
@@ -44,4 +48,13 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 #: The paper's. The rate ends at 1/55 of its start, and half of what all rates add up to is spent on the first ten
 #: minibatches: quick, and far from converged.
-PAPER = Recipe(optimiser="rmsprop", rate=0.01, schedule="inverse-time", decay=0.55, steps=100, batch=512, noise=0.0)
+PAPER = Recipe(
+    optimiser="rmsprop",
+    rate=0.01,
+    schedule="inverse-time",
+    decay=0.55,
+    steps=100,
+    catch_up=None,
+    batch=512,
+    noise=0.0,
+)

@@ -33,33 +33,36 @@ class Minibatches(NamedTuple):
 
     Attributes:
         observations: how many there are.
+        skipped: steps of the schedule that were left out before the first.
         rows: the positions of those that it looks at, in order, int64[M].
         drawn: of each network, step and minibatch, as places in `rows`, int32[B, steps, batch].
     """
 
     observations: int
+    skipped: int
     rows: NDArray[np.int64]
     drawn: NDArray[np.int32]
 
 
-def minibatches(observations: int, networks: int, recipe: Recipe, key: Key) -> Minibatches:
-    """The minibatches of a run over so many observations, drawn with replacement.
+def minibatches(observations: int, networks: int, recipe: Recipe, key: Key, new: float = 1.0) -> Minibatches:
+    """The minibatches of a run over so many observations, of which a share is new, drawn with replacement.
 
     They are drawn here and not in the compiled loop, where a random generator took a third of the compiling.
     """
-    return _draw(observations, networks, steps_for(recipe, _room(observations)), recipe.batch, key)
+    steps, skipped = steps_for(recipe, _room(observations), new)
+    return _draw(observations, networks, steps, recipe.batch, key)._replace(skipped=skipped)
 
 
-def fit(networks: Networks, data: Data, recipe: Recipe, key: Key) -> Networks:
-    """Networks that predict the targets, trained on from the ones given."""
-    drawn = minibatches(len(data.actions), len(data.targets), recipe, key)
+def fit(networks: Networks, data: Data, recipe: Recipe, key: Key, new: float = 1.0) -> Networks:
+    """Networks that predict the targets, trained on from the ones given, to which a share of the data is new."""
+    drawn = minibatches(len(data.actions), len(data.targets), recipe, key, new)
     return fit_to(networks, data.rows(drawn.rows), drawn, recipe)
 
 
 def fit_to(networks: Networks, data: Data, minibatches: Minibatches, recipe: Recipe) -> Networks:
     """The same, of the rows of the minibatches alone."""
-    shrinkage = recipe.noise / minibatches.observations
-    return _float64(_fit(_float32(networks), _padded(data), minibatches.drawn, shrinkage, recipe))
+    n, skipped, _, drawn = minibatches
+    return _float64(_fit(_float32(networks), _padded(data), drawn, skipped, recipe.noise / n, recipe))
 
 
 def iterates(networks: Networks, data: Data, recipe: Recipe, every: int, count: int, key: Key) -> Networks:
@@ -67,15 +70,19 @@ def iterates(networks: Networks, data: Data, recipe: Recipe, every: int, count: 
 
     They are stacked as if they were that many networks.
     """
-    n, rows, drawn = _draw(len(data.actions), len(data.targets), every * count, recipe.batch, key)
+    n, _, rows, drawn = _draw(len(data.actions), len(data.targets), every * count, recipe.batch, key)
     stretches = np.stack(np.split(drawn, count, axis=1))
     path = _iterates(_float32(networks), _padded(data.rows(rows)), stretches, recipe.noise / n, recipe)
     return _float64(path.map(lambda a: a[:, 0]))
 
 
-def steps_for(recipe: Recipe, rows: int) -> int:
-    """How many minibatches are worth taking from so many rows."""
-    return min(recipe.steps, _STEPS_PER_ROW * rows)
+def steps_for(recipe: Recipe, rows: int, new: float = 1.0) -> tuple[int, int]:
+    """How many minibatches are worth taking from so many rows, of which a share is new, and how many to skip before."""
+    every = min(recipe.steps, _STEPS_PER_ROW * rows)
+    wanted = 1.0 if recipe.catch_up is None else min(recipe.catch_up * new, 1.0)
+    # By halves, so that few programs are compiled.
+    steps = max(every >> int(-np.log2(wanted)), 1)
+    return steps, every - steps
 
 
 def compilations() -> int:
@@ -83,16 +90,17 @@ def compilations() -> int:
     return int(_fit._cache_size() + _iterates._cache_size())  # type: ignore[attr-defined]
 
 
-def rate_at(recipe: Recipe, steps: int) -> optax.Schedule:
+def rate_at(recipe: Recipe, steps: Any) -> optax.Schedule:
     """The learning rate as a function of the step, from 0, in a run of so many steps."""
     if recipe.schedule == "cosine":
-        return optax.cosine_decay_schedule(recipe.rate, steps)
+        return lambda step: recipe.rate * 0.5 * (1 + jnp.cos(jnp.pi * step / steps))
     return lambda step: recipe.rate / (1 + recipe.decay * step)
 
 
 @partial(jax.jit, static_argnames="recipe")
-def _fit(params: Networks, data: Data, drawn: jax.Array, shrinkage: float, recipe: Recipe) -> Networks:
-    optimiser = _optimiser(recipe, rate_at(recipe, drawn.shape[1]))
+def _fit(params: Networks, data: Data, drawn: jax.Array, skipped: int, shrinkage: float, recipe: Recipe) -> Networks:
+    rate = rate_at(recipe, skipped + drawn.shape[1])
+    optimiser = _optimiser(recipe, lambda taken: rate(skipped + taken))
     start = params, jax.vmap(optimiser.init)(params)
     return _descend(start, data, drawn, optimiser, shrinkage if recipe.noise else None)[0]
 
@@ -169,9 +177,9 @@ def _draw(observations: int, networks: int, steps: int, batch: int, key: Key) ->
     shape = (networks, steps, min(batch, _room(observations)))
     drawn = key.generator().integers(observations, size=shape, dtype=np.int32)
     if observations <= drawn.size:  # most of them are drawn, and all of them are a rounder number
-        return Minibatches(observations, np.arange(observations), drawn)
+        return Minibatches(observations, 0, np.arange(observations), drawn)
     rows, places = np.unique(drawn, return_inverse=True)
-    return Minibatches(observations, rows.astype(np.int64), places.reshape(shape).astype(np.int32))
+    return Minibatches(observations, 0, rows.astype(np.int64), places.reshape(shape).astype(np.int32))
 
 
 def _float32(networks: Networks) -> Networks:

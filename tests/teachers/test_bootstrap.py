@@ -128,7 +128,7 @@ def test_a_saved_state_continues_to_the_bit(tmp_path, options):
 def test_networks_are_trained_as_one_program():
     from potstill.teachers import training
 
-    teacher = BootstrapTS(hidden=(9,), recipe=Recipe(steps=12, batch=16), networks=5)
+    teacher = BootstrapTS(hidden=(9,), recipe=Recipe(steps=12, batch=16, noise=0.1), networks=5)
     before, state = training.compilations(), None
     for i in range(6):
         state = updated(teacher, example_observations(10, Key(i)), state)

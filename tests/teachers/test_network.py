@@ -8,12 +8,17 @@ import pytest
 from potstill.keys import Key
 from potstill.teachers import PAPER, Recipe
 from potstill.teachers import network as nets
-from potstill.teachers.network import Data, Networks, Units, units_of
+from potstill.teachers.network import Data, Networks, Start, Units, units_of
 
 training = pytest.importorskip("potstill.teachers.training")
 
 KEY = Key(3)
 QUICK = Recipe(steps=20, batch=32)
+
+
+def fit(networks, data, recipe, key, new=1.0):
+    noise = 0.1 if recipe.noise is None else recipe.noise
+    return training.fit(Start(networks, new), data, recipe, noise, key)
 
 
 def data(n, count=1, width=3, actions=2, seed=0):
@@ -74,14 +79,14 @@ def test_one_step_of_rmsprop_by_hand():
     """
     start = nets.zeros((3, 2, 2), 1)
     one = Data(np.ones((1, 3)), np.array([1]), np.array([[2.0]]), np.ones((1, 1)))
-    after = training.fit(start, one, Recipe(optimiser="rmsprop", rate=0.01, schedule="inverse-time", steps=1), KEY)
+    after = fit(start, one, Recipe(optimiser="rmsprop", rate=0.01, schedule="inverse-time", steps=1), KEY)
     np.testing.assert_allclose(after.biases[-1], [[0, 0.01 * np.sqrt(10)]], rtol=1e-4)
     np.testing.assert_array_equal(after.weights[-1], 0)
 
 
 def test_it_learns_what_it_is_shown():
     shown = data(400)
-    fitted = training.fit(nets.random((3, 50, 50, 2), 1, KEY), shown, Recipe(steps=600, noise=0.0), KEY)
+    fitted = fit(nets.random((3, 50, 50, 2), 1, KEY), shown, Recipe(steps=600, noise=0.0), KEY)
     taken = fitted.predict(shown.contexts)[0][np.arange(400), shown.actions]
     assert np.mean((taken - shown.targets[0]) ** 2) < 0.02 * shown.targets[0].var()
 
@@ -96,7 +101,7 @@ def test_weights_stay_where_prior_and_observations_balance(noise, n):
     alike = Data(np.ones((n, 1)), np.zeros(n, int), np.full((1, n), 1 + noise / (2 * n)), np.ones((1, n)))
 
     def moved(noise):
-        after = training.fit(ones, alike, Recipe(optimiser="rmsprop", steps=1, noise=noise), KEY)
+        after = fit(ones, alike, Recipe(optimiser="rmsprop", steps=1, noise=noise), KEY)
         return [float(weight[0, 0, 0]) - 1 for weight in after.weights]
 
     assert moved(noise) == [0, 0]
@@ -114,7 +119,7 @@ def test_less_noise_is_learnt_by_heart():
         fitted = nets.random((2, 50, 50, 5), 1, KEY)
         for n in (200, 400, 600):
             shown = Data(contexts[:n], actions[:n], rewards[None, :n], np.ones((1, n)))
-            fitted = training.fit(fitted, shown, recipe, KEY.child(n))
+            fitted = fit(fitted, shown, recipe, KEY.child(n))
         predicted = fitted.predict(contexts[600:])[0][np.arange(2400), actions[600:]]
         return np.mean((predicted - truth[600:]) ** 2)
 
@@ -137,8 +142,8 @@ def test_observations_of_no_weight_are_not_learnt():
     wrong = shown._replace(targets=np.where(np.arange(200) % 2, shown.targets, 1e6))
     weights = (np.arange(200) % 2).astype(float)[None]
     start = nets.random((3, 8, 2), 1, KEY)
-    a = training.fit(start, shown._replace(weights=weights), QUICK, KEY)
-    b = training.fit(start, wrong._replace(weights=weights), QUICK, KEY)
+    a = fit(start, shown._replace(weights=weights), QUICK, KEY)
+    b = fit(start, wrong._replace(weights=weights), QUICK, KEY)
     np.testing.assert_array_equal(a.weights[0], b.weights[0])
 
 
@@ -147,8 +152,8 @@ def test_a_stack_is_trained_as_its_members_would_be_alone():
     lone = nets.random((3, 8, 2), 1, KEY)
     stack = lone.map(lambda a: np.repeat(a, 3, axis=0))
     shown = data(1, count=3)._replace(targets=np.array([[1.0], [1.0], [-1.0]]))
-    together = training.fit(stack, shown, QUICK, KEY)
-    alone = training.fit(lone, Data(*shown[:2], shown.targets[:1], shown.weights[:1]), QUICK, KEY)
+    together = fit(stack, shown, QUICK, KEY)
+    alone = fit(lone, Data(*shown[:2], shown.targets[:1], shown.weights[:1]), QUICK, KEY)
     np.testing.assert_allclose(together.weights[0][0], together.weights[0][1], rtol=1e-6)
     np.testing.assert_allclose(together.weights[0][0], alone.weights[0][0], rtol=1e-5, atol=1e-7)
     assert np.abs(together.weights[1][0] - together.weights[1][2]).max() > 0.01
@@ -156,7 +161,7 @@ def test_a_stack_is_trained_as_its_members_would_be_alone():
 
 def test_a_key_decides_all():
     start, shown = nets.random((3, 8, 2), 1, KEY), data(100)
-    a, again, b = (training.fit(start, shown, QUICK, key) for key in (KEY, KEY, Key(4)))
+    a, again, b = (fit(start, shown, QUICK, key) for key in (KEY, KEY, Key(4)))
     np.testing.assert_array_equal(a.weights[0], again.weights[0])
     assert not np.array_equal(a.weights[0], b.weights[0])
 
@@ -166,7 +171,7 @@ def test_it_compiles_once_per_power_of_two():
     compiled = []
     for n in (1, 2, 64, 65, 100, 128, 129, 200, 256, 70, 3):
         before = training.compilations()
-        training.fit(start, data(n), recipe, KEY)
+        fit(start, data(n), recipe, KEY)
         compiled.append(training.compilations() - before)
     assert compiled == [1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]
 
@@ -189,14 +194,14 @@ def test_a_network_that_goes_on_takes_the_last_steps_for_what_is_new(new, taken)
 def test_the_last_steps_have_the_rates_of_the_whole_run():
     """Adam's first step moves every weight that matters by its rate: 0.5 of a run of 10 at its middle is 0.25."""
     start, recipe = nets.random((3, 8, 2), 1, KEY), Recipe(rate=0.5, steps=2, catch_up=1.0, noise=0.0, batch=64)
-    after = training.fit(start, data(64), recipe, KEY, new=0.5)
+    after = fit(start, data(64), recipe, KEY, new=0.5)
     moved = np.abs(after.biases[-1] - start.biases[-1])
     np.testing.assert_allclose(moved, 0.25, rtol=1e-4)
 
 
 def test_iterates_go_on_from_the_network():
     start = nets.random((3, 8, 2), 1, KEY)
-    path = training.iterates(start, data(100), Recipe(rate=1e-4), 3, 5, KEY)
+    path = training.iterates(start, data(100), Recipe(rate=1e-4), 0.1, 3, 5, KEY)
     steps = np.abs(np.diff(np.concatenate([start.biases[-1], path.biases[-1]]), axis=0))
     assert path.size == 5
     # Adam moves every weight by at most about its rate per step.

@@ -70,7 +70,8 @@ def test_of_many_observations_only_those_of_the_minibatches_are_looked_at():
     np.testing.assert_array_equal(drawn.rows[drawn.drawn], plain)
     start = network.random((3, 8, 2), 2, KEY)
     everything = training.Minibatches(n, 0, np.arange(n), plain)
-    ours, theirs = training.fit(start, data, recipe, KEY), training.fit_to(start, data, everything, recipe)
+    ours = training.fit(network.Start(start), data, recipe, 0.1, KEY)
+    theirs = training.fit_to(start, data, everything, recipe, 0.1)
     for a, b in zip((*ours.weights, *ours.biases), (*theirs.weights, *theirs.biases), strict=True):
         np.testing.assert_array_equal(a, b)
 

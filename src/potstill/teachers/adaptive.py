@@ -12,13 +12,14 @@ from potstill.problem import Observations, Problem
 from potstill.teachers import coregional, evidence, network, nig
 from potstill.teachers import joint as joints
 from potstill.teachers import memory as memories
+from potstill.teachers import noise as noises
 from potstill.teachers.contract import Exactness, Float32
 from potstill.teachers.coregional import Posterior
 from potstill.teachers.evidence import Mix
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import Networks, Units
 from potstill.teachers.neural import Neural
-from potstill.teachers.recipe import Recipe
+from potstill.teachers.noise import Noise
 
 Float64 = nig.Float64
 
@@ -50,6 +51,7 @@ class AdaptiveState(NamedTuple):
         learnt: observations there were when the network and the scales were learnt last, int64[].
         unit: mean and standard deviation of the first batch's rewards, float64[2]; the regression is in these units.
         networks: one network, whose last hidden layer is a block of features.
+        noise: that it was trained with.
         mixes: prior scales without the network and with it.
         networked: whether the network's block is used, bool[].
         posterior: after the observations.
@@ -60,6 +62,7 @@ class AdaptiveState(NamedTuple):
     learnt: NDArray[np.int64]
     unit: Float64
     networks: Networks
+    noise: Noise
     mixes: tuple[Mix, Mix]
     networked: NDArray[np.bool_]
     posterior: Posterior
@@ -86,8 +89,6 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     """
 
     hidden: tuple[int, ...] = (100, 50)
-    # Noise learnt by heart shows in observations that the network was not trained on, and then it is not used.
-    recipe: Recipe = Recipe(noise=0.0)
     vagueness: float = 3.0
     temperature: float = 0.5
     refit: float = 1.2
@@ -122,6 +123,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
             nothing,
             np.array([0.0, 1.0]),
             networks,
+            noises.given(self.recipe.noise),
             mixes,
             np.array(False),
             Posterior((), np.zeros(0), np.zeros((0, 0)), np.ones(())),
@@ -166,11 +168,10 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         """The network trained on, prior scales learnt, and the better of the two models chosen."""
         honest = self._honest(state)
         seen_by_network = state.memory.rows(~honest)
-        units = self._units(seen_by_network)
-        learnt = int(state.learnt)
-        start = self._start(state.networks, learnt, int(state.seen) - learnt, units, key.child("start"))
-        networks = self._fitted(start, seen_by_network, units, key.child("train"))
-        state = state._replace(networks=networks, learnt=state.seen)
+        units, learnt = self._units(seen_by_network), int(state.learnt)
+        new = int(state.seen) - learnt
+        networks, noise = self._fitted(state.networks, state.noise, learnt, new, seen_by_network, units, key)
+        state = state._replace(networks=networks, noise=noise, learnt=state.seen)
         rows = np.flatnonzero(honest)[:_EXPLORED]
         state = state._replace(mixes=self._mixes(state, rows))
         without, with_network = (self._score(state, honest, rows, networked=n) for n in (False, True))

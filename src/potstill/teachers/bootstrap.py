@@ -11,11 +11,13 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
 from potstill.teachers import network
+from potstill.teachers import noise as noises
 from potstill.teachers.choice import sample_rows, split_ties
 from potstill.teachers.contract import EXACT, Exactness, Float32
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import Data, Networks, Start, Units
 from potstill.teachers.neural import Neural
+from potstill.teachers.noise import Noise
 
 Float64 = NDArray[np.float64]
 
@@ -28,12 +30,14 @@ class BootstrapState(NamedTuple):
         counts: how often each observation is in each network's sample, uint8[N, B]. Drawn once for all updates:
             networks that are trained on with new draws every time would come to agree.
         networks: B networks.
+        noise: that they were trained with.
         priors: B fixed random networks that are added to them, in units of rewards.
     """
 
     memory: Memory
     counts: NDArray[np.uint8]
     networks: Networks
+    noise: Noise
     priors: Networks
 
 
@@ -74,7 +78,8 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
     def init(self, problem: Problem) -> BootstrapState:
         """Networks that predict 0 everywhere, so that every action gets an equal share of every vote."""
         blank = self._blank(problem, self.networks)
-        return BootstrapState(memories.empty(problem.width), np.zeros((0, self.networks), np.uint8), blank, blank)
+        nothing, counts = memories.empty(problem.width), np.zeros((0, self.networks), np.uint8)
+        return BootstrapState(nothing, counts, blank, noises.given(self.recipe.noise), blank)
 
     def update(self, state: BootstrapState, observations: Observations, key: Key) -> BootstrapState:
         """The ensemble trained on, with more observations."""
@@ -84,9 +89,14 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         counts = np.concatenate([state.counts, self._draw_counts(len(observations), key.child("bootstrap"))])
         counts, units = counts[-len(memory.actions) :], self._units(memory)
         priors = self._draw_priors(state.priors, units, key.child("prior")) if not learnt else state.priors
-        start = self._start(state.networks, learnt, len(observations), units, key.child("start"))
-        networks = self._trained(start, priors, memory, counts, units, key.child("train"))
-        return BootstrapState(memory, counts, networks, priors)
+        noise = self._noise(state.noise, self._data(memory, units), state.networks.sizes, key.child("noise"))
+        start = self._start(
+            state.networks, learnt, len(observations), noise is not state.noise, units, key.child("start")
+        )
+        left_over = units.standardise(memory.rewards - self._prior_rewards(priors, memory))
+        data = Data(memory.contexts, memory.actions, left_over, counts.T * memory.weights)
+        networks = self._trained(start, data, noise, key.child("train")).in_units(units)
+        return BootstrapState(memory, counts, networks, noise, priors)
 
     def propensities(self, state: BootstrapState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The share of votes of each action, smoothed if so configured, float32[N, K]."""
@@ -121,15 +131,11 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
             return blank
         return network.random(blank.sizes, blank.size, key).in_units(Units(0.0, self.prior_scale * units.scale))
 
-    def _trained(
-        self, start: Start, priors: Networks, memory: Memory, counts: NDArray[np.uint8], units: Units, key: Key
-    ) -> Networks:
-        """Networks that predict what the priors leave over, in units of rewards."""
+    def _trained(self, start: Start, data: Data, noise: Noise, key: Key) -> Networks:
+        """Networks that predict what the priors leave over, of standardised rewards."""
         from potstill.teachers import training
 
-        left_over = units.standardise(memory.rewards - self._prior_rewards(priors, memory))
-        data = Data(memory.contexts, memory.actions, left_over, counts.T * memory.weights)
-        return training.fit(start.networks, data, self.recipe, key, start.new).in_units(units)
+        return training.fit(start, data, self.recipe, float(noise.variance), key)
 
     def _prior_rewards(self, priors: Networks, memory: Memory) -> Float64:
         """What the priors say of the actions taken, float64[B, N]."""

@@ -11,11 +11,13 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
 from potstill.teachers import network, reading
+from potstill.teachers import noise as noises
 from potstill.teachers.choice import sample_rows, split_ties
 from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import Networks
 from potstill.teachers.neural import Neural
+from potstill.teachers.noise import Noise
 
 
 class GreedyState(NamedTuple):
@@ -25,11 +27,13 @@ class GreedyState(NamedTuple):
         memory: the observations; none if they are kept elsewhere, and were read from there.
         learnt: how many observations it was trained on, int64[].
         networks: the network.
+        noise: that it was trained with.
     """
 
     memory: Memory
     learnt: NDArray[np.int64]
     networks: Networks
+    noise: Noise
 
 
 class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neural-greedy"):
@@ -47,7 +51,8 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
 
     def init(self, problem: Problem) -> GreedyState:
         """A network that predicts 0 everywhere, so that all actions tie."""
-        return GreedyState(memories.empty(problem.width), np.array(0), self._blank(problem))
+        nothing, noise = memories.empty(problem.width), noises.given(self.recipe.noise)
+        return GreedyState(nothing, np.array(0), self._blank(problem), noise)
 
     def update(self, state: GreedyState, observations: Observations, key: Key) -> GreedyState:
         """The network trained on, with more observations."""
@@ -55,18 +60,17 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
             return state
         self._check_kept(state.memory, int(state.learnt))
         memory = self._remember(state.memory, observations)
-        units = self._units(memory)
-        start = self._start(state.networks, int(state.learnt), len(observations), units, key.child("start"))
-        networks = self._fitted(start, memory, units, key.child("train"))
-        return GreedyState(memory, np.array(len(memory.actions)), networks)
+        units, learnt = self._units(memory), int(state.learnt)
+        networks, noise = self._fitted(state.networks, state.noise, learnt, len(observations), memory, units, key)
+        return GreedyState(memory, np.array(len(memory.actions)), networks, noise)
 
     def reread(self, state: GreedyState, parts: Parts, key: Key) -> GreedyState:
         """The same with all observations, which stay where they are."""
         seen = reading.overview(parts)
         if not seen.rows.sum():
             return state
-        networks = self._fitted_in_parts(state.networks, parts, seen, int(state.learnt), key)
-        return GreedyState(memories.empty(state.memory.contexts.shape[1]), seen.rows.sum(), networks)
+        networks, noise = self._fitted_in_parts(state.networks, state.noise, int(state.learnt), parts, seen, key)
+        return GreedyState(memories.empty(state.memory.contexts.shape[1]), seen.rows.sum(), networks, noise)
 
     def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """1 on the best predicted action, float32[N, K]."""

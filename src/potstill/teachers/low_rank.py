@@ -13,10 +13,12 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
 from potstill.teachers import network
+from potstill.teachers import noise as noises
 from potstill.teachers.contract import Exactness, Float32
 from potstill.teachers.memory import Memory
-from potstill.teachers.network import Array, Networks, Start, Units
+from potstill.teachers.network import Array, Data, Networks, Start
 from potstill.teachers.neural import Neural
+from potstill.teachers.noise import Noise
 
 #: Networks drawn at once: enough for matrix products to be large, few enough for the memory.
 _AT_ONCE = 32
@@ -28,11 +30,13 @@ class LowRankState(NamedTuple):
     Attributes:
         memory: the observations.
         networks: the mean.
+        noise: that it was trained with.
         deviations: `rank` steps of the path, less their mean; half of the covariance is theirs, half is its diagonal.
     """
 
     memory: Memory
     networks: Networks
+    noise: Noise
     deviations: Networks
 
 
@@ -73,17 +77,23 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
 
     def init(self, problem: Problem) -> LowRankState:
         """Weights of 0 without spread, so that all actions tie."""
-        return LowRankState(memories.empty(problem.width), self._blank(problem), self._blank(problem, self.rank))
+        nothing, noise = memories.empty(problem.width), noises.given(self.recipe.noise)
+        return LowRankState(nothing, self._blank(problem), noise, self._blank(problem, self.rank))
 
     def update(self, state: LowRankState, observations: Observations, key: Key) -> LowRankState:
         """The network trained on, with more observations, and a Gaussian fitted to the end of its path."""
         if not len(observations):
             return state
         memory = self._remember(state.memory, observations)
-        units = self._units(memory)
-        learnt = len(state.memory.actions)
-        start = self._start(state.networks, learnt, len(observations), units, key.child("start"))
-        return LowRankState(memory, *self._gaussian(self._path(start, memory, units, key), len(memory.actions)))
+        units, learnt = self._units(memory), len(state.memory.actions)
+        data = self._data(memory, units)
+        noise = self._noise(state.noise, data, state.networks.sizes, key.child("noise"))
+        start = self._start(
+            state.networks, learnt, len(observations), noise is not state.noise, units, key.child("start")
+        )
+        path = self._path(start, data, float(noise.variance), key).in_units(units)
+        mean, deviations = self._gaussian(path, len(memory.actions))
+        return LowRankState(memory, mean, noise, deviations)
 
     def propensities(self, state: LowRankState, contexts: Float32, key: Key) -> Float32:
         """The share of drawn networks that prefer each action, ties split evenly, float32[N, K]."""
@@ -104,15 +114,13 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
             chosen.append((best * rng.random(best.shape)).argmax(axis=2))
         return np.concatenate(chosen).T
 
-    def _path(self, start: Start, memory: Memory, units: Units, key: Key) -> Networks:
-        """The iterates, in units of rewards."""
+    def _path(self, start: Start, data: Data, noise: float, key: Key) -> Networks:
+        """The iterates, which predict standardised rewards."""
         from potstill.teachers import training
 
-        data = self._data(memory, units)
-        trained = training.fit(start.networks, data, self.recipe, key.child("train"), start.new)
+        trained = training.fit(start, data, self.recipe, noise, key.child("train"))
         constant = msgspec.structs.replace(self.recipe, rate=self.collect_rate)
-        path = training.iterates(trained, data, constant, self.every, self.rank, key.child("collect"))
-        return path.in_units(units)
+        return training.iterates(trained, data, constant, noise, self.every, self.rank, key.child("collect"))
 
     def _gaussian(self, path: Networks, n: int) -> tuple[Networks, Networks]:
         """Mean and deviations of iterates."""

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import network, reading
+from potstill.teachers import noise as noises
 from potstill.teachers.contract import Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import RAW, Data, Networks, Start, Units
+from potstill.teachers.noise import Noise
 from potstill.teachers.reading import Overview
 from potstill.teachers.recipe import Recipe
 from potstill.teachers.weighting import Weighting, weights
@@ -58,33 +60,57 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
     def _units(self, memory: Memory) -> Units:
         return network.units_of(memory.rewards) if self.standardise else RAW
 
-    def _start(self, networks: Networks, learnt: int, new: int, units: Units, key: Key) -> Start:
-        """What to train on from, after so many observations, and with so many new ones."""
+    def _is_due(self, noise: Noise, observations: int) -> bool:
+        """Whether the noise is to be learnt from so many observations."""
+        return self.recipe.noise is None and noise.is_due(observations)
+
+    def _noise(self, before: Noise, data: Data, sizes: tuple[int, ...], key: Key) -> Noise:
+        """What is taken for noise: learnt now, if that is due."""
+        n = len(data.actions)
+        return self._judged(data.rows(noises.sample(n, key)), n, sizes, key) if self._is_due(before, n) else before
+
+    def _judged(self, data: Data, observations: int, sizes: tuple[int, ...], key: Key) -> Noise:
+        return Noise(np.array(noises.judged(data, sizes, self.recipe, key)), np.array(observations))
+
+    def _start(self, networks: Networks, learnt: int, new: int, anew: bool, units: Units, key: Key) -> Start:
+        """What to train on from, after so many observations and with so many new ones; `anew` if the noise is."""
         fresh = network.random(networks.sizes, networks.size, key)
         if not learnt or not self.warm_start:
             return Start(fresh)
         kept = networks.in_units(units.inverse())
-        if kept.dead.any():
+        if kept.dead.any() or anew:
             return Start(network.revived(kept, fresh))
-        total = min(learnt + new, self.window or np.inf)
-        return Start(kept, min(new / total, 1.0))
+        return Start(kept, min(new / min(learnt + new, self.window or learnt + new), 1.0))
 
-    def _fitted(self, start: Start, memory: Memory, units: Units, key: Key) -> Networks:
-        """One network trained on a memory, in units of rewards."""
+    def _fitted(
+        self, networks: Networks, before: Noise, learnt: int, new: int, memory: Memory, units: Units, key: Key
+    ) -> tuple[Networks, Noise]:
+        """One network trained on a memory, in units of rewards, and what it took for noise."""
         from potstill.teachers import training
 
-        return training.fit(start.networks, self._data(memory, units), self.recipe, key, start.new).in_units(units)
+        data = self._data(memory, units)
+        noise = self._noise(before, data, networks.sizes, key.child("noise"))
+        start = self._start(networks, learnt, new, noise is not before, units, key.child("start"))
+        trained = training.fit(start, data, self.recipe, float(noise.variance), key.child("train"))
+        return trained.in_units(units), noise
 
-    def _fitted_in_parts(self, networks: Networks, parts: Parts, seen: Overview, learnt: int, key: Key) -> Networks:
-        """The same network, of observations that are not in memory: those of its minibatches are fetched."""
+    def _fitted_in_parts(
+        self, networks: Networks, before: Noise, learnt: int, parts: Parts, seen: Overview, key: Key
+    ) -> tuple[Networks, Noise]:
+        """The same network, of observations that are not in memory: those that it looks at are fetched."""
         from potstill.teachers import training
 
-        units = self._units_of(seen)
-        total = int(seen.rows.sum())
-        start = self._start(networks, learnt, total - learnt, units, key.child("start"))
+        units, total = self._units_of(seen), int(seen.rows.sum())
+        due = self._is_due(before, total)
+        looked_at = noises.sample(total, key.child("noise")) if due else np.zeros(0, np.int64)
+        start = self._start(networks, learnt, total - learnt, due, units, key.child("start"))
         drawn = training.minibatches(total, 1, self.recipe, key.child("train"), start.new)
-        memory = reading.gather(parts, seen, drawn.rows, self.weighting)
-        return training.fit_to(start.networks, self._data(memory, units), drawn, self.recipe).in_units(units)
+        rows = np.union1d(looked_at, drawn.rows)
+        data = self._data(reading.gather(parts, seen, rows, self.weighting), units)
+        shown, trained_on = (data.rows(np.searchsorted(rows, some)) for some in (looked_at, drawn.rows))
+        noise = self._judged(shown, total, networks.sizes, key.child("noise")) if due else before
+        trained = training.fit_to(start.networks, trained_on, drawn, self.recipe, float(noise.variance))
+        return trained.in_units(units), noise
 
     def _units_of(self, seen: Overview) -> Units:
         return seen.units if self.standardise else RAW

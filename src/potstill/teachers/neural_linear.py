@@ -13,11 +13,13 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
 from potstill.teachers import network, nig, reading
+from potstill.teachers import noise as noises
 from potstill.teachers.best import probability_best
 from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.network import Networks, Units
 from potstill.teachers.neural import Neural
+from potstill.teachers.noise import Noise
 from potstill.teachers.weighting import Weighting
 
 
@@ -28,12 +30,14 @@ class NeuralLinearState(NamedTuple):
         memory: the observations; none if they are kept elsewhere, and were read from there.
         learnt: how many observations the posterior is of, int64[].
         networks: one network, whose last hidden layer gives the features.
+        noise: that it was trained with.
         posterior: of the regression on the features and an intercept, in units of rewards.
     """
 
     memory: Memory
     learnt: NDArray[np.int64]
     networks: Networks
+    noise: Noise
     posterior: nig.Posterior
 
 
@@ -75,7 +79,7 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         """The prior."""
         memory, networks = memories.empty(problem.width), self._blank(problem)
         posterior = self._posterior(_all_sums(networks, memory, network.RAW), network.RAW)
-        return NeuralLinearState(memory, np.array(0), networks, posterior)
+        return NeuralLinearState(memory, np.array(0), networks, noises.given(self.recipe.noise), posterior)
 
     def update(self, state: NeuralLinearState, observations: Observations, key: Key) -> NeuralLinearState:
         """The posterior after more observations: train the network on, and regress anew on its features."""
@@ -83,11 +87,10 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
             return state
         self._check_kept(state.memory, int(state.learnt))
         memory = self._remember(state.memory, observations)
-        units = self._units(memory)
-        start = self._start(state.networks, int(state.learnt), len(observations), units, key.child("start"))
-        networks = self._fitted(start, memory, units, key.child("train"))
+        units, learnt = self._units(memory), int(state.learnt)
+        networks, noise = self._fitted(state.networks, state.noise, learnt, len(observations), memory, units, key)
         posterior = self._posterior(_all_sums(networks, memory, units), units)
-        return NeuralLinearState(memory, np.array(len(memory.actions)), networks, posterior)
+        return NeuralLinearState(memory, np.array(len(memory.actions)), networks, noise, posterior)
 
     def reread(self, state: NeuralLinearState, parts: Parts, key: Key) -> NeuralLinearState:
         """The same after all observations, which stay where they are."""
@@ -95,10 +98,10 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         if not seen.rows.sum():
             return state
         units = self._units_of(seen)
-        networks = self._fitted_in_parts(state.networks, parts, seen, int(state.learnt), key)
+        networks, noise = self._fitted_in_parts(state.networks, state.noise, int(state.learnt), parts, seen, key)
         sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting, seen.inverse))
         nothing = memories.empty(state.memory.contexts.shape[1])
-        return NeuralLinearState(nothing, seen.rows.sum(), networks, self._posterior(sums, units))
+        return NeuralLinearState(nothing, seen.rows.sum(), networks, noise, self._posterior(sums, units))
 
     def propensities(self, state: NeuralLinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The probability that each action is best, float32[N, K]."""

@@ -23,7 +23,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         batch: observations per minibatch, drawn with replacement; fewer where there are fewer observations.
         noise: variance of the noise in rewards; 1 is all of their variance where they are standardised. Weights have
             He's normal prior, which counts the more, the noisier rewards are and the fewer there are: with it a
-            network learns less of the noise by heart. 0 leaves the prior out.
+            network learns less of the noise by heart. None learns it from the observations; 0 leaves the prior out.
     """
 
     optimiser: Literal["adam", "rmsprop"] = "adam"
@@ -33,7 +33,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 1000
     catch_up: float | None = 4.0
     batch: int = 128
-    noise: float = 0.1
+    noise: float | None = None
 
     def __post_init__(self) -> None:
         for field in ("rate", "steps", "batch", "catch_up"):
@@ -42,7 +42,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"Recipe: {field} must be a positive number, got {value!r}")
         for field in ("decay", "noise"):
             value = getattr(self, field)
-            if not 0 <= value < np.inf:
+            if value is not None and not 0 <= value < np.inf:
                 raise ValueError(f"Recipe: {field} must be 0 or more, got {value!r}")
 
 

@@ -16,7 +16,7 @@ import optax
 from numpy.typing import NDArray
 
 from potstill.keys import Key
-from potstill.teachers.network import Data, Networks
+from potstill.teachers.network import Data, Networks, Start
 from potstill.teachers.recipe import Recipe
 
 #: Networks, and the state of their optimiser.
@@ -53,26 +53,30 @@ def minibatches(observations: int, networks: int, recipe: Recipe, key: Key, new:
     return _draw(observations, networks, steps, recipe.batch, key)._replace(skipped=skipped)
 
 
-def fit(networks: Networks, data: Data, recipe: Recipe, key: Key, new: float = 1.0) -> Networks:
-    """Networks that predict the targets, trained on from the ones given, to which a share of the data is new."""
-    drawn = minibatches(len(data.actions), len(data.targets), recipe, key, new)
-    return fit_to(networks, data.rows(drawn.rows), drawn, recipe)
+def fit(start: Start, data: Data, recipe: Recipe, noise: float, key: Key) -> Networks:
+    """Networks that predict the targets, trained on from the ones given, with so much variance taken for noise."""
+    drawn = minibatches(len(data.actions), len(data.targets), recipe, key, start.new)
+    return fit_to(start.networks, data.rows(drawn.rows), drawn, recipe, noise)
 
 
-def fit_to(networks: Networks, data: Data, minibatches: Minibatches, recipe: Recipe) -> Networks:
-    """The same, of the rows of the minibatches alone."""
+def fit_to(networks: Networks, data: Data, minibatches: Minibatches, recipe: Recipe, noise: Any) -> Networks:
+    """The same, of the rows of the minibatches alone; the noise of all networks, or of each, [B]."""
     n, skipped, _, drawn = minibatches
-    return _float64(_fit(_float32(networks), _padded(data), drawn, skipped, recipe.noise / n, recipe))
+    shrinkage = np.broadcast_to(np.asarray(noise, np.float32) / n, len(drawn))
+    return _float64(_fit(_float32(networks), _padded(data), drawn, skipped, shrinkage, recipe))
 
 
-def iterates(networks: Networks, data: Data, recipe: Recipe, every: int, count: int, key: Key) -> Networks:
+def iterates(
+    networks: Networks, data: Data, recipe: Recipe, noise: float, every: int, count: int, key: Key
+) -> Networks:
     """Where the weights of one network go at the recipe's first rate: one in `every` steps, `count` in all.
 
     They are stacked as if they were that many networks.
     """
     n, _, rows, drawn = _draw(len(data.actions), len(data.targets), every * count, recipe.batch, key)
     stretches = np.stack(np.split(drawn, count, axis=1))
-    path = _iterates(_float32(networks), _padded(data.rows(rows)), stretches, recipe.noise / n, recipe)
+    shrinkage = np.array([noise / n], np.float32)
+    path = _iterates(_float32(networks), _padded(data.rows(rows)), stretches, shrinkage, recipe)
     return _float64(path.map(lambda a: a[:, 0]))
 
 
@@ -98,33 +102,40 @@ def rate_at(recipe: Recipe, steps: Any) -> optax.Schedule:
 
 
 @partial(jax.jit, static_argnames="recipe")
-def _fit(params: Networks, data: Data, drawn: jax.Array, skipped: int, shrinkage: float, recipe: Recipe) -> Networks:
+def _fit(
+    params: Networks, data: Data, drawn: jax.Array, skipped: int, shrinkage: jax.Array, recipe: Recipe
+) -> Networks:
     rate = rate_at(recipe, skipped + drawn.shape[1])
     optimiser = _optimiser(recipe, lambda taken: rate(skipped + taken))
     start = params, jax.vmap(optimiser.init)(params)
-    return _descend(start, data, drawn, optimiser, shrinkage if recipe.noise else None)[0]
+    return _descend(start, data, drawn, optimiser, shrinkage, recipe)[0]
 
 
 @partial(jax.jit, static_argnames="recipe")
-def _iterates(params: Networks, data: Data, drawn: jax.Array, shrinkage: float, recipe: Recipe) -> Networks:
+def _iterates(params: Networks, data: Data, drawn: jax.Array, shrinkage: jax.Array, recipe: Recipe) -> Networks:
     optimiser = _optimiser(recipe, recipe.rate)
 
     def stretch(carry: Carry, drawn: jax.Array) -> tuple[Carry, Networks]:
-        carry = _descend(carry, data, drawn, optimiser, shrinkage if recipe.noise else None)
+        carry = _descend(carry, data, drawn, optimiser, shrinkage, recipe)
         return carry, carry[0]
 
     return jax.lax.scan(stretch, (params, jax.vmap(optimiser.init)(params)), drawn)[1]
 
 
 def _descend(
-    start: Carry, data: Data, drawn: jax.Array, optimiser: optax.GradientTransformation, shrinkage: float | None
+    start: Carry,
+    data: Data,
+    drawn: jax.Array,
+    optimiser: optax.GradientTransformation,
+    shrinkage: jax.Array,
+    recipe: Recipe,
 ) -> Carry:
     """One step of every network for each of its minibatches, rows [B, steps, batch]."""
 
-    def run(start: Carry, targets: Any, weights: Any, drawn: jax.Array) -> Carry:
+    def run(start: Carry, targets: Any, weights: Any, drawn: jax.Array, shrinkage: jax.Array) -> Carry:
         def loss(params: Networks, i: jax.Array) -> jax.Array:
             error = _loss(params, data.contexts[i], data.actions[i], targets[i], weights[i])
-            return error if shrinkage is None else error + shrinkage * _penalty(params)
+            return error if recipe.noise == 0 else error + shrinkage * _penalty(params)
 
         def step(carry: Carry, i: jax.Array) -> tuple[Carry, None]:
             params, state = carry
@@ -134,7 +145,7 @@ def _descend(
 
         return jax.lax.scan(step, start, drawn)[0]
 
-    return jax.vmap(run)(start, data.targets, data.weights, drawn)
+    return jax.vmap(run)(start, data.targets, data.weights, drawn, shrinkage)
 
 
 def _loss(params: Networks, contexts: Any, actions: Any, targets: Any, weights: Any) -> jax.Array:

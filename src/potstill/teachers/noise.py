@@ -1,0 +1,99 @@
+"""How noisy rewards are, which the prior of networks has to know: observations that are held out tell.
+
+A network is trained for each of a few candidates, all from one start and on the same minibatches. Rewards are taken to
+be noisier than the first of them only where that predicts held-out rewards clearly better: too much noise smooths away
+what is rare, before there is enough of it to be seen.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.teachers import network
+from potstill.teachers.network import Array, Data
+from potstill.teachers.recipe import Recipe
+
+#: Variance of the noise, as a share of that of the rewards.
+CANDIDATES = (0.1, 0.3, 1.0)
+#: They are tried again when there are so many times more observations.
+_AGAIN = 1.5
+#: Of more observations a sample is enough.
+_ROWS = 8192
+#: One in so many is held out; of fewer than two for each, nothing is to be learnt.
+_HELD_OUT = 5
+#: Standard errors by which a noisier candidate has to predict better.
+_CLEARLY = 2.0
+
+
+class Noise(NamedTuple):
+    """What is taken for noise.
+
+    Attributes:
+        variance: of rewards as the network learns them, standardised or not, float64[].
+        judged: how many observations there were when it was learnt, int64[].
+    """
+
+    variance: NDArray[np.float64]
+    judged: NDArray[np.int64]
+
+    def is_due(self, observations: int) -> bool:
+        """Whether it is to be learnt again from so many observations."""
+        return observations >= max(_AGAIN * int(self.judged), 2 * _HELD_OUT)
+
+
+def given(variance: float | None) -> Noise:
+    """Before anything is known: the recipe's, or the first candidate."""
+    return Noise(np.array(CANDIDATES[0] if variance is None else variance), np.array(0))
+
+
+def sample(observations: int, key: Key) -> NDArray[np.int64]:
+    """The positions of the observations to learn it from, in order."""
+    if observations <= _ROWS:
+        return np.arange(observations)
+    chosen = key.child("sample").generator().choice(observations, _ROWS, replace=False)
+    return np.sort(chosen).astype(np.int64)
+
+
+def judged(data: Data, sizes: tuple[int, ...], recipe: Recipe, key: Key) -> float:
+    """The variance that fits the targets, [1, N]."""
+    from potstill.teachers import training
+
+    n, count, variances = len(data.actions), len(CANDIDATES), np.array(CANDIDATES) * data.targets.var()
+    order = key.child("held out").generator().permutation(n)
+    held_out, shown = np.sort(order[: n // _HELD_OUT]), np.sort(order[n // _HELD_OUT :])
+    drawn = training.minibatches(len(shown), 1, recipe, key.child("train"))
+    start = network.random(sizes, 1, key.child("start")).map(lambda a: np.repeat(a, count, axis=0))
+    trained = training.fit_to(
+        start,
+        _repeated(data.rows(shown).rows(drawn.rows), count),
+        drawn._replace(drawn=np.repeat(drawn.drawn, count, axis=0)),
+        recipe,
+        variances,
+    )
+    return float(variances[_chosen(_errors(trained, data.rows(held_out)))])
+
+
+def _repeated(data: Data, count: int) -> Data:
+    return data._replace(targets=np.repeat(data.targets, count, axis=0), weights=np.repeat(data.weights, count, axis=0))
+
+
+def _errors(networks: network.Networks, data: Data) -> Array:
+    """Weighted squared errors of each network, float64[B, N]."""
+    predicted = networks.predict(data.contexts)
+    taken = np.take_along_axis(predicted, data.actions[None, :, None].astype(np.int64), axis=2)[:, :, 0]
+    errors: Array = data.weights * (taken - data.targets) ** 2
+    return errors
+
+
+def _chosen(errors: Array) -> int:
+    """The first candidate, or the one that is clearly better."""
+    best = 0
+    for noisier in range(1, len(CANDIDATES)):
+        gain = errors[best] - errors[noisier]
+        if gain.mean() > _CLEARLY * gain.std() / len(gain) ** 0.5:
+            best = noisier
+    return best

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import struct
+import tarfile
 
 import msgspec
 import numpy as np
@@ -141,6 +142,18 @@ def test_the_markdown_page_links_to_pictures_that_are_there(written):
     assert all(command in page for command in summary.commands)
     assert "5,528 patients" in page
     assert "simulated upload service" in page
+
+
+def test_the_trials_come_with_the_markdown_page(written, folder, tmp_path):
+    """Unpacked, they are a folder that says the same, and packing is repeatable."""
+    out, _ = written
+    packed = out / "docs" / "page" / "trials.tar.xz"
+    assert packed.read_bytes() == results.archive(folder)
+    with tarfile.open(packed) as tar:
+        tar.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / folder.name
+    assert list(results.load(unpacked)) == list(results.load(folder))
+    assert (unpacked / "settings.json").read_bytes() == (folder / "settings.json").read_bytes()
 
 
 def test_the_summary_is_what_was_returned(written):

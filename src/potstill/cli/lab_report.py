@@ -25,7 +25,7 @@ def report(
     ] = 100_000,
     again: Annotated[bool, typer.Option("--again", help="Measure anew what an earlier report has measured.")] = False,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write the Markdown page here, with a folder of figures beside it.")
+        Path | None, typer.Option(help="Write the Markdown page here, with a folder of figures and trials beside it.")
     ] = None,
     notes: Annotated[Path | None, typer.Option(help="A text file with remarks to print in the report.")] = None,
     as_json: AsJson = False,

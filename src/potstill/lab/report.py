@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.files import write_atomically
-from potstill.lab import report_markdown
+from potstill.lab import report_markdown, results
 from potstill.lab.algorithms import ALGORITHMS
 from potstill.lab.data import MissingData
 from potstill.lab.latency import PROBLEMS
@@ -20,6 +20,9 @@ from potstill.lab.scenarios import scenario
 from potstill.pages.page import png
 
 Said = Callable[[str], None]
+
+#: Beside a Markdown page: the trials that it is about, for those who come later.
+TRIALS = "trials.tar.xz"
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -47,7 +50,8 @@ def report(
         out: for report.html, summary.json, results.md and the pictures.
         calls: of one decision, for each latency; 0 measures none.
         again: measure although the same was measured before and kept in `out`.
-        markdown: write the Markdown page here instead, with the pictures in a folder of its name beside it.
+        markdown: write the Markdown page here instead, with the pictures and the trials themselves in a folder of its
+            name beside it.
         notes: remarks to print, in paragraphs.
         command: that asked for the report, to be printed in it.
         say: told what is done next.
@@ -58,7 +62,7 @@ def report(
     out.mkdir(parents=True, exist_ok=True)
     measured = _measured(runs, out, calls, again, say) if calls else None
     say("tables")
-    said = summary(runs, folder, measured, notes, command)
+    said = summary(runs, folder, measured, notes, _commands(command or f"potstill lab report {folder.name}", markdown))
     whole = page(runs, said)
     say("figures")
     whole.write(out / "report.html")
@@ -67,7 +71,7 @@ def report(
     if markdown is None:
         report_markdown.write(out / "results.md", whole, out)
     else:
-        _write(markdown.with_suffix(""), pictures)
+        _write(markdown.with_suffix(""), {**pictures, TRIALS: results.archive(folder)})
         report_markdown.write(markdown, whole, markdown.with_suffix(""))
     return Written(out / "report.html", said)
 
@@ -87,6 +91,13 @@ def _is_available(problem: str, say: Said) -> bool:
         say(f"no latency for {problem}: {error}")
         return False
     return True
+
+
+def _commands(report: str, markdown: Path | None) -> list[str]:
+    """The command that makes the report, and how to have its trials without playing them."""
+    if markdown is None:
+        return [report]
+    return [report, f"tar xf {markdown.with_suffix('') / TRIALS}  # instead of the runs: the trials of this page"]
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:

@@ -48,13 +48,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     measurements: Measurements | None
 
 
-def summary(runs: Runs, folder: Path, measured: Measurements | None, notes: str, command: str) -> Summary:
+def summary(runs: Runs, folder: Path, measured: Measurements | None, notes: str, commands: list[str]) -> Summary:
     """Everything that is said of some runs."""
     compared = comparisons(runs)
     return Summary(
         library=__version__,
         commit=report_origin.commit(),
-        commands=[*report_origin.commands(runs, folder), command or f"potstill lab report {folder.name}"],
+        commands=[*report_origin.commands(runs, folder), *commands],
         trials=sum(len(run.trials) for run in runs.runs),
         deviations=list(DEVIATIONS),
         notes=notes,

@@ -6,6 +6,8 @@ OUT/<problem>/<preset>/<algorithm>/0007.seconds.json    how long it took, which 
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -84,9 +86,26 @@ def save(out: Path, trial: Trial, seconds: Seconds) -> None:
 
 def load(out: Path) -> Iterator[Trial]:
     """All finished trials under a folder, in the order of their paths."""
-    for path in sorted(out.glob("*/*/*/[0-9]*.json")):
-        if not path.name.endswith(".seconds.json"):
-            yield _read(path)
+    yield from map(_read, _paths(out))
+
+
+def archive(out: Path) -> bytes:
+    """All finished trials of a folder and their settings as a .tar.xz; equal trials give equal bytes.
+
+    Unpacked, it is a folder of the same name, to report on or to go on from.
+    """
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz") as tar:
+        for path in (*out.glob("settings.json"), *_paths(out)):
+            content = path.read_bytes()
+            entry = tarfile.TarInfo((Path(out.resolve().name) / path.relative_to(out)).as_posix())
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def _paths(out: Path) -> list[Path]:
+    return [path for path in sorted(out.glob("*/*/*/[0-9]*.json")) if not path.name.endswith(".seconds.json")]
 
 
 def _read(path: Path) -> Trial:

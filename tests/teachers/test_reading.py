@@ -92,6 +92,26 @@ def test_an_update_in_parts_learns_what_an_update_learns(teacher, size):
     np.testing.assert_allclose(p, q, atol=1e-4)
 
 
+@pytest.mark.parametrize("teacher", [NeuralLinearTS(**QUICK), NeuralGreedy(**QUICK)], ids=["linear", "greedy"])
+def test_going_on_in_parts_is_going_on(teacher):
+    """With a twentieth of news, for which few steps are taken, and noise that was learnt before."""
+    earlier, later = example_observations(190), example_observations(10, Key(4))
+    everything = Parts(Observations.joined(PROBLEM, [earlier, later]), [100])
+    whole = teacher.update(teacher.update(teacher.init(PROBLEM), earlier, KEY), later, KEY)
+    read = teacher.reread(teacher.reread(teacher.init(PROBLEM), Parts(earlier, [70]), KEY), everything, KEY)
+    assert int(whole.noise.judged) == int(read.noise.judged) == 190
+    for a, b in zip(read.networks.weights, whole.networks.weights, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_observations_may_have_been_thrown_away_since():
+    teacher = NeuralGreedy(**QUICK)
+    state = teacher.reread(teacher.init(PROBLEM), Parts(example_observations(100), [70]), KEY)
+    after = teacher.reread(state, Parts(example_observations(40, Key(4)), [7]), KEY)
+    assert int(after.learnt) == 40
+    assert np.isfinite(after.networks.weights[0]).all()
+
+
 def test_observations_count_by_their_propensities_in_parts_too():
     observations = example_observations()
     rare = np.where(observations.actions == 1, 0.05, 0.9).astype(np.float32)

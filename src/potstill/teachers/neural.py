@@ -78,7 +78,8 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
         if not learnt or not self.warm_start:
             return Start(fresh)
         kept = networks.in_units(units.inverse())
-        if kept.dead.any() or anew:
+        # None are new where more have been thrown away since than have come.
+        if kept.dead.any() or anew or new < 1:
             return Start(network.revived(kept, fresh))
         return Start(kept, min(new / min(learnt + new, self.window or learnt + new), 1.0))
 

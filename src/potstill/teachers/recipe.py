@@ -18,8 +18,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         decay: of the inverse-time schedule.
         steps: minibatches per update; at most 4 per observation.
         catch_up: a network that goes on from the one before takes only its share of the steps, the last ones, where the
-            rate has already fallen: so many times the share of observations that are new, in halves, quarters and so
-            on. None always takes all of them.
+            rate has already fallen: so many times the share of observations that are new, in halves down to an
+            eighth. None always takes all of them.
         batch: observations per minibatch, drawn with replacement; fewer where there are fewer observations.
         noise: variance of the noise in rewards; 1 is all of their variance where they are standardised. Weights have
             He's normal prior, which counts the more, the noisier rewards are and the fewer there are: with it a

@@ -26,6 +26,8 @@ Carry = tuple[Networks, Any]
 _FEWEST_ROWS = 64
 #: More would only learn few observations by heart.
 _STEPS_PER_ROW = 4
+#: However little is new, an eighth of the steps is taken: with fewer, many small updates would hardly move a network.
+_HALVINGS = 3
 
 
 class Minibatches(NamedTuple):
@@ -85,7 +87,7 @@ def steps_for(recipe: Recipe, rows: int, new: float = 1.0) -> tuple[int, int]:
     every = min(recipe.steps, _STEPS_PER_ROW * rows)
     wanted = 1.0 if recipe.catch_up is None else min(recipe.catch_up * new, 1.0)
     # By halves, so that few programs are compiled.
-    steps = max(every >> int(-np.log2(wanted)), 1)
+    steps = max(every >> min(int(-np.log2(wanted)), _HALVINGS), 1)
     return steps, every - steps
 
 

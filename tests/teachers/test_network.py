@@ -186,7 +186,7 @@ def test_small_data_take_fewer_steps():
     [(1.0, 1000), (0.25, 1000), (0.24, 1000), (0.126, 1000), (0.125, 500), (0.1, 500), (1 / 32, 125), (1e-9, 125)],
 )
 def test_a_network_that_goes_on_takes_the_last_steps_for_what_is_new(new, taken):
-    """Four times the share that is new, in halves: all of them with more than an eighth, half with more than a 16th, an eighth always."""
+    """Four times the share that is new, in halves: all with more than an eighth of it, at least an eighth."""
     assert training.steps_for(Recipe(steps=1000), 4096, new) == (taken, 1000 - taken)
     assert training.steps_for(PAPER, 4096, new) == (100, 0)
 

@@ -18,7 +18,7 @@ QUICK = Recipe(steps=20, batch=32)
 
 def fit(networks, data, recipe, key, new=1.0):
     noise = 0.1 if recipe.noise is None else recipe.noise
-    return training.fit(Start(networks, new), data, recipe, noise, key)
+    return training.fit(Start(networks, new, noise), data, recipe, key)
 
 
 def data(n, count=1, width=3, actions=2, seed=0):
@@ -192,7 +192,7 @@ def test_a_network_that_goes_on_takes_the_last_steps_for_what_is_new(new, taken)
 
 
 def test_the_last_steps_have_the_rates_of_the_whole_run():
-    """Adam's first step moves every weight that matters by its rate: 0.5 of a run of 10 at its middle is 0.25."""
+    """Adam's first step moves every weight that matters by its rate: of two steps from 0.5 the second has 0.25."""
     start, recipe = nets.random((3, 8, 2), 1, KEY), Recipe(rate=0.5, steps=2, catch_up=1.0, noise=0.0, batch=64)
     after = fit(start, data(64), recipe, KEY, new=0.5)
     moved = np.abs(after.biases[-1] - start.biases[-1])
@@ -218,6 +218,7 @@ def test_iterates_go_on_from_the_network():
         ({"decay": -0.5}, "Recipe: decay must be 0 or more, got -0.5"),
         ({"noise": -1.0}, "Recipe: noise must be 0 or more, got -1.0"),
         ({"catch_up": 0.0}, "Recipe: catch_up must be a positive number, got 0.0"),
+        ({"catch_up": float("nan")}, "Recipe: catch_up must be a positive number, got nan"),
     ],
 )
 def test_bad_recipes_are_named(options, message):

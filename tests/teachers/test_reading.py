@@ -1,11 +1,10 @@
 """Observations that are read in parts: what a network learns from them is what it learns from the whole."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from teachers.parts import Parts
 
 from potstill.keys import Key
 from potstill.problem import Observations
@@ -15,20 +14,6 @@ from potstill.teachers.network import Data
 
 KEY = Key(3)
 QUICK = {"hidden": (8,), "recipe": Recipe(steps=30, batch=8)}
-
-
-class Parts:
-    """Observations cut at some places, and how often each part was read."""
-
-    def __init__(self, observations, cuts=()):
-        places = [0, *sorted(cuts), len(observations)]
-        self.parts = [observations[a:b] for a, b in pairwise(places)]
-        self.read = 0
-
-    def each(self, function, *common):
-        for number, part in enumerate(self.parts):
-            self.read += 1
-            yield function(number, part, *common)
 
 
 cut = st.lists(st.integers(0, 60), max_size=5)
@@ -70,7 +55,7 @@ def test_of_many_observations_only_those_of_the_minibatches_are_looked_at():
     np.testing.assert_array_equal(drawn.rows[drawn.drawn], plain)
     start = network.random((3, 8, 2), 2, KEY)
     everything = training.Minibatches(n, 0, np.arange(n), plain)
-    ours = training.fit(network.Start(start), data, recipe, 0.1, KEY)
+    ours = training.fit(network.Start(start, noise=0.1), data, recipe, KEY)
     theirs = training.fit_to(start, data, everything, recipe, 0.1)
     for a, b in zip((*ours.weights, *ours.biases), (*theirs.weights, *theirs.biases), strict=True):
         np.testing.assert_array_equal(a, b)

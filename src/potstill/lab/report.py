@@ -97,7 +97,7 @@ def _commands(report: str, markdown: Path | None) -> list[str]:
     """The command that makes the report, and how to have its trials without playing them."""
     if markdown is None:
         return [report]
-    return [report, f"tar xf {markdown.with_suffix('') / TRIALS}  # instead of the runs: the trials of this page"]
+    return [f"tar xf {markdown.with_suffix('') / TRIALS}  # instead of the runs: the trials of this page", report]
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:

@@ -168,8 +168,8 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         """The network trained on, prior scales learnt, and the better of the two models chosen."""
         honest = self._honest(state)
         seen_by_network = state.memory.rows(~honest)
-        units, learnt = self._units(seen_by_network), int(state.learnt)
-        new = int(state.seen) - learnt
+        units, learnt = self._units(seen_by_network), _shown(int(state.learnt))
+        new = _shown(int(state.seen)) - learnt
         networks, noise = self._fitted(state.networks, state.noise, learnt, new, seen_by_network, units, key)
         state = state._replace(networks=networks, noise=noise, learnt=state.seen)
         rows = np.flatnonzero(honest)[:_EXPLORED]
@@ -239,3 +239,8 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
 
     def _actions(self, state: AdaptiveState) -> int:
         return state.networks.sizes[-1]
+
+
+def _shown(observations: int) -> int:
+    """How many of the first so many are shown to the network."""
+    return observations - observations // _HONEST

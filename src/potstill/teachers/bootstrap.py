@@ -15,7 +15,7 @@ from potstill.teachers import noise as noises
 from potstill.teachers.choice import sample_rows, split_ties
 from potstill.teachers.contract import EXACT, Exactness, Float32
 from potstill.teachers.memory import Memory
-from potstill.teachers.network import Data, Networks, Start, Units
+from potstill.teachers.network import Data, Networks, Units
 from potstill.teachers.neural import Neural
 from potstill.teachers.noise import Noise
 
@@ -83,19 +83,19 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
 
     def update(self, state: BootstrapState, observations: Observations, key: Key) -> BootstrapState:
         """The ensemble trained on, with more observations."""
+        from potstill.teachers import training
+
         if not len(observations):
             return state
         memory, learnt = self._remember(state.memory, observations), len(state.memory.actions)
         counts = np.concatenate([state.counts, self._draw_counts(len(observations), key.child("bootstrap"))])
         counts, units = counts[-len(memory.actions) :], self._units(memory)
         priors = self._draw_priors(state.priors, units, key.child("prior")) if not learnt else state.priors
-        noise = self._noise(state.noise, self._data(memory, units), state.networks.sizes, key.child("noise"))
-        start = self._start(
-            state.networks, learnt, len(observations), noise is not state.noise, units, key.child("start")
-        )
+        plain, new = self._data(memory, units), len(observations)
+        start, noise = self._begun(state.networks, state.noise, learnt, new, plain, units, key)
         left_over = units.standardise(memory.rewards - self._prior_rewards(priors, memory))
         data = Data(memory.contexts, memory.actions, left_over, counts.T * memory.weights)
-        networks = self._trained(start, data, noise, key.child("train")).in_units(units)
+        networks = training.fit(start, data, self.recipe, key.child("train")).in_units(units)
         return BootstrapState(memory, counts, networks, noise, priors)
 
     def propensities(self, state: BootstrapState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
@@ -131,16 +131,9 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
             return blank
         return network.random(blank.sizes, blank.size, key).in_units(Units(0.0, self.prior_scale * units.scale))
 
-    def _trained(self, start: Start, data: Data, noise: Noise, key: Key) -> Networks:
-        """Networks that predict what the priors leave over, of standardised rewards."""
-        from potstill.teachers import training
-
-        return training.fit(start, data, self.recipe, float(noise.variance), key)
-
     def _prior_rewards(self, priors: Networks, memory: Memory) -> Float64:
         """What the priors say of the actions taken, float64[B, N]."""
         if not self.prior_scale:
             return np.zeros((self.networks, len(memory.actions)))
-        parts = [priors.predict(memory.contexts[rows]) for rows in network.chunks(len(memory.actions), self.networks)]
-        taken = np.take_along_axis(np.concatenate(parts, axis=1), memory.actions[None, :, None], axis=2)
-        return taken[:, :, 0]
+        chunks = network.chunks(len(memory.actions), self.networks)
+        return np.concatenate([priors.taken(memory.contexts[i], memory.actions[i]) for i in chunks], axis=1)

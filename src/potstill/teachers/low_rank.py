@@ -87,11 +87,8 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
         memory = self._remember(state.memory, observations)
         units, learnt = self._units(memory), len(state.memory.actions)
         data = self._data(memory, units)
-        noise = self._noise(state.noise, data, state.networks.sizes, key.child("noise"))
-        start = self._start(
-            state.networks, learnt, len(observations), noise is not state.noise, units, key.child("start")
-        )
-        path = self._path(start, data, float(noise.variance), key).in_units(units)
+        start, noise = self._begun(state.networks, state.noise, learnt, len(observations), data, units, key)
+        path = self._path(start, data, key).in_units(units)
         mean, deviations = self._gaussian(path, len(memory.actions))
         return LowRankState(memory, mean, noise, deviations)
 
@@ -114,13 +111,13 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
             chosen.append((best * rng.random(best.shape)).argmax(axis=2))
         return np.concatenate(chosen).T
 
-    def _path(self, start: Start, data: Data, noise: float, key: Key) -> Networks:
+    def _path(self, start: Start, data: Data, key: Key) -> Networks:
         """The iterates, which predict standardised rewards."""
         from potstill.teachers import training
 
-        trained = training.fit(start, data, self.recipe, noise, key.child("train"))
+        trained = training.fit(start, data, self.recipe, key.child("train"))
         constant = msgspec.structs.replace(self.recipe, rate=self.collect_rate)
-        return training.iterates(trained, data, constant, noise, self.every, self.rank, key.child("collect"))
+        return training.iterates(trained, data, constant, start.noise, self.every, self.rank, key.child("collect"))
 
     def _gaussian(self, path: Networks, n: int) -> tuple[Networks, Networks]:
         """Mean and deviations of iterates."""

@@ -48,6 +48,11 @@ class Networks(NamedTuple):
         """The reward of each action, float64[B, N, K], for contexts [N, d]."""
         return self.hidden(contexts) @ self.weights[-1] + self.biases[-1][:, None]
 
+    def taken(self, contexts: Array, actions: Array) -> Array:
+        """The reward of the action that was taken in each context, float64[B, N]."""
+        predicted = self.predict(contexts)
+        return np.take_along_axis(predicted, actions[None, :, None].astype(np.int64), axis=2)[:, :, 0]
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """Columns of a context, units of each hidden layer, actions."""
@@ -62,7 +67,8 @@ class Networks(NamedTuple):
     def dead(self) -> NDArray[np.bool_]:
         """Which of them have a layer that has shrunk to nothing, from where hardly a gradient leads back, bool[B]."""
         against_random = [(w**2).mean(axis=(1, 2)) * w.shape[1] / 2 for w in self.weights if w.size]
-        return np.asarray(np.min(against_random, axis=0) < _DEAD)
+        alive: NDArray[np.bool_] = np.min(against_random, axis=0) >= _DEAD
+        return ~alive  # also those that are not numbers
 
     def map(self, function: Callable[[Array], Array]) -> Networks:
         """The networks with a function applied to each array."""
@@ -80,10 +86,12 @@ class Start(NamedTuple):
     Attributes:
         networks: that predict standardised rewards.
         new: the share of the observations that they have not learnt from, above 0.
+        noise: variance that their prior takes for noise.
     """
 
     networks: Networks
     new: float = 1.0
+    noise: float = 0.0
 
 
 class Data(NamedTuple):

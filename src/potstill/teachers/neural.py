@@ -60,20 +60,26 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
     def _units(self, memory: Memory) -> Units:
         return network.units_of(memory.rewards) if self.standardise else RAW
 
-    def _is_due(self, noise: Noise, observations: int) -> bool:
-        """Whether the noise is to be learnt from so many observations."""
-        return self.recipe.noise is None and noise.is_due(observations)
+    def _begun(
+        self, networks: Networks, before: Noise, learnt: int, new: int, data: Data, units: Units, key: Key
+    ) -> tuple[Start, Noise]:
+        """What to train on from, after so many observations and with so many new ones, and what is taken for noise."""
+        n, variance = len(data.actions), 1.0 if self.standardise else float(data.targets.var())
+        due, noise = self._is_due(before, n, new), before.waiting(new)
+        if due:
+            looked_at = data.rows(noises.sample(n, key.child("noise")))
+            noise = self._judged(looked_at, variance, n, networks.sizes, key.child("noise"))
+        start = self._start(networks, learnt, new, due, units, key.child("start"))
+        return start._replace(noise=float(noise.share) * variance), noise
 
-    def _noise(self, before: Noise, data: Data, sizes: tuple[int, ...], key: Key) -> Noise:
-        """What is taken for noise: learnt now, if that is due."""
-        n = len(data.actions)
-        return self._judged(data.rows(noises.sample(n, key)), n, sizes, key) if self._is_due(before, n) else before
+    def _is_due(self, noise: Noise, observations: int, new: int) -> bool:
+        return self.recipe.noise is None and noise.is_due(observations, new)
 
-    def _judged(self, data: Data, observations: int, sizes: tuple[int, ...], key: Key) -> Noise:
-        return Noise(np.array(noises.judged(data, sizes, self.recipe, key)), np.array(observations))
+    def _judged(self, data: Data, variance: float, observations: int, sizes: tuple[int, ...], key: Key) -> Noise:
+        return noises.learnt(noises.judged(data, variance, sizes, self.recipe, key), observations)
 
     def _start(self, networks: Networks, learnt: int, new: int, anew: bool, units: Units, key: Key) -> Start:
-        """What to train on from, after so many observations and with so many new ones; `anew` if the noise is."""
+        """Networks that predict standardised rewards; all is new to them if they start `anew`."""
         fresh = network.random(networks.sizes, networks.size, key)
         if not learnt or not self.warm_start:
             return Start(fresh)
@@ -90,10 +96,8 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
         from potstill.teachers import training
 
         data = self._data(memory, units)
-        noise = self._noise(before, data, networks.sizes, key.child("noise"))
-        start = self._start(networks, learnt, new, noise is not before, units, key.child("start"))
-        trained = training.fit(start, data, self.recipe, float(noise.variance), key.child("train"))
-        return trained.in_units(units), noise
+        start, noise = self._begun(networks, before, learnt, new, data, units, key)
+        return training.fit(start, data, self.recipe, key.child("train")).in_units(units), noise
 
     def _fitted_in_parts(
         self, networks: Networks, before: Noise, learnt: int, parts: Parts, seen: Overview, key: Key
@@ -102,15 +106,18 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
         from potstill.teachers import training
 
         units, total = self._units_of(seen), int(seen.rows.sum())
-        due = self._is_due(before, total)
+        variance, new = 1.0 if self.standardise else seen.units.scale**2, total - learnt
+        due, noise = self._is_due(before, total, new), before.waiting(new)
         looked_at = noises.sample(total, key.child("noise")) if due else np.zeros(0, np.int64)
-        start = self._start(networks, learnt, total - learnt, due, units, key.child("start"))
+        start = self._start(networks, learnt, new, due, units, key.child("start"))
         drawn = training.minibatches(total, 1, self.recipe, key.child("train"), start.new)
         rows = np.union1d(looked_at, drawn.rows)
         data = self._data(reading.gather(parts, seen, rows, self.weighting), units)
-        shown, trained_on = (data.rows(np.searchsorted(rows, some)) for some in (looked_at, drawn.rows))
-        noise = self._judged(shown, total, networks.sizes, key.child("noise")) if due else before
-        trained = training.fit_to(start.networks, trained_on, drawn, self.recipe, float(noise.variance))
+        if due:
+            shown = data.rows(np.searchsorted(rows, looked_at))
+            noise = self._judged(shown, variance, total, networks.sizes, key.child("noise"))
+        shown = data.rows(np.searchsorted(rows, drawn.rows))
+        trained = training.fit_to(start.networks, shown, drawn, self.recipe, float(noise.share) * variance)
         return trained.in_units(units), noise
 
     def _units_of(self, seen: Overview) -> Units:

@@ -17,14 +17,14 @@ from potstill.teachers import network
 from potstill.teachers.network import Array, Data
 from potstill.teachers.recipe import Recipe
 
-#: Variance of the noise, as a share of that of the rewards.
+#: Shares of the variance of rewards that may be noise.
 CANDIDATES = (0.1, 0.3, 1.0)
 #: They are tried again when there are so many times more observations.
 _AGAIN = 1.5
 #: Of more observations a sample is enough.
 _ROWS = 8192
-#: One in so many is held out; of fewer than two for each, nothing is to be learnt.
-_HELD_OUT = 5
+#: One in so many is held out. Of fewer than this, too few are to tell anything.
+_HELD_OUT, _FEWEST = 5, 100
 #: Standard errors by which a noisier candidate has to predict better.
 _CLEARLY = 2.0
 
@@ -33,21 +33,33 @@ class Noise(NamedTuple):
     """What is taken for noise.
 
     Attributes:
-        variance: of rewards as the network learns them, standardised or not, float64[].
-        judged: how many observations there were when it was learnt, int64[].
+        share: of the variance of rewards, float64[].
+        judged: how many observations it was learnt from, int64[].
+        since: how many have come since then, int64[].
     """
 
-    variance: NDArray[np.float64]
+    share: NDArray[np.float64]
     judged: NDArray[np.int64]
+    since: NDArray[np.int64]
 
-    def is_due(self, observations: int) -> bool:
-        """Whether it is to be learnt again from so many observations."""
-        return observations >= max(_AGAIN * int(self.judged), 2 * _HELD_OUT)
+    def is_due(self, observations: int, new: int) -> bool:
+        """Whether it is to be learnt from so many observations, some of which are new."""
+        return observations >= _FEWEST and int(self.since) + new >= (_AGAIN - 1) * int(self.judged)
+
+    def waiting(self, new: int) -> Noise:
+        """The same after more observations."""
+        return self._replace(since=self.since + new)
 
 
-def given(variance: float | None) -> Noise:
+def given(share: float | None) -> Noise:
     """Before anything is known: the recipe's, or the first candidate."""
-    return Noise(np.array(CANDIDATES[0] if variance is None else variance), np.array(0))
+    nothing = np.array(0)
+    return Noise(np.array(CANDIDATES[0] if share is None else share, np.float64), nothing, nothing)
+
+
+def learnt(share: float, observations: int) -> Noise:
+    """What so many observations have told."""
+    return Noise(np.array(share), np.array(observations), np.array(0))
 
 
 def sample(observations: int, key: Key) -> NDArray[np.int64]:
@@ -58,11 +70,11 @@ def sample(observations: int, key: Key) -> NDArray[np.int64]:
     return np.sort(chosen).astype(np.int64)
 
 
-def judged(data: Data, sizes: tuple[int, ...], recipe: Recipe, key: Key) -> float:
-    """The variance that fits the targets, [1, N]."""
+def judged(data: Data, variance: float, sizes: tuple[int, ...], recipe: Recipe, key: Key) -> float:
+    """The candidate that fits the targets, [1, N], of which all there are have that variance."""
     from potstill.teachers import training
 
-    n, count, variances = len(data.actions), len(CANDIDATES), np.array(CANDIDATES) * data.targets.var()
+    n, count = len(data.actions), len(CANDIDATES)
     order = key.child("held out").generator().permutation(n)
     held_out, shown = np.sort(order[: n // _HELD_OUT]), np.sort(order[n // _HELD_OUT :])
     drawn = training.minibatches(len(shown), 1, recipe, key.child("train"))
@@ -72,9 +84,9 @@ def judged(data: Data, sizes: tuple[int, ...], recipe: Recipe, key: Key) -> floa
         _repeated(data.rows(shown).rows(drawn.rows), count),
         drawn._replace(drawn=np.repeat(drawn.drawn, count, axis=0)),
         recipe,
-        variances,
+        np.array(CANDIDATES) * variance,
     )
-    return float(variances[_chosen(_errors(trained, data.rows(held_out)))])
+    return CANDIDATES[_chosen(_errors(trained, data.rows(held_out)))]
 
 
 def _repeated(data: Data, count: int) -> Data:
@@ -83,9 +95,7 @@ def _repeated(data: Data, count: int) -> Data:
 
 def _errors(networks: network.Networks, data: Data) -> Array:
     """Weighted squared errors of each network, float64[B, N]."""
-    predicted = networks.predict(data.contexts)
-    taken = np.take_along_axis(predicted, data.actions[None, :, None].astype(np.int64), axis=2)[:, :, 0]
-    errors: Array = data.weights * (taken - data.targets) ** 2
+    errors: Array = data.weights * (networks.taken(data.contexts, data.actions) - data.targets) ** 2
     return errors
 
 

@@ -21,9 +21,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
             rate has already fallen: so many times the share of observations that are new, in halves down to an
             eighth. None always takes all of them.
         batch: observations per minibatch, drawn with replacement; fewer where there are fewer observations.
-        noise: variance of the noise in rewards; 1 is all of their variance where they are standardised. Weights have
-            He's normal prior, which counts the more, the noisier rewards are and the fewer there are: with it a
-            network learns less of the noise by heart. None learns it from the observations; 0 leaves the prior out.
+        noise: share of the variance of rewards that is noise. Weights have He's normal prior, which counts the more,
+            the noisier rewards are and the fewer there are: with it a network learns less of the noise by heart. None
+            learns the share from the observations; 0 leaves the prior out.
     """
 
     optimiser: Literal["adam", "rmsprop"] = "adam"
@@ -36,14 +36,20 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     noise: float | None = None
 
     def __post_init__(self) -> None:
-        for field in ("rate", "steps", "batch", "catch_up"):
-            value = getattr(self, field)
-            if value is not None and not 0 < value < np.inf:
-                raise ValueError(f"Recipe: {field} must be a positive number, got {value!r}")
-        for field in ("decay", "noise"):
-            value = getattr(self, field)
-            if value is not None and not 0 <= value < np.inf:
-                raise ValueError(f"Recipe: {field} must be 0 or more, got {value!r}")
+        for field in ("rate", "steps", "batch"):
+            self._check(field, above_zero=True)
+        self._check("decay", above_zero=False)
+        if self.catch_up is not None:
+            self._check("catch_up", above_zero=True)
+        if self.noise is not None:
+            self._check("noise", above_zero=False)
+
+    def _check(self, field: str, *, above_zero: bool) -> None:
+        value = getattr(self, field)
+        if not 0 <= value < np.inf or (above_zero and not value):
+            raise ValueError(
+                f"Recipe: {field} must be {'a positive number' if above_zero else '0 or more'}, got {value!r}"
+            )
 
 
 #: The paper's. The rate ends at 1/55 of its start, and half of what all rates add up to is spent on the first ten

@@ -28,6 +28,8 @@ _FEWEST_ROWS = 64
 _STEPS_PER_ROW = 4
 #: However little is new, an eighth of the steps is taken: with fewer, many small updates would hardly move a network.
 _HALVINGS = 3
+#: Noise beyond this is no number in 32 bits.
+_LARGEST = 1e30
 
 
 class Minibatches(NamedTuple):
@@ -55,16 +57,16 @@ def minibatches(observations: int, networks: int, recipe: Recipe, key: Key, new:
     return _draw(observations, networks, steps, recipe.batch, key)._replace(skipped=skipped)
 
 
-def fit(start: Start, data: Data, recipe: Recipe, noise: float, key: Key) -> Networks:
-    """Networks that predict the targets, trained on from the ones given, with so much variance taken for noise."""
+def fit(start: Start, data: Data, recipe: Recipe, key: Key) -> Networks:
+    """Networks that predict the targets, trained on from the ones given."""
     drawn = minibatches(len(data.actions), len(data.targets), recipe, key, start.new)
-    return fit_to(start.networks, data.rows(drawn.rows), drawn, recipe, noise)
+    return fit_to(start.networks, data.rows(drawn.rows), drawn, recipe, start.noise)
 
 
 def fit_to(networks: Networks, data: Data, minibatches: Minibatches, recipe: Recipe, noise: Any) -> Networks:
     """The same, of the rows of the minibatches alone; the noise of all networks, or of each, [B]."""
     n, skipped, _, drawn = minibatches
-    shrinkage = np.broadcast_to(np.asarray(noise, np.float32) / n, len(drawn))
+    shrinkage = np.broadcast_to(np.minimum(noise, _LARGEST) / n, len(drawn)).astype(np.float32)
     return _float64(_fit(_float32(networks), _padded(data), drawn, skipped, shrinkage, recipe))
 
 
@@ -77,7 +79,7 @@ def iterates(
     """
     n, _, rows, drawn = _draw(len(data.actions), len(data.targets), every * count, recipe.batch, key)
     stretches = np.stack(np.split(drawn, count, axis=1))
-    shrinkage = np.array([noise / n], np.float32)
+    shrinkage = np.array([min(noise, _LARGEST) / n], np.float32)
     path = _iterates(_float32(networks), _padded(data.rows(rows)), stretches, shrinkage, recipe)
     return _float64(path.map(lambda a: a[:, 0]))
 

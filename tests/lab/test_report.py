@@ -57,7 +57,8 @@ def folder(tmp_path_factory):
                     results.save(out, trial(problem, preset, name, number, factor), Seconds(total=1.0, stages={}))
         for number in range(6):
             results.save(out, trial(problem, "peers", "vw-bag", number, 0.35), Seconds(total=1.0, stages={}))
-            results.save(out, trial(problem, "peers", "worse", number, 0.5), Seconds(total=1.0, stages={}))
+            made_by = Seconds(total=1.0, stages={}, commit="abc" if problem == "wheel" else "def")
+            results.save(out, trial(problem, "peers", "worse", number, 0.5), made_by)
     (out / "settings.json").write_text('{"seed": 11, "library": "0"}')
     return out
 
@@ -142,6 +143,13 @@ def test_the_markdown_page_links_to_pictures_that_are_there(written):
     assert all(command in page for command in summary.commands)
     assert "5,528 patients" in page
     assert "simulated upload service" in page
+
+
+def test_it_says_which_commits_ran_the_trials(written, folder):
+    out, summary = written
+    assert summary.commits == {"abc": 6, "def": 6}
+    page = (out / "docs" / "page.md").read_text(encoding="utf-8")
+    assert "Trials were run by commit: 6 by abc; 6 by def. The commands" in page
 
 
 def test_the_trials_come_with_the_markdown_page(written, folder, tmp_path):

@@ -123,7 +123,10 @@ def _print_list() -> None:
     for one in SCENARIOS.values():
         table.add_row(one.name, one.title, f"{one.decisions:,}", f"{one.batch:,}")
     console.print(table)
-    console.print("and wheel-DELTA, such as wheel-0.5, or a CSV file with --label or --target\n", highlight=False)
+    console.print(
+        "and wheel-DELTA, such as wheel-0.5, video-8m for a longer log, or a CSV file with --label or --target\n",
+        highlight=False,
+    )
     table = Table("algorithm", "what", "presets", title="Algorithms", title_justify="left")
     for algorithm in ALGORITHMS.values():
         table.add_row(algorithm.name, algorithm.about, ", ".join(algorithm.presets))

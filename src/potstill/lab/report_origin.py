@@ -1,35 +1,22 @@
-"""Where results come from: the commands that made them, and the commit."""
+"""Where results come from: the commands that made them, and the commits."""
 
 from __future__ import annotations
 
-import subprocess
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 
-import potstill
+from potstill.lab import results
 from potstill.lab.algorithms import ALGORITHMS
 from potstill.lab.report_runs import PEERS, Run, Runs
 from potstill.lab.scenarios import scenario
 
 
-def commit() -> str | None:
-    """The commit of the checkout that this runs from, marked if there are changes; None if it runs from elsewhere."""
-    package = Path(potstill.__file__).resolve().parent
-    top = _git(package, "rev-parse", "--show-toplevel")
-    # An installed package may lie inside another project's checkout.
-    if top is None or Path(top).resolve() / "src" / "potstill" != package:
-        return None
-    changed = _git(package, "status", "--porcelain", "--untracked-files=no")
-    return f"{_git(package, 'rev-parse', 'HEAD')}{' with changes' if changed else ''}"
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        ran = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return ran.stdout.strip()
+def commits(runs: Runs, folder: Path) -> dict[str, int]:
+    """How many trials each commit has run, as they recorded it; those that recorded none are left out."""
+    kept = (results.seconds_of(folder, trial) for run in runs.runs for trial in run.trials)
+    return dict(Counter(seconds.commit for seconds in kept if seconds and seconds.commit).most_common())
 
 
 def seed(folder: Path) -> int | None:

@@ -198,12 +198,14 @@ def _imitation(rows: Sequence[Imitated]) -> Section:
 
 def _origin(said: Summary) -> Section:
     commit = said.commit or "not known: it was not made from a checkout"
+    trials = "; ".join(f"{count:,} by {name}" for name, count in said.commits.items())
     deviations = "\n\n".join(said.deviations)
     notes = f"{said.notes.strip()}\n\n" if said.notes.strip() else ""
     return Section(
         "How this was made",
         f"{notes}What is not as in the paper. {deviations}\n\n"
-        f"Potstill {said.library}, commit {commit}. The commands, read off the results:",
+        f"Potstill {said.library}, commit {commit}. {f'Trials were run by commit: {trials}. ' if trials else ''}"
+        "The commands, read off the results:",
         code="\n".join(said.commands),
     )
 

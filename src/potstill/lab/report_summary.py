@@ -8,6 +8,7 @@ import msgspec
 
 from potstill._version import __version__
 from potstill.lab import report_origin
+from potstill.lab.checkout import commit
 from potstill.lab.comparison import expected_by_chance
 from potstill.lab.measurements import Measurements
 from potstill.lab.report_imitation import Imitated, imitation
@@ -22,6 +23,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         library: Potstill's version.
         commit: that the report was made from; None outside a checkout.
+        commits: that ran the trials, each with how many.
         commands: that make such results.
         trials: finished ones that were read.
         deviations: from the paper.
@@ -36,6 +38,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     library: str
     commit: str | None
+    commits: dict[str, int]
     commands: list[str]
     trials: int
     deviations: list[str]
@@ -53,7 +56,8 @@ def summary(runs: Runs, folder: Path, measured: Measurements | None, notes: str,
     compared = comparisons(runs)
     return Summary(
         library=__version__,
-        commit=report_origin.commit(),
+        commit=commit(),
+        commits=report_origin.commits(runs, folder),
         commands=[*report_origin.commands(runs, folder), *commands],
         trials=sum(len(run.trials) for run in runs.runs),
         deviations=list(DEVIATIONS),

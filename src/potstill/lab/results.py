@@ -1,7 +1,7 @@
 """Finished trials on disk: one file each, so that a run can be stopped at any moment and taken up again.
 
 OUT/<problem>/<preset>/<algorithm>/0007.json            what happened: equal seeds give equal bytes
-OUT/<problem>/<preset>/<algorithm>/0007.seconds.json    how long it took, which no two runs agree on
+OUT/<problem>/<preset>/<algorithm>/0007.seconds.json    how long it took, which no two runs agree on, and the commit
 """
 
 from __future__ import annotations
@@ -45,11 +45,15 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     price: list[float] | None = None
 
 
-class Seconds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trial took: in all, and of each stage of each update (``learn``, ``label``, ``imitate``)."""
+class Seconds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a trial took: in all, and of each stage of each update (``learn``, ``label``, ``imitate``).
+
+    With it goes the commit that ran the trial, if it was run from a checkout: other commits may well give equal trials.
+    """
 
     total: float
     stages: dict[str, list[float]]
+    commit: str | None = None
 
 
 def summarised(turns: Sequence[Turn], **identity: str | int) -> Trial:
@@ -90,13 +94,13 @@ def load(out: Path) -> Iterator[Trial]:
 
 
 def archive(out: Path) -> bytes:
-    """All finished trials of a folder and their settings as a .tar.xz; equal trials give equal bytes.
+    """All finished trials of a folder, what they took, and their settings, as a .tar.xz; equal files, equal bytes.
 
     Unpacked, it is a folder of the same name, to report on or to go on from.
     """
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz") as tar:
-        for path in (*out.glob("settings.json"), *_paths(out)):
+        for path in sorted([*out.glob("settings.json"), *out.glob("*/*/*/[0-9]*.json")]):
             content = path.read_bytes()
             entry = tarfile.TarInfo((Path(out.resolve().name) / path.relative_to(out)).as_posix())
             entry.size = len(content)

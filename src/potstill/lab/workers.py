@@ -19,6 +19,7 @@ import msgspec
 from potstill.keys import Key
 from potstill.lab import results
 from potstill.lab.algorithms import ALGORITHMS
+from potstill.lab.checkout import commit
 from potstill.lab.scenarios import Scenario
 from potstill.lab.trial import Turn, play
 from potstill.parallel import ONE_THREAD, environment
@@ -132,6 +133,7 @@ def serve(pipe: Connection, scenarios: dict[str, Scenario], out: Path) -> None:
     """Run tasks from a pipe until it breaks, which it does when the process at its other end has ended."""
     # Ctrl-C reaches every process of the terminal; what to do about it is for the other end to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    commit()  # of the code that was just imported: later, the checkout may have another
     try:
         while True:
             task = pipe.recv()
@@ -150,7 +152,7 @@ def _attempted(task: Task, scenario: Scenario, out: Path, pipe: Connection) -> M
             pipe.send(Advanced(sum(turn.decisions for turn in turns)))
         seconds = time.perf_counter() - started
         trial = results.summarised(turns, **msgspec.structs.asdict(task))
-        results.save(out, trial, results.Seconds(total=seconds, stages=_stages(turns)))
+        results.save(out, trial, results.Seconds(total=seconds, stages=_stages(turns), commit=commit()))
     except ConnectionError:
         raise
     except Exception as error:

@@ -35,7 +35,7 @@ class Quick(msgspec.Struct, frozen=True):
 
 
 QUICK = Quick(
-    decisions={"wheel": 3_000, "mushroom": 3_000, "warfarin-20": 500, "video": 3_000},
+    decisions={"wheel": 3_000, "mushroom": 3_000, "warfarin-20": 300, "video": 3_000},
     algorithms=(
         "uniform",
         "neural-greedy",

@@ -1,13 +1,12 @@
 """States as files: every teacher of the registry continues from one to the bit."""
 
-import re
-
 import numpy as np
 import pytest
 
 from potstill.keys import Key
-from potstill.teachers import TEACHERS, InvalidState, LinearTS, load_state, save_state
+from potstill.teachers import TEACHERS, InvalidState, LinearTS, NeuralLinearTS, Uniform, load_state, save_state
 from potstill.teachers.check import PROBLEM, _leaves, example_contexts, example_observations
+from potstill.teachers.recipe import Recipe
 
 KEY = Key(8)
 
@@ -35,10 +34,15 @@ def test_a_prior_can_be_saved_too(tmp_path):
 def test_a_state_of_something_else_is_refused(problem, tmp_path):
     path = tmp_path / "state"
     save_state(path, LinearTS(), LinearTS().init(PROBLEM), PROBLEM)
-    with pytest.raises(InvalidState, match=re.escape('its teacher is {"alpha":6.0')):
-        load_state(path, LinearTS(alpha=3.0), PROBLEM)
+    with pytest.raises(InvalidState, match=r"its teacher differs from the one here in alpha, discount$"):
+        load_state(path, LinearTS(alpha=3.0, discount=0.9), PROBLEM)
+    with pytest.raises(InvalidState, match=r"its teacher differs from the one here in type$"):
+        load_state(path, Uniform(), PROBLEM)
     with pytest.raises(InvalidState, match="its problem is"):
         load_state(path, LinearTS(), problem)
+    save_state(path, NeuralLinearTS(), NeuralLinearTS().init(PROBLEM), PROBLEM)
+    with pytest.raises(InvalidState, match=r"differs from the one here in recipe\.noise$"):
+        load_state(path, NeuralLinearTS(recipe=Recipe(noise=0.5)), PROBLEM)
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InvalidState, match="state: not a readable state"):
         load_state(path, LinearTS(), PROBLEM)

@@ -11,7 +11,6 @@ from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.still import Still
 from potstill.teachers import AnyTeacher, InvalidState, from_config
-from potstill.teachers.states import OtherLayout
 from potstill.workspace import InvalidConfig, Workspace
 
 
@@ -78,11 +77,9 @@ def start(workspace: Workspace, serving: Policy) -> Start:
         still.recall(policy, workspace.registry.teacher(policy.version))
     except NoState:
         return Start(still, None, 0, without, f"the teacher's state of version {policy.version} is not kept any more")
-    except OtherLayout:
-        why = f"the teacher's state of version {policy.version} was written by another version of Potstill"
+    except InvalidState as error:
+        why = f"the teacher's state of version {policy.version} does not fit: {error}"
         return Start(still, None, 0, without, why)
-    except InvalidState:
-        return Start(still, None, 0, without, f"the teacher is not the one of version {policy.version} any more")
     return Start(still, policy.version, Origin.of(policy).cut, without, None)
 
 

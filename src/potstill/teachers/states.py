@@ -28,10 +28,6 @@ class InvalidState(ValueError):
     """A state file cannot be used; the message says why."""
 
 
-class OtherLayout(InvalidState):
-    """A state of this very teacher, but from a version of Potstill that kept other things in it."""
-
-
 def save_state(path: str | Path, teacher: AnyTeacher, state: Any, problem: Problem) -> None:
     """Write a teacher's state, atomically, with what it needs to be read back only by an equal teacher."""
     write_atomically(path, pack(state, teacher, problem))
@@ -58,13 +54,15 @@ def unpack(data: bytes, like: TreeT, teacher: AnyTeacher, problem: Problem) -> T
         arrays, found = load(data), metadata_of(data)
     except (SafetensorError, msgspec.DecodeError) as error:
         raise InvalidState(f"not a readable state: {error}") from error
-    for name, expected in _metadata(teacher, problem).items():
-        if found.get(name) != expected:
-            raise InvalidState(f"its {name} is {found.get(name)}, but here it is {expected}")
+    expected = _metadata(teacher, problem)
+    if found.get("problem") != expected["problem"]:
+        raise InvalidState(f"its problem is {found.get('problem')}, but here it is {expected['problem']}")
+    if options := _differing(found.get("teacher", "{}"), expected["teacher"]):
+        raise InvalidState(f"its teacher differs from the one here in {', '.join(options)}")
     try:
         rebuilt: TreeT = _rebuild(like, arrays, "state")
     except KeyError as error:
-        raise OtherLayout(f"array {error} is missing; another version of Potstill wrote it") from None
+        raise InvalidState(f"another version of Potstill wrote it, without {error}") from None
     return rebuilt
 
 
@@ -90,6 +88,22 @@ def metadata_of(data: bytes) -> dict[str, str]:
 
 def _metadata(teacher: AnyTeacher, problem: Problem) -> dict[str, str]:
     return {"problem": problem.hash, "teacher": msgspec.json.encode(to_config(teacher), order="sorted").decode()}
+
+
+def _differing(found: str, expected: str) -> list[str]:
+    """The options in which two configurations of a teacher differ, such as ``recipe.noise``; or its type alone."""
+    one, other = (dict(_options(msgspec.json.decode(config))) for config in (found, expected))
+    if one.get("type") != other.get("type"):
+        return ["type"]
+    return sorted(name for name in one.keys() | other.keys() if one.get(name, ...) != other.get(name, ...))
+
+
+def _options(config: dict[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if isinstance(value, dict):
+            yield from _options(value, f"{within}{name}.")
+        else:
+            yield within + name, value
 
 
 def _leaves(state: Any, name: str = "state") -> Iterator[tuple[str, Any]]:

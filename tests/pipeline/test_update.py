@@ -157,8 +157,8 @@ def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
     log(workspace, workspace.serving(), 60, seed=1)
     report = update(workspace, now=LATER)
     assert (report.outcome, report.observations) == ("published", 160)
-    assert report.why_anew is not None
-    assert report.why_anew.endswith("version 1 does not fit: its teacher differs from the one here in precision")
+    why = "the teacher's state of version 1 does not fit: its teacher differs from the one here in precision"
+    assert report.why_anew == why
 
 
 def test_a_changed_problem_starts_afresh_and_keeps_what_fits(tmp_path):

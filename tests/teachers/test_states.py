@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from potstill.keys import Key
 from potstill.teachers import TEACHERS, InvalidState, LinearTS, NeuralLinearTS, Uniform, load_state, save_state
@@ -43,6 +44,10 @@ def test_a_state_of_something_else_is_refused(problem, tmp_path):
     save_state(path, NeuralLinearTS(), NeuralLinearTS().init(PROBLEM), PROBLEM)
     with pytest.raises(InvalidState, match=r"differs from the one here in recipe\.noise$"):
         load_state(path, NeuralLinearTS(recipe=Recipe(noise=0.5)), PROBLEM)
+    path.write_bytes(save({"state": np.zeros(1)}, {"teacher": "no JSON", "problem": PROBLEM.hash}))
+    with pytest.raises(InvalidState, match="state: not a readable state"):
+        load_state(path, LinearTS(), PROBLEM)
+    save_state(path, LinearTS(), LinearTS().init(PROBLEM), PROBLEM)
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InvalidState, match="state: not a readable state"):
         load_state(path, LinearTS(), PROBLEM)

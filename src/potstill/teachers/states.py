@@ -50,14 +50,15 @@ def pack(tree: Any, teacher: AnyTeacher, problem: Problem) -> bytes:
 
 def unpack(data: bytes, like: TreeT, teacher: AnyTeacher, problem: Problem) -> TreeT:
     """What `pack` wrote for an equal teacher and problem, in the structure of `like`."""
+    expected = _metadata(teacher, problem)
     try:
         arrays, found = load(data), metadata_of(data)
+        options = _differing(found.get("teacher", "{}"), expected["teacher"])
     except (SafetensorError, msgspec.DecodeError) as error:
         raise InvalidState(f"not a readable state: {error}") from error
-    expected = _metadata(teacher, problem)
     if found.get("problem") != expected["problem"]:
         raise InvalidState(f"its problem is {found.get('problem')}, but here it is {expected['problem']}")
-    if options := _differing(found.get("teacher", "{}"), expected["teacher"]):
+    if options:
         raise InvalidState(f"its teacher differs from the one here in {', '.join(options)}")
     try:
         rebuilt: TreeT = _rebuild(like, arrays, "state")
@@ -92,7 +93,7 @@ def _metadata(teacher: AnyTeacher, problem: Problem) -> dict[str, str]:
 
 def _differing(found: str, expected: str) -> list[str]:
     """The options in which two configurations of a teacher differ, such as ``recipe.noise``; or its type alone."""
-    one, other = (dict(_options(msgspec.json.decode(config))) for config in (found, expected))
+    one, other = (dict(_options(msgspec.json.decode(config, type=dict[str, Any]))) for config in (found, expected))
     if one.get("type") != other.get("type"):
         return ["type"]
     return sorted(name for name in one.keys() | other.keys() if one.get(name, ...) != other.get(name, ...))

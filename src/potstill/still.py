@@ -21,6 +21,7 @@ from potstill.policy import Layer, Lineage, Policy
 from potstill.problem import Contexts, InvalidObservation, Observations, Problem
 from potstill.seen import Part, ReadParts, Seen, observations_of, seen_in, summarised
 from potstill.teachers import AnyTeacher, Exactness, LinearTS, Rereading, Summarising, to_config
+from potstill.teachers.labels import label
 from potstill.teachers.states import pack, unpack
 
 Float32 = NDArray[np.float32]
@@ -220,7 +221,7 @@ class Still:
             raise _nothing()
         more = synthetic(self.problem, pool, self.student, key.child("imitate"))
         with told.of("label"):
-            labels = self.teacher.propensities(state, np.concatenate([pool, more]), key.child("label"))
+            labels = label(self.teacher, state, np.concatenate([pool, more]), key.child("label"))
         with told.of("imitate"):
             found = imitate(pool, labels, self.student, key.child("imitate"), start=self._start(), synthetic=more)
         mean, rows = pool.mean(axis=0, dtype=np.float64), found.held_out

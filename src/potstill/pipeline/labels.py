@@ -25,6 +25,7 @@ from potstill.pipeline.shards import SHARD_ROWS, Encoded, Shard, none_fit, read_
 from potstill.problem import Problem
 from potstill.storage import LocalStorage, Storage, open_storage
 from potstill.teachers.contract import AnyTeacher
+from potstill.teachers.labels import label
 from potstill.teachers.states import digest, metadata_of
 
 Float32 = NDArray[np.float32]
@@ -114,7 +115,7 @@ def label_shard(numbered: tuple[int, Source], work: Labelling) -> LabelledShard:
     }
     reused = not len(contexts) or work.store.has(number, said["fingerprint"])
     if not reused:
-        labels = work.teacher.propensities(work.state, contexts, work.key.child("shard", number))
+        labels = label(work.teacher, work.state, contexts, work.key.child("shard", number))
         work.store.write(number, contexts, labels, said)
     return LabelledShard(len(contexts), read.unfit, contexts.sum(axis=0, dtype=np.float64), sha256, reused)
 

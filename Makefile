@@ -15,7 +15,7 @@ demo: $(READY)  ## run the whole circle on a simulated upload service
 	$(BIN)/potstill demo
 
 test: $(READY) lint  ## lint, types, room contract, tests
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 install: $(READY)  ## only make .venv and install into it
 

@@ -130,7 +130,6 @@ def test_an_id_of_any_kind(decision_id):
         [], (), "action 1", ["action 9"], [1], [None], ["action 1"] * 1000, {"action 1"}, {"action 1": 0}, 3,
         np.array(["action 1"]), [Text("action 1")], [Mute("action 1")], ["\ud800"], range(2), [[]], object(),
     ],
-    ids=repr,
 )  # fmt: skip
 def test_an_eligible_list_of_any_kind(eligible):
     assert_same_outcome(make_policy(), GOOD, id="x", eligible=eligible)

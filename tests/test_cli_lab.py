@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -100,7 +102,7 @@ def test_a_table_of_ones_own(tmp_path):
     arguments = ("--label", "y", "--algorithms", "uniform", "--preset", "paper", "--trials", 1, "--jobs", 1, "--json")
     done = run("--problem", table, *arguments, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert [row["problem"] for row in json.loads(done.stdout)["rows"]] == ["few"]
+    assert [row["problem"] for row in json.loads(done.stdout)["rows"]] == ["few.csv"]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,9 @@ def test_a_table_of_ones_own(tmp_path):
         (["--problem", "wheel", "--algorithms", "linear"], "no algorithm is called 'linear'"),
         (["--problem", "wheel", "--preset", "mine"], "no preset is called 'mine'"),
         (["--problem", "table.csv"], "table.csv: say what to decide: --label COLUMN for a class"),
+        (["--problem", "t.csv", "--label", "y", "--target", "z"], "--label y and --target z are two things to decide"),
+        (["--problem", "wheel", "--label", "y"], "are for a table of your own, not for wheel"),
+        (["--problem", "wheel", "--algorithms", ""], "--algorithms names none; say `all`, `peers`, or names of --list"),
     ],
 )
 def test_mistakes_are_answered_with_the_way_out(arguments, message, tmp_path):
@@ -120,11 +125,42 @@ def test_mistakes_are_answered_with_the_way_out(arguments, message, tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_tables_in_a_command(tmp_path, monkeypatch):
+    """Names with commas, files of other kinds, equal names, ids, and rows without a label."""
+    monkeypatch.chdir(tmp_path)
+    rows = "\n".join(f"user {i},{i},{'ab'[i % 2] if i % 10 else ''}" for i in range(100))
+    for name in ("my table, v1.csv", "wheel.csv", "other/wheel.csv", "table.tsv"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(f"id,x,kind\n{rows}\n")
+    few = ("--label", "kind", "--algorithms", "uniform", "--preset", "paper", "--trials", 1, "--jobs", 1)
+
+    refused = run("--problem", "my table, v1.csv", *few, "--out", "out")
+    assert "column 'id' has 90 different values, more than 64; leave it out with --without COLUMN" in refused.stderr
+    done = run("--problem", "my table, v1.csv", *few, "--without", "id", "--out", "out")
+    assert done.exit_code == 0, done.output
+    assert "left out: 10 of 100 rows of my table, v1.csv: they have no value to be right about" in done.stdout
+    assert "unknown" not in run("--problem", "wheel.csv", *few, "--without", "id", "--out", "out").output
+    same = run("--problem", "wheel.csv,other/wheel.csv", *few, "--without", "id", "--out", "other")
+    assert "two problems are called wheel.csv: rename a file, or run them apart" in same.stderr
+    assert "a table is a file that ends in .csv or .parquet" in run("--problem", "table.tsv", *few).stderr
+
+    made = CliRunner(env=PLAIN).invoke(app, ["lab", "report", "out", "--calls", "0", "--json"])
+    assert made.exit_code == 0, made.output
+    commands = json.loads(made.stdout)["commands"]
+    assert "potstill lab run --problem wheel.csv --label kind --without id --decisions 90 --algorithms" in commands[1]
+    again = shlex.split(commands[0])[3:]
+    assert run(*again).exit_code == 0  # nothing is left to run, and nothing contradicts what is there
+    assert "Trials on my table, v1.csv, wheel.csv" in Path("out/report/report.html").read_text(encoding="utf-8")
+
+
 def test_list_names_every_problem_and_algorithm():
     done = run("--list")
     assert done.exit_code == 0
     for name in [*SCENARIOS, *ALGORITHMS]:
         assert re.search(rf"\b{re.escape(name)}\b", done.stdout)
+    listed = json.loads(run("--list", "--json").stdout)
+    assert [one["name"] for one in listed["problems"]] == list(SCENARIOS)
+    assert [one["name"] for one in listed["algorithms"]] == list(ALGORITHMS)
 
 
 def test_help_explains_how_to_name_several():

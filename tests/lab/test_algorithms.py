@@ -153,9 +153,9 @@ def test_a_table_of_ones_own(tmp_path):
     path.write_text("petal,species,dose\n" + "\n".join(lines))
     classes = Experiment.of(problems=[str(path)], algorithms=["linear-ts"], own=OwnTable(label="species"))
     (one,) = classes.scenarios
-    assert (one.name, one.decisions, one.batch) == ("flowers", 240, 100)
+    assert (one.name, one.decisions, one.batch) == ("flowers.csv", 240, 100)
     assert one.problem.actions.names == ("long", "short")
-    turns = list(turns_of(Task("flowers", "paper", "linear-ts", 0, 1), one))
+    turns = list(turns_of(Task("flowers.csv", "paper", "linear-ts", 0, 1), one))
     # The last 140 decisions of a learner that got 100 at random: far below the half of a random one.
     assert sum(turn.regret for turn in turns[1:]) < 35
     doses = Experiment.of(

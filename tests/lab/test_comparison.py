@@ -88,6 +88,12 @@ STEPS = np.array([1.0, -1, 1, -1, 1, -1])
         (NEAR * [0.4, 1.9, 1.6, 0.5, 1.5, 0.6], NEAR, "regret", "cannot tell: within two standard errors, but"),
         (1.06 * NEAR, NEAR, "regret", f"IL costs 6.0 to 6.0{SPACE}%: outside two standard errors"),
         (0.97 * NEAR, NEAR, "regret", f"IL gains 3.0 to 3.0{SPACE}%: outside two standard errors"),
+        (
+            NEAR + STEPS + 1,
+            NEAR,
+            "regret",
+            f"IL costs 1.0{SPACE}%: just outside two standard errors; the 95",
+        ),
         # Of reward more is better.
         (1.06 * NEAR, NEAR, "reward", f"IL gains 6.0 to 6.0{SPACE}%: outside two standard errors"),
         (0.97 * NEAR, NEAR, "reward", f"IL costs 3.0 to 3.0{SPACE}%: outside two standard errors"),

@@ -10,9 +10,13 @@ import msgspec
 import polars as pl
 import pytest
 
-from potstill.lab import data, download
+from potstill.lab import data, download, mushroom, warfarin
 
 NAME = data.MUSHROOM.name
+WARFARIN_COLUMNS = (
+    *("Age", "Height (cm)", "Weight (kg)", "Gender", "Race", "CYP2C9 consensus", "VKORC1 -1639 consensus"),
+    *("Amiodarone (Cordarone)", "Carbamazepine (Tegretol)", "Phenytoin (Dilantin)", "Rifampin or Rifampicin"),
+)
 
 
 @pytest.fixture
@@ -48,6 +52,29 @@ def test_what_is_missing_is_named_with_the_places_and_the_way_out(nowhere):
     assert "potstill lab data" in message
     assert "POTSTILL_DATA" in message
     assert "\n" not in message
+
+
+def test_a_folder_that_is_not_there_is_named(nowhere, monkeypatch):
+    monkeypatch.setenv("POTSTILL_DATA", str(nowhere[0] / "typo"))
+    with pytest.raises(data.MissingData, match=r"POTSTILL_DATA names .*typo, which is not a folder"):
+        data.find(NAME)
+
+
+@pytest.mark.parametrize(
+    ("source", "problem", "line"),
+    [(data.MUSHROOM, mushroom.mushroom, ",x" * 22), (data.WARFARIN, warfarin.warfarin, None)],
+    ids=["mushroom", "warfarin"],
+)
+def test_a_file_that_was_cut_off_is_refused(nowhere, source, problem, line):
+    columns = [*WARFARIN_COLUMNS, "Therapeutic Dose of Warfarin"]
+    content = (
+        f"p{line}\ne{line}\np{line}\n"
+        if line
+        else ",".join(columns) + "\n" + (",".join(["1"] * len(columns)) + "\n") * 3
+    )
+    (nowhere[0] / source.name).write_text(content)
+    with pytest.raises(ValueError, match=rf"has 3 rows, and the real file has {source.rows:,}: delete it, and fetch"):
+        problem.__wrapped__()
 
 
 def test_located_says_which_place_was_used(nowhere):

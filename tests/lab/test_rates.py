@@ -4,11 +4,12 @@ import math
 
 import msgspec
 import numpy as np
+import polars as pl
 import pytest
 
 from potstill.keys import Key
-from potstill.lab import VideoUpload, Wheel, rates_charts
-from potstill.lab.rates import EXACT, Findings, Point, Rates, blind, lessons, sampled, slope, study, taught
+from potstill.lab import ClassificationProblem, VideoUpload, Wheel, rates_charts
+from potstill.lab.rates import EXACT, Findings, Point, Rates, blind, learn, lessons, sampled, slope, study, taught
 from potstill.teachers import LinearTS
 
 SMALL = Rates(problem="video", contexts=(128, 512, 2048), labels=(1, 1_000_000), repeats=2, decisions=2000, seed=5)
@@ -168,3 +169,17 @@ def test_the_page_says_what_was_found(findings, made_up):
         assert rates_charts.exponent(found.in_labels) in page.sections[1].caption
         specs = [chart.to_dict() for chart in page.figures.values()]
         assert all(rows for spec in specs for rows in spec["datasets"].values())
+
+
+def test_rows_of_a_table_are_imitated_on_or_measured_on(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame({"x": rng.random(400), "kind": rng.choice(["a", "b"], 400)})
+    few = ClassificationProblem(table, label="kind")
+    settings = Rates(problem="few", labels=(1,), repeats=2, decisions=100).fitted(few)
+    assert settings.contexts == (25, 50, 100, 200)
+    lesson = lessons(settings, few)[0]
+    met = {part: set(part.contexts(200, np.random.default_rng(0))["row"].tolist()) for part in lesson[1:3]}
+    assert not set.intersection(*met.values())
+    assert [len(point.kl) for point in learn(lessons(settings, few)[-1])] == [2, 2]
+    with pytest.raises(ValueError, match="few has 400 rows, of which half are held out: give --contexts up to 200"):
+        lessons(msgspec.structs.replace(settings, contexts=(250,)), few)

@@ -141,8 +141,8 @@ def test_the_markdown_page_links_to_pictures_that_are_there(written):
     assert {link.removeprefix("page/").removesuffix(".png") for link in linked} == FIGURES
     assert all((out / "docs" / link).read_bytes().startswith(b"\x89PNG") for link in linked)
     assert all(command in page for command in summary.commands)
-    assert "5,528 patients" in page
     assert "simulated upload service" in page
+    assert "5,528 patients" not in page  # they were not run
 
 
 def test_it_says_which_commits_ran_the_trials(written, folder):
@@ -235,6 +235,33 @@ def test_commands_make_such_a_folder(folder):
         f"--seed 11 --out {folder.name}"
     )
     assert len(commands) == 6  # two problems, of which each has three numbers of trials
+
+
+def test_commands_ask_for_no_more_than_was_run(tmp_path):
+    """GP-TS of one preset only: one command for both presets would run it under the other as well."""
+    for preset, algorithm in (("paper", "linear-ts"), ("potstill", "linear-ts"), ("potstill", "gp-ts")):
+        results.save(tmp_path, trial("wheel", preset, algorithm, 0, 0.3), Seconds(total=1.0, stages={}))
+    commands = report_origin.commands(Runs.read(tmp_path), tmp_path)
+    assert [re.search(r"--algorithms .* --trials", command)[0] for command in commands] == [
+        "--algorithms linear-ts --preset paper --trials",
+        "--algorithms linear-ts,gp-ts --preset potstill --trials",
+    ]
+
+
+def test_names_in_other_alphabets_have_figures(tmp_path):
+    for name in ("да.csv", "нет.csv"):
+        results.save(tmp_path, trial(name, "potstill", "linear-ts", 0, 0.3), Seconds(total=1.0, stages={}))
+    report(tmp_path, tmp_path / "out", calls=0)
+    assert {path.stem for path in (tmp_path / "out").glob("*.png")} == {"да-csv-potstill", "нет-csv-potstill"}
+
+
+def test_a_trial_with_too_few_batches_is_refused(tmp_path):
+    results.save(tmp_path, trial("wheel", "paper", "linear-ts", 0, 0.3), Seconds(total=1.0, stages={}))
+    path = tmp_path / "wheel" / "paper" / "linear-ts" / "0000.json"
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps({**kept, "regret": kept["regret"][:-1]}))
+    with pytest.raises(ValueError, match=r"0000\.json is not a finished trial: .* batches of decisions, and"):
+        Runs.read(tmp_path)
 
 
 def test_trials_of_different_lengths_are_refused(folder):

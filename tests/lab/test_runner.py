@@ -165,7 +165,7 @@ def test_a_failing_task_is_named_and_the_others_go_on(tmp_path):
         title="Few rows",
         decisions=100,
         batch=50,
-        environment=partial(own_table.table, table, "y", None, 2, resample=False),
+        environment=partial(own_table.table, table, own_table.OwnTable(label="y"), resample=False),
     )
     ended = go(tmp_path / "out", trials=2, pairs={**LINEAR, "few": LINEAR["wheel"]}, scenarios=[few, SMALL])
     assert ended.finished == 2

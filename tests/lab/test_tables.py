@@ -112,6 +112,62 @@ def test_a_csv_file_will_do(tmp_path):
     assert (problem.rows, problem.dropped) == (3, 1)
 
 
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("x,label,label\n1,a,a\n", "two columns are called 'label'; rename one"),
+        (",x,label\n0,1,a\n", r"column 1 has no name; .*index=False"),
+        ("", "it is empty; the first line must name the columns"),
+        ('x,label\n1,a\n2,b,c\n3,"a,b"\n', "line 3 has 3 fields, and the header 2; fields with a comma"),
+        ("größe,label\n1,a\n".encode("latin1"), "it is not UTF-8; convert it, for instance with iconv"),
+        (("x,label\n" + "1,a\n" * 5000 + "1,ä\n").encode("latin1"), "convert it to UTF-8, for instance with iconv"),
+    ],
+    ids=["names twice", "index column", "empty", "too many fields", "latin header", "latin rows"],
+)
+def test_what_is_wrong_with_a_csv_file_is_said_with_a_way_out(tmp_path, content, complaint):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=rf"t\.csv: cannot be read as CSV: .*{complaint}"):
+        ClassificationProblem.from_csv(path, label="label")
+
+
+def test_a_header_may_have_quotes_and_a_byte_order_mark(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'\xef\xbb\xbf"the ""size""","label, true"\n1,a\n2,b\n')
+    problem = ClassificationProblem.from_csv(path, label="label, true")
+    assert problem.problem.labels == ('the "size"',)
+
+
+def test_a_parquet_file_will_do(tmp_path):
+    FLOWERS.write_parquet(tmp_path / "flowers.parquet")
+    read = ClassificationProblem.from_parquet(tmp_path / "flowers.parquet", label="species")
+    assert read.problem.context == ClassificationProblem(FLOWERS, label="species").problem.context
+    (tmp_path / "text.parquet").write_text("x,y")
+    with pytest.raises(ValueError, match=r"text\.parquet: cannot be read as Parquet"):
+        DoseProblem.from_parquet(tmp_path / "text.parquet", target="y")
+
+
+def test_columns_can_be_left_out():
+    table = pl.DataFrame({"id": [f"user {i}" for i in range(100)], "x": range(100), "kind": ["a", "b"] * 50})
+    with pytest.raises(ValueError, match="column 'id' has 100 different values"):
+        ClassificationProblem(table, label="kind")
+    assert ClassificationProblem(table, label="kind", without=["id"]).problem.labels == ("x",)
+    with pytest.raises(ValueError, match="feature 'name' is not a column; the columns are id, x, kind"):
+        ClassificationProblem(table, label="kind", without=["name"])
+
+
+def test_halves_share_no_row_and_have_all_of_them():
+    problem = DoseProblem(pl.DataFrame({"x": range(7), "dose": range(7)}), target="dose")
+    halves = problem.halves(np.random.default_rng(0))
+    met = [half.contexts(half.rows, np.random.default_rng(1)) for half in halves]
+    assert sorted([*met[0]["row"], *met[1]["row"]]) == list(range(7))
+    assert [half.rows for half in halves] == [4, 3]
+    assert problem.rows == 7
+    np.testing.assert_array_equal(halves[1].encode(met[1])[:, 0], np.float32(met[1]["row"] / 6))
+    with pytest.raises(ValueError, match="4 decisions need 4 rows and the table has 3"):
+        halves[1].contexts(4, np.random.default_rng(0))
+
+
 def test_features_can_be_chosen_and_described():
     problem = DoseProblem(DOSES, target="dose", features=[Numeric("weight", low=10, high=100, scale="log")])
     expected = np.log(DOSES["weight"].to_numpy() / 10) / np.log(10)
@@ -198,7 +254,8 @@ def test_of_any_labels_the_right_one_has_no_regret_and_others_1(labels):
             {"label": "y", "rewards": {"a": {"go": ()}, "b": {}}},
             "must be finite numbers",
         ),
-        ({"x": range(1001), "y": range(1001)}, {"label": "y"}, "'y' has 1001 classes, .* target of a DoseProblem"),
+        ({"x": range(1001), "y": range(1001)}, {"label": "y"}, "'y' has 1,001 classes, .* target .*DoseProblem"),
+        ({"x": range(30), "y": np.arange(30) + 0.5}, {"label": "y"}, "'y' has 30 classes, more than 20 fractions"),
     ],
 )
 def test_what_a_classification_needs(table, options, complaint):
@@ -214,6 +271,7 @@ def test_what_a_classification_needs(table, options, complaint):
         ({"x": [1, 2], "y": [np.nan, None]}, {}, "target 'y': no row of the table has a value"),
         ({"x": [1, 2], "y": [3, 3]}, {}, "levels need low < high, got low=3.0 and high=3.0"),
         ({"x": [1, 2], "y": [3, 4]}, {"low": 5, "high": 5}, "levels need low < high"),
+        ({"x": [1, 2], "y": [-1e308, 1e308]}, {}, "levels from -1e.308 to 1e.308 are too far apart"),
         ({"x": [1, 2], "y": [3, 4]}, {"levels": 1}, "levels must be 2 or more, got 1"),
     ],
 )

@@ -24,13 +24,17 @@ lab = typer.Typer(
 app.add_typer(lab)
 
 Names = list[str]
+Label = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: the column of the class to name.")]
+Target = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: the column of the amount to hit.")]
+Levels = Annotated[int, typer.Option(min=2, help="For --target: how many amounts to choose from.")]
+Without = Annotated[Names | None, typer.Option(help="For a file: a column to leave out, such as an id; repeat it.")]
 
 
 @lab.command()
 def run(
     problem: Annotated[
         Names | None,
-        typer.Option(help="A problem of --list, `all`, or a CSV file of your own; repeat it, or separate by commas."),
+        typer.Option(help="A problem of --list, `all`, or a table of your own; repeat it, or separate by commas."),
     ] = None,
     algorithms: Annotated[
         Names | None,
@@ -44,9 +48,10 @@ def run(
     decisions: Annotated[int | None, typer.Option(min=1, help="In a trial, instead of the problem's own.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for results; finished trials in it are kept.")] = Path("results"),
     quick: Annotated[bool, typer.Option("--quick", help="All of it on a small scale, in a few minutes.")] = False,
-    label: Annotated[str | None, typer.Option(help="For a CSV file: the column of the class to name.")] = None,
-    target: Annotated[str | None, typer.Option(help="For a CSV file: the column of the amount to hit.")] = None,
-    levels: Annotated[int, typer.Option(min=2, help="For --target: how many amounts to choose from.")] = 20,
+    label: Label = None,
+    target: Target = None,
+    levels: Levels = 20,
+    without: Without = None,
     listing: Annotated[bool, typer.Option("--list", help="Show the problems and algorithms, and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON; progress to stderr.")] = False,
 ) -> None:
@@ -63,19 +68,23 @@ def run(
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
     """
     with needs("lab"):
-        from potstill.lab.experiment import Experiment, OwnTable
+        from potstill.lab.experiment import Experiment
+        from potstill.lab.own_table import OwnTable
     if listing:
-        _print_list()
+        _print_list(as_json)
         return
     with refusing(ValueError, OSError):
+        asked = _split([*(algorithms or []), *(more or [])])
+        if algorithms is not None and not asked:
+            fail("--algorithms names none; say `all`, `peers`, or names of --list")
         experiment = Experiment.of(
             problems=_split(problem),
-            algorithms=_split([*(algorithms or []), *(more or [])]),
+            algorithms=asked,
             preset=preset,
             trials=trials,
             decisions=decisions,
             seed=seed,
-            own=OwnTable(label=label, target=target, levels=levels),
+            own=OwnTable(label=label, target=target, levels=levels, without=tuple(without or ())),
             quick=quick,
         )
         _run(experiment, jobs or cores(), out, as_json=as_json)
@@ -111,20 +120,29 @@ def cores() -> int:
 
 
 def _split(names: Names | None) -> Names:
-    return [part for name in names or [] for part in name.split(",") if part]
+    """Names that are separated by commas, unless such a name is a file's."""
+    parts = ([name] if Path(name).is_file() else name.split(",") for name in names or [])
+    return [part for some in parts for part in some if part]
 
 
-def _print_list() -> None:
+def _print_list(as_json: bool) -> None:
     from potstill.lab.algorithms import ALGORITHMS
     from potstill.lab.scenarios import SCENARIOS
 
+    if as_json:
+        problems = [
+            {"name": s.name, "title": s.title, "decisions": s.decisions, "batch": s.batch} for s in SCENARIOS.values()
+        ]
+        algorithms = [{"name": a.name, "about": a.about, "presets": a.presets} for a in ALGORITHMS.values()]
+        print_json({"problems": problems, "algorithms": algorithms})
+        return
     console = Console()
     table = Table("problem", "what", "decisions", "update every", title="Problems", title_justify="left")
     for one in SCENARIOS.values():
         table.add_row(one.name, one.title, f"{one.decisions:,}", f"{one.batch:,}")
     console.print(table)
     console.print(
-        "and wheel-DELTA, such as wheel-0.5, video-8m for a longer log, or a CSV file with --label or --target\n",
+        "and wheel-DELTA, such as wheel-0.5, video-8m for a longer log, or a table with --label or --target\n",
         highlight=False,
     )
     table = Table("algorithm", "what", "presets", title="Algorithms", title_justify="left")

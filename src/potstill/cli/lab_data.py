@@ -25,19 +25,17 @@ def data(
         from potstill.lab.data import located
         from potstill.lab.download import download
     # What is there already is fetched again only for a folder that somebody names.
-    wanted = [] if show else [file.source for file in located() if out or not file.path]
     with refusing(OSError):
+        wanted = [] if show else [file.source for file in located() if out or not file.path]
         for path in download(out, wanted):
             typer.echo(f"fetched {path}", err=True)
+        files = located()
     if as_json:
         print_json(
-            [
-                {"name": file.source.name, "place": file.place, "path": file.path and str(file.path)}
-                for file in located()
-            ]
+            [{"name": file.source.name, "place": file.place, "path": file.path and str(file.path)} for file in files]
         )
         return
-    for file in located():
+    for file in files:
         found = f"{file.path} ({file.place})" if file.path else "not there"
         typer.echo(f"{file.source.name}: {found}; {file.source.about}")
     if out and wanted:

@@ -11,16 +11,12 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from potstill.cli.app import fail, make_directory, needs, print_json, refusing
-from potstill.cli.lab import cores, lab
+from potstill.cli.lab import Label, Levels, Target, Without, cores, lab
 
 if TYPE_CHECKING:
-    from potstill.lab.scenarios import Scenario
     from potstill.pages.page import Page, Table
 
-Problem = Annotated[str, typer.Option(help="A simulated problem of `lab run --list`, or a CSV file of your own.")]
-Label = Annotated[str | None, typer.Option(help="For a CSV file: the column of the class to name.")]
-Target = Annotated[str | None, typer.Option(help="For a CSV file: the column of the amount to hit.")]
-Levels = Annotated[int, typer.Option(min=2, help="For --target: how many amounts to choose from.")]
+Problem = Annotated[str, typer.Option(help="A simulated problem of `lab run --list`, or a table of your own.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; one per core if left out.")]
 Seed = Annotated[int, typer.Option(min=0, help="Equal seeds give equal results, whatever the jobs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON; progress to stderr.")]
@@ -50,6 +46,7 @@ def rates(
     label: Label = None,
     target: Target = None,
     levels: Levels = 20,
+    without: Without = None,
     as_json: AsJson = False,
 ) -> None:
     """See how a distilled policy nears its teacher with more contexts and labels.
@@ -60,6 +57,7 @@ def rates(
     with needs("lab"):
         from potstill.lab import rates as study
         from potstill.lab import rates_charts as charts
+        from potstill.lab.own_table import OwnTable, named
     with refusing(ValueError, OSError):
         given = {
             "contexts": _numbers(contexts, "--contexts"),
@@ -67,7 +65,10 @@ def rates(
             "repeats": repeats,
         }
         settings = study.Rates(problem=problem, seed=seed, **_chosen(given, QUICK_RATES if quick else {}))
-        environment = _scenario(problem, label, target, levels, settings.contexts[-1]).environment()
+        own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
+        environment = named(problem, own, settings.decisions + 1).environment()
+        if contexts is None:
+            settings = settings.fitted(environment)
         make_directory(out)
         console = Console(stderr=as_json)
         found = study.study(settings, environment, _mapped(jobs, settings.steps, "distilling", console))
@@ -106,6 +107,7 @@ def cadence(
     label: Label = None,
     target: Target = None,
     levels: Levels = 20,
+    without: Without = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose how often to update, before a launch.
@@ -121,6 +123,7 @@ def cadence(
     with needs("lab"):
         from potstill.lab import cadence as study
         from potstill.lab import cadence_charts as charts
+        from potstill.lab.own_table import OwnTable, named
     with refusing(ValueError, OSError):
         given = {
             "decisions": decisions,
@@ -130,7 +133,8 @@ def cadence(
         }
         chosen = _chosen(given, QUICK_CADENCE if quick else {})
         settings = study.Cadence(problem=problem, algorithm=algorithm, preset=preset, seed=seed, **chosen)
-        environment = _scenario(problem, label, target, levels, settings.decisions).environment
+        own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
+        environment = named(problem, own, settings.decisions).environment
         make_directory(out)
         console, units = Console(stderr=as_json), charts.Units(per_day)
         found = study.study(settings, environment, _mapped(jobs, settings.steps, "batches", console))
@@ -164,16 +168,6 @@ def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
 def _chosen(given: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """What was given, over the defaults."""
     return {**defaults, **{name: value for name, value in given.items() if value is not None}}
-
-
-def _scenario(name: str, label: str | None, target: str | None, levels: int, decisions: int) -> Scenario:
-    """A problem by name or of a CSV file, large enough for so many decisions."""
-    from potstill.lab.own_table import own_scenario
-    from potstill.lab.scenarios import scenario
-
-    if name.endswith(".csv") or "/" in name:
-        return own_scenario(Path(name), label=label, target=target, levels=levels, decisions=decisions)
-    return scenario(name)
 
 
 def _mapped(jobs: int | None, steps: int, title: str, console: Console) -> Any:

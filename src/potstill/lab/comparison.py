@@ -66,6 +66,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     outside: bool | None
     verdict: str
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out a tie."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
     @classmethod
     def of(cls, one: ArrayLike, other: ArrayLike, measure: Measure, name: str = "IL") -> Comparison:
         """Compare totals of `one`, called `name`, with those of `other`, one of each per trial."""
@@ -135,6 +140,9 @@ def _verdict(difference: Estimate, outside: bool | None, cost: _Cost | None, mea
     if cost is None:
         return f"{name} {verb}: outside two standard errors, but the share cannot be told"
     low, high = (cost.low, cost.high) if worse else (-cost.high, -cost.low)
+    if low <= 0:
+        share, tie = _percent(abs(cost.share)), "the 95\N{NO-BREAK SPACE}% interval holds a tie"
+        return f"{name} {verb} {share}: just outside two standard errors; {tie}"
     return f"{name} {verb} {_span(low, high)}: outside two standard errors"
 
 
@@ -150,5 +158,9 @@ def _within(difference: Estimate, cost: _Cost | None) -> str:
 
 
 def _span(low: float, high: float) -> str:
-    # The space before the sign of per cent does not break.
-    return f"{100 * low:.1f} to {100 * high:.1f}\N{NO-BREAK SPACE}%".replace("-", "−")
+    return f"{100 * low:.1f} to {_percent(high)}".replace("-", "−")
+
+
+def _percent(share: float) -> str:
+    # The space before the sign does not break.
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%".replace("-", "−")

@@ -25,12 +25,22 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         about: what it is, where it comes from, and its licence.
         url: that it is fetched from, as published; no test reaches it.
         kind: how it is wrapped there.
+        rows: that it has.
     """
 
     name: str
     about: str
     url: str
     kind: Literal["uci-zip", "excel"]
+    rows: int
+
+    def check(self, rows: int, path: Path) -> None:
+        """Refuse a file that was cut off."""
+        if rows != self.rows:
+            raise ValueError(
+                f"{path} has {rows:,} rows, and the real file has {self.rows:,}: delete it, and fetch it again with "
+                "`potstill lab data`"
+            )
 
 
 class Located(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,12 +56,14 @@ MUSHROOM = Source(
     about="UCI Mushroom (id 73), 8,124 rows, CC BY 4.0",
     url="https://archive.ics.uci.edu/static/public/73/mushroom.zip",
     kind="uci-zip",
+    rows=8_124,
 )
 WARFARIN = Source(
     name="warfarin-iwpc.csv",
     about="IWPC warfarin patients (PharmGKB), 5,700 rows, CC BY-SA 4.0",
     url="https://api.pharmgkb.org/v1/download/submission/553247439",
     kind="excel",
+    rows=5_700,
 )
 SOURCES = {source.name: source for source in (MUSHROOM, WARFARIN)}
 
@@ -65,6 +77,8 @@ def cache() -> Path:
 def places() -> dict[str, Path]:
     """Where data is looked for, in order: why, and the folder."""
     named = os.environ.get("POTSTILL_DATA")
+    if named and not Path(named).is_dir():
+        raise MissingData(f"POTSTILL_DATA names {named}, which is not a folder")
     kind, folder = _neighbour()
     return {
         **({"POTSTILL_DATA": Path(named)} if named else {}),

@@ -10,20 +10,15 @@ import msgspec
 from potstill.lab import runner
 from potstill.lab.algorithms import Algorithm, PeerAlgorithm, named
 from potstill.lab.data import MissingData
+from potstill.lab.own_table import OwnTable
+from potstill.lab.own_table import named as scenario_named
 from potstill.lab.presets import PRESETS
 from potstill.lab.runner import Progress
-from potstill.lab.scenarios import SCENARIOS, Scenario, scenario
+from potstill.lab.scenarios import SCENARIOS, Scenario
 from potstill.lab.summary import Row, summary
+from potstill.lab.tables import TableProblem
 
 TRIALS = 10
-
-
-class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be decided in a CSV file: a class, or an amount on so many levels."""
-
-    label: str | None = None
-    target: str | None = None
-    levels: int = 20
 
 
 class Quick(msgspec.Struct, frozen=True):
@@ -89,6 +84,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         skipped: dict[str, str] = {}
         names = [name for name in _problems(problems) if not _is_missing(name, problems, skipped)]
         found = [_found(name, decisions, own or OwnTable(), quick) for name in names]
+        _check(found, own or OwnTable())
+        skipped.update(_dropped(found))
         asked = list(algorithms) or list(QUICK.algorithms if quick else ["all"])
         pairs = {one.name: _pairs(asked, presets, one, skipped) for one in found}
         if not any(pairs.values()):
@@ -139,13 +136,30 @@ def _is_missing(name: str, asked: Sequence[str], skipped: dict[str, str]) -> boo
 
 
 def _found(name: str, decisions: int | None, own: OwnTable, quick: bool) -> Scenario:
-    if name.endswith(".csv") or "/" in name:
-        from potstill.lab.own_table import own_scenario
-
-        return own_scenario(Path(name), label=own.label, target=own.target, levels=own.levels, decisions=decisions)
-    one = scenario(name)
+    one = scenario_named(name, own, decisions)
     count = decisions or (QUICK.decisions.get(name) if quick else None)
     return one.with_decisions(count) if count else one
+
+
+def _check(found: Sequence[Scenario], own: OwnTable) -> None:
+    """Refuse problems that would share a folder of results, and options that no problem takes."""
+    names = [one.name for one in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two problems are called {twice[0]}: rename a file, or run them apart, with an --out each")
+    if own != OwnTable() and not any(one.options for one in found):
+        raise ValueError(
+            f"--label, --target, --levels and --without are for a table of your own, not for {', '.join(names)}"
+        )
+
+
+def _dropped(found: Sequence[Scenario]) -> dict[str, str]:
+    """Rows of tables that are not played, and why."""
+    tables = {one.name: one.environment() for one in found if one.options}
+    return {
+        f"{table.dropped:,} of {table.dropped + table.rows:,} rows of {name}": "they have no value to be right about"
+        for name, table in tables.items()
+        if isinstance(table, TableProblem) and table.dropped
+    }
 
 
 def _pairs(

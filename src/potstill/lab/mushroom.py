@@ -47,7 +47,10 @@ def mushroom() -> ClassificationProblem:
     paper's 117 one-hot columns. Encoded contexts have 139: Potstill keeps one more column for each feature, for values
     that it was not told of. Those are 0 in every row of this table, so that no algorithm learns anything from them.
     """
-    return read(data.find(data.MUSHROOM.name))
+    path = data.find(data.MUSHROOM.name)
+    found = read(path)
+    data.MUSHROOM.check(found.rows, path)
+    return found
 
 
 def read(path: Path) -> ClassificationProblem:

@@ -26,6 +26,7 @@ from potstill.distill import Student, fidelity, imitate
 from potstill.keys import Key
 from potstill.lab.agents import Undistilled
 from potstill.lab.environment import Environment, Float32, Float64
+from potstill.lab.tables import TableProblem
 from potstill.lab.trial import play
 from potstill.lab.world import Simulation
 from potstill.parallel import advance
@@ -41,6 +42,8 @@ ABOVE_FLOOR = 2.5
 BELOW_BLIND = 1 / 3
 #: Labels are as good as exact if they leave at most so much more divergence.
 AS_GOOD = 1.1
+#: Fewer are too few to distil on.
+LEAST_CONTEXTS = 20
 _FRESH = 8192
 _BATCH = 1000
 
@@ -65,13 +68,21 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for field, least in (("contexts", 20), ("labels", 1)):
+        for field, least in (("contexts", LEAST_CONTEXTS), ("labels", 1)):
             values = getattr(self, field)
             if not values or min(values) < least or list(values) != sorted(set(values)):
                 raise ValueError(f"{field} must be whole numbers of {least} or more that rise, got {list(values)}")
         for field, least in (("repeats", 1), ("decisions", 1), ("seed", 0)):
             if getattr(self, field) < least:
                 raise ValueError(f"{field} must be {least} or more, got {getattr(self, field)}")
+
+    def fitted(self, environment: Environment) -> Rates:
+        """The same with numbers of contexts that a problem has: of a table, half of the rows are held out."""
+        if not isinstance(environment, TableProblem) or (half := environment.rows // 2) >= self.contexts[-1]:
+            return self
+        fitting = tuple(n for n in self.contexts if n <= half)
+        shares = tuple(n for n in (half // 8, half // 4, half // 2, half) if n >= LEAST_CONTEXTS)
+        return msgspec.structs.replace(self, contexts=fitting if len(fitting) > len(shares) else shares or (half,))
 
     @property
     def kinds(self) -> tuple[int, ...]:
@@ -85,10 +96,19 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lesson(NamedTuple):
-    """What a task needs: a teacher that has learnt, and the number of contexts to imitate it on."""
+    """What a task needs.
+
+    Attributes:
+        rates: the settings.
+        environment: whose contexts are imitated on.
+        fresh: whose contexts the policies are measured on; the same, unless contexts are rows of a table.
+        state: of a teacher that has learnt.
+        contexts: how many to imitate on.
+    """
 
     rates: Rates
     environment: Environment
+    fresh: Environment
     state: Any
     contexts: int
 
@@ -129,7 +149,21 @@ class Slope(msgspec.Struct, frozen=True, kw_only=True):
 def lessons(rates: Rates, environment: Environment) -> list[Lesson]:
     """The tasks of a study, longest first; one for each N, so that each program is compiled once."""
     state = taught(environment, rates.decisions, rates.seed)
-    return [Lesson(rates, environment, state, n) for n in reversed(rates.contexts)]
+    fresh = environment
+    if isinstance(environment, TableProblem):
+        environment, fresh = _held_out(environment, rates)
+    return [Lesson(rates, environment, fresh, state, n) for n in reversed(rates.contexts)]
+
+
+def _held_out(table: TableProblem, rates: Rates) -> tuple[Any, Any]:
+    """Rows to imitate on, and others to measure on: a row that was imitated on tells nothing of new ones."""
+    fresh, imitated = table.halves(Key(rates.seed).child("halves").generator())
+    if rates.contexts[-1] > imitated.rows:
+        raise ValueError(
+            f"{rates.problem} has {table.rows:,} rows, of which half are held out: give --contexts up to "
+            f"{imitated.rows:,}, not {rates.contexts[-1]:,}"
+        )
+    return imitated, fresh
 
 
 def taught(environment: Environment, decisions: int, seed: int) -> Any:
@@ -146,11 +180,11 @@ def taught(environment: Environment, decisions: int, seed: int) -> Any:
 def learn(lesson: Lesson) -> list[Point]:
     """Distil on N contexts, with every kind of labels; repeats meet the same contexts whatever the labels."""
     rates = lesson.rates
-    fresh, truth = _labelled(lesson, _FRESH, Key(rates.seed).child("fresh"))
+    fresh, truth = _fresh(lesson)
     kl: dict[int, list[float]] = {kind: [] for kind in rates.kinds}
     for repeat in range(rates.repeats):
         key = Key(rates.seed).child("repeat", repeat)
-        contexts, exact = _labelled(lesson, lesson.contexts, key.child("contexts"))
+        contexts, exact = _labelled(lesson.environment, lesson.contexts, lesson.state, key.child("contexts"))
         for kind in rates.kinds:
             labels = sampled(exact, kind, key.child("labels", lesson.contexts, kind)) if kind else exact
             imitation = imitate(contexts, labels, Student(), key.child("imitate"))
@@ -162,15 +196,20 @@ def learn(lesson: Lesson) -> list[Point]:
 
 def blind(lesson: Lesson) -> float:
     """The divergence, in nats, of the best policy that ignores the context."""
-    _, truth = _labelled(lesson, _FRESH, Key(lesson.rates.seed).child("fresh"))
+    _, truth = _fresh(lesson)
     return fidelity(truth, np.broadcast_to(truth.mean(axis=0, dtype=np.float64), truth.shape), 1.0).kl_mean
 
 
-def _labelled(lesson: Lesson, n: int, key: Key) -> tuple[Float32, Float32]:
-    """Fresh contexts, float32[n, d], and their exact labels, float32[n, K]."""
-    columns = lesson.environment.contexts(n, key.generator())
-    contexts = lesson.environment.encode(columns)
-    return contexts, LinearTS().propensities(lesson.state, contexts, key)
+def _fresh(lesson: Lesson) -> tuple[Float32, Float32]:
+    """The contexts to measure on, and their exact labels; a table may have fewer than others."""
+    count = min(_FRESH, lesson.fresh.rows) if isinstance(lesson.fresh, TableProblem) else _FRESH
+    return _labelled(lesson.fresh, count, lesson.state, Key(lesson.rates.seed).child("fresh"))
+
+
+def _labelled(environment: Environment, n: int, state: Any, key: Key) -> tuple[Float32, Float32]:
+    """Contexts, float32[n, d], and their exact labels, float32[n, K]."""
+    contexts = environment.encode(environment.contexts(n, key.generator()))
+    return contexts, LinearTS().propensities(state, contexts, key)
 
 
 def sampled(exact: Float32, draws: int, key: Key) -> Float32:
@@ -271,7 +310,7 @@ def slope(x: Sequence[float], y: Sequence[Sequence[float] | Float64]) -> Slope:
         return Slope(points=len(x))
     values = np.array(y, np.float64)
     exponent, repeats = _exponent(x, values.mean(axis=1)), values.shape[1]
-    if repeats < 2:
+    if repeats < 3:  # two would give an interval that holds every slope
         return Slope(exponent=exponent, points=len(x))
     without = [_exponent(x, np.delete(values, r, axis=1).mean(axis=1)) for r in range(repeats)]
     error = math.sqrt((repeats - 1) * np.var(without))
@@ -291,7 +330,7 @@ def study(rates: Rates, environment: Environment, mapped: Mapped) -> Findings:
 
     Args:
         rates: its settings.
-        environment: the problem; contexts must be drawn with replacement if they come from a table.
+        environment: the problem. Of a table, half of the rows are imitated on, and the others are measured on.
         mapped: applies a function to all tasks, as `map` or `studies.mapped` do.
     """
     tasks = lessons(rates, environment)

@@ -10,6 +10,7 @@ import numpy as np
 from potstill.lab import report_charts as charts
 from potstill.lab import report_tables as tables
 from potstill.lab import report_words as words
+from potstill.lab.comparison import LEAST_TRIALS
 from potstill.lab.latency import LEARNT
 from potstill.lab.measurements import Measurements
 from potstill.lab.report_imitation import Imitated, with_cost
@@ -28,7 +29,7 @@ def page(runs: Runs, said: Summary) -> Page:
         sections.append(_imitation(said.imitation))
     problems = ", ".join(problem_title(name) for name in runs.problems)
     return Page(
-        "The paper's evaluation, rerun",
+        "The paper's evaluation, rerun" if said.deviations else f"Trials on {problems}",
         f"Distilled policies (IL) against the Thompson sampling (TS) that they imitate, on {problems}. "
         f"{said.trials:,} trials in all.",
         _headlines(said),
@@ -63,17 +64,16 @@ def _headlines(said: Summary) -> list[tuple[str, str]]:
 
 def _peer_headline(finals: Sequence[Final]) -> list[tuple[str, str]]:
     """On how many problems some distilled policy of Potstill's preset beats the best of the other libraries."""
-    rivals = [
-        row for row in finals if row.preset == "potstill" and row.algorithm.endswith("-il") and row.against_best_peer
-    ]
+    distilled = [row for row in finals if row.preset == "potstill" and row.algorithm.endswith("-il")]
+    rivals = [row for row in distilled if row.against_best_peer and row.final.trials >= LEAST_TRIALS]
     problems = {row.problem for row in rivals}
     won = [row for row in rivals if _is_better(row)]
-    clearly = {row.problem for row in won if row.against_best_peer and row.against_best_peer.outside}
+    clearly = {row.problem for row in won if row.against_best_peer and row.against_best_peer.is_clear}
     if not problems:
         return []
     said = (
         "problems have a distilled policy of preset potstill whose mean is better than that of the best of the other "
-        f"libraries; {len(clearly)} of them by more than two standard errors."
+        f"libraries; on {len(clearly)} of them the 95 % interval leaves out a tie."
     )
     return [(f"{len({row.problem for row in won})} of {len(problems)}", said)]
 
@@ -199,11 +199,11 @@ def _imitation(rows: Sequence[Imitated]) -> Section:
 def _origin(said: Summary) -> Section:
     commit = said.commit or "not known: it was not made from a checkout"
     trials = "; ".join(f"{count:,} by {name}" for name, count in said.commits.items())
-    deviations = "\n\n".join(said.deviations)
+    deviations = "What is not as in the paper. " + "\n\n".join(said.deviations) + "\n\n" if said.deviations else ""
     notes = f"{said.notes.strip()}\n\n" if said.notes.strip() else ""
     return Section(
         "How this was made",
-        f"{notes}What is not as in the paper. {deviations}\n\n"
+        f"{notes}{deviations}"
         f"Potstill {said.library}, commit {commit}. {f'Trials were run by commit: {trials}. ' if trials else ''}"
         "The commands, read off the results:",
         code="\n".join(said.commands),
@@ -212,4 +212,4 @@ def _origin(said: Summary) -> Section:
 
 def identifier(*names: str) -> str:
     """A name for a figure and its file."""
-    return re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(names))
+    return re.sub(r"[^\w-]+", "-", "-".join(names))

@@ -7,6 +7,10 @@ Learning", Table "Decision-making latency in milliseconds": mean over 100,000 ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from potstill.lab.scenarios import is_known
+
 _PROBLEMS = ("mushroom", "wheel", "video", "warfarin-20")
 
 _LATENCY_MS = {
@@ -27,13 +31,28 @@ LATENCY_MS = {
     for problem, ms in zip(_PROBLEMS, row, strict=True)
 }
 
-#: What is not as in the paper, to be said wherever results are shown.
-DEVIATIONS = (
-    "Warfarin: all 5,528 patients of the public IWPC file with a numeric dose, instead of the paper's 4,788, whose "
-    "rule of selection it does not give; the 17 columns of the context are this project's choice.",
-    "Video: the paper's log is not public. A simulated upload service with 38 columns and 7 actions, logged under a "
-    "uniform policy, takes its place; absolute rewards cannot be compared with the paper's.",
-    "Linear-TS and NeuralLinear-TS draw each action's reward from its exact Student-t distribution instead of through "
-    "sampled parameters, and their labels are exact probabilities instead of shares of 2,048 samples: the same "
-    "distribution, without Monte Carlo noise.",
+#: What is not as in the paper, to be said wherever results on its problems are shown: the problem, and what.
+_DEVIATIONS = (
+    (
+        "warfarin",
+        "Warfarin: all 5,528 patients of the public IWPC file with a numeric dose, instead of the paper's 4,788, whose "
+        "rule of selection it does not give; the 17 columns of the context are this project's choice.",
+    ),
+    (
+        "video",
+        "Video: the paper's log is not public. A simulated upload service with 38 columns and 7 actions, logged under "
+        "a uniform policy, takes its place; absolute rewards cannot be compared with the paper's.",
+    ),
+    (
+        "",
+        "Linear-TS and NeuralLinear-TS draw each action's reward from its exact Student-t distribution instead of "
+        "through sampled parameters, and their labels are exact probabilities instead of shares of 2,048 samples: the "
+        "same distribution, without Monte Carlo noise.",
+    ),
 )
+
+
+def deviations(problems: Sequence[str]) -> list[str]:
+    """What is not as in the paper, of those problems that are in it."""
+    known = [name for name in problems if is_known(name)]
+    return [said for of, said in _DEVIATIONS if any(name.startswith(of) for name in known)]

@@ -13,7 +13,7 @@ from potstill.lab.algorithms import ALGORITHMS
 from potstill.lab.comparison import Comparison, Estimate, Measure
 from potstill.lab.environment import Float64
 from potstill.lab.results import Trial
-from potstill.lab.scenarios import SCENARIOS, scenario
+from potstill.lab.scenarios import SCENARIOS, is_known, scenario
 
 PEERS = "peers"
 _PRESETS = ["paper", "potstill", PEERS]
@@ -137,10 +137,7 @@ class Runs:
 
 def problem_title(name: str) -> str:
     """A problem's name for people."""
-    try:
-        return scenario(name).title
-    except ValueError:
-        return name
+    return scenario(name).title if is_known(name) else name
 
 
 def _measure(trials: Sequence[Trial]) -> Measure:

@@ -12,7 +12,7 @@ from potstill.lab.checkout import commit
 from potstill.lab.comparison import expected_by_chance
 from potstill.lab.measurements import Measurements
 from potstill.lab.report_imitation import Imitated, imitation
-from potstill.lab.report_paper import DEVIATIONS
+from potstill.lab.report_paper import deviations
 from potstill.lab.report_rows import Compared, Final, Timed, comparisons, finals, latencies
 from potstill.lab.report_runs import Runs
 
@@ -26,7 +26,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         commits: that ran the trials, each with how many.
         commands: that make such results.
         trials: finished ones that were read.
-        deviations: from the paper.
+        deviations: from the paper, if its problems were run.
         notes: remarks that were handed over.
         finals: where every algorithm ended.
         comparisons: distilled policies against their Thompson sampling.
@@ -60,7 +60,7 @@ def summary(runs: Runs, folder: Path, measured: Measurements | None, notes: str,
         commits=report_origin.commits(runs, folder),
         commands=[*report_origin.commands(runs, folder), *commands],
         trials=sum(len(run.trials) for run in runs.runs),
-        deviations=list(DEVIATIONS),
+        deviations=deviations(runs.problems),
         notes=notes,
         finals=finals(runs),
         comparisons=compared,

@@ -32,7 +32,7 @@ def _standing(row: Final, regret: bool) -> str:
     if one is None or one.ratio is None:
         return ""
     span = "" if one.low is None or one.high is None else f" ({percent(one.low - 1)} to {percent(one.high - 1)})"
-    word = "" if not one.outside else ", better" if (one.ratio < 1) == regret else ", worse"
+    word = "" if not one.is_clear else ", better" if (one.ratio < 1) == regret else ", worse"
     return f"{percent(one.ratio - 1)}{span}{word}"
 
 

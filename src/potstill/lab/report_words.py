@@ -34,7 +34,7 @@ REWARD = _flowed(f"""
 
 PEERS = "\n\n" + _flowed("""
     In the table, Potstill's own stand against the best of the other libraries, by its mean: the ratio less 1, paired by
-    trial, with its 95 % interval, and better or worse where the difference is outside two standard errors.
+    trial, with its 95 % interval, and better or worse where that leaves out 0.
 """)
 
 LATENCY = _flowed("""

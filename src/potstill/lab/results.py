@@ -44,6 +44,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kl: list[float] | None = None
     price: list[float] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("reward", "regret"):
+            if (values := getattr(self, name)) is not None and len(values) != len(self.decisions):
+                raise ValueError(f"{len(self.decisions)} batches of decisions, and {len(values)} of {name}")
+
 
 class Seconds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a trial took: in all, and of each stage of each update (``learn``, ``label``, ``imitate``).

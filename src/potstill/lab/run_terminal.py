@@ -13,6 +13,7 @@ from rich.table import Table
 
 from potstill.lab.algorithms import ALGORITHMS
 from potstill.lab.comparison import Comparison
+from potstill.lab.report_tables import estimate
 from potstill.lab.runner import Progress as Run
 from potstill.lab.summary import Row
 from potstill.lab.workers import Task
@@ -91,7 +92,10 @@ def print_rows(rows: Sequence[Row], skipped: dict[str, str], console: Console) -
 def _table(problem: str, rows: list[Row]) -> Table:
     measured = "final regret" if rows[0].measure == "regret" else "mean reward"
     table = Table(
-        title=f"\n{problem}: {measured}, mean ± two standard errors over n trials", title_justify="left", box=None
+        title=f"\n{problem}: {measured}, mean ± two standard errors over n trials",
+        title_justify="left",
+        box=None,
+        padding=(0, 1),
     )
     for heading in ("algorithm", "preset"):
         table.add_column(heading, no_wrap=True)
@@ -103,14 +107,12 @@ def _table(problem: str, rows: list[Row]) -> Table:
 
 
 def _cells(row: Row) -> list[str]:
-    digits = 0 if abs(row.final.mean) >= 100 else 4
-    spread = "" if row.final.two_se is None else f" ± {row.final.two_se:,.{digits}f}"
     seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-    return [f"{row.final.trials}", f"{row.final.mean:,.{digits}f}{spread}", _ratio(row.against_ts), seconds]
+    return [f"{row.final.trials}", estimate(row.final), _ratio(row.against_ts), seconds]
 
 
 def _ratio(pair: Comparison | None) -> str:
     if pair is None or pair.ratio is None:
         return ""
-    interval = "" if pair.low is None or pair.high is None else f" ({pair.low:.2f} to {pair.high:.2f})"
+    interval = "" if pair.low is None or pair.high is None else f" ({pair.low:.2f}–{pair.high:.2f})"
     return f"{pair.ratio:.3f}{interval}"

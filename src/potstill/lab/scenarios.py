@@ -29,6 +29,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         batch: decisions between updates.
         environment: makes the simulated problem; a function that can be pickled, for processes to share.
         log_rows: replay a log with so many rows instead, as the paper does where no simulator is at hand.
+        options: that a command needs beside the name, of a table of somebody's own.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     environment: Callable[[], Environment]
     log_rows: int | None = None
+    options: tuple[str, ...] = ()
 
     @property
     def measure(self) -> Literal["regret", "reward"]:
@@ -135,6 +137,15 @@ SCENARIOS: dict[str, Scenario] = {
         _video(2, "video"),
     )
 }
+
+
+def is_known(name: str) -> bool:
+    """Whether a scenario has that name."""
+    try:
+        scenario(name)
+    except ValueError:
+        return False
+    return True
 
 
 def scenario(name: str) -> Scenario:

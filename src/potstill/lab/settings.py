@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         library: Potstill's version.
         seed: of the run.
-        problems: for each, its hash, decisions and batch.
+        problems: for each, its hash, decisions and batch; and the options of a table of somebody's own.
         algorithms: for each ``preset/algorithm``, its hyperparameters.
     """
 
@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             library=__version__,
             seed=seed,
-            problems={s.name: {"hash": s.problem.hash, "decisions": s.decisions, "batch": s.batch} for s in scenarios},
+            problems={s.name: _described(s) for s in scenarios},
             algorithms={
                 f"{preset}/{algorithm.name}": algorithm.settings(preset)
                 for on_one in pairs.values()
@@ -59,6 +59,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             now = _merged(before, now)
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(path, msgspec.json.format(msgspec.json.encode(now, order="sorted"), indent=1) + b"\n")
+
+
+def _described(one: Scenario) -> dict[str, Any]:
+    options = {"options": one.options} if one.options else {}
+    return {"hash": one.problem.hash, "decisions": one.decisions, "batch": one.batch, **options}
 
 
 def _plain(settings: Settings) -> dict[str, Any]:

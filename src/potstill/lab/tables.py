@@ -10,7 +10,8 @@ and the columns of its contexts are only their numbers, so that each row is enco
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.lab.environment import Columns, Float32, Float64
+from potstill.lab.table_files import read_csv
 from potstill.problem import Discrete, Feature, Problem, Reward
 from potstill.tables.columns import column_of, features_of, in_one_line
 
@@ -28,6 +30,8 @@ Outcomes = float | Sequence[float]
 RewardTable = Mapping[str, Mapping[str, Outcomes]]
 #: A label with more different values than this is more likely an amount.
 MOST_CLASSES = 1_000
+#: The same of numbers with a fraction.
+MOST_FRACTIONS = 20
 
 
 class TableProblem:
@@ -35,22 +39,44 @@ class TableProblem:
 
     Attributes:
         problem: what is decided.
-        rows: how many there are to draw from.
         dropped: how many more the table had, in which the label or target is missing.
         resample: whether a trial draws rows with replacement; if not, it meets each at most once, in random order.
     """
 
     def __init__(self, table: pl.DataFrame, problem: Problem, *, dropped: int, resample: bool) -> None:
-        self.problem, self.rows, self.dropped, self.resample = problem, len(table), dropped, resample
+        self.problem, self.dropped, self.resample = problem, dropped, resample
+        self._rows = np.arange(len(table))
         self._encoded = problem.encode_many({f.name: column_of(table[f.name], f) for f in problem.context})
+
+    @property
+    def rows(self) -> int:
+        """How many there are to draw from."""
+        return len(self._rows)
+
+    def halves(self, rng: np.random.Generator) -> tuple[Self, Self]:
+        """Two problems that share no row, each of which meets its rows at most once."""
+        shuffled = rng.permutation(self._rows)
+        parts = copy(self), copy(self)
+        for part, rows in zip(parts, np.array_split(shuffled, 2), strict=True):
+            part._rows, part.resample = rows, False
+        return parts
 
     @classmethod
     def from_csv(cls, path: str | Path, **options: Any) -> Self:
         """The problem of a CSV file with a header row; empty fields and NA are missing. Options are the class's."""
+        return cls._of_file(path, read_csv(path), options)
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, **options: Any) -> Self:
+        """The problem of a Parquet file. Options are the class's."""
         try:
-            table = pl.read_csv(path, null_values=["NA", ""], infer_schema_length=None)
+            table = pl.read_parquet(path)
         except (pl.exceptions.PolarsError, OSError) as error:
-            raise ValueError(f"{path}: cannot be read as CSV: {in_one_line(error)}") from None
+            raise ValueError(f"{path}: cannot be read as Parquet: {in_one_line(error)}") from None
+        return cls._of_file(path, table, options)
+
+    @classmethod
+    def _of_file(cls, path: str | Path, table: pl.DataFrame, options: dict[str, Any]) -> Self:
         try:
             return cls(table, **options)
         except ValueError as error:
@@ -66,13 +92,13 @@ class TableProblem:
     def contexts(self, n: int, rng: np.random.Generator) -> Columns:
         """The numbers of the rows that a trial meets, as column ``row``, int64[n]."""
         if self.resample:
-            return {"row": rng.integers(self.rows, size=n)}
+            return {"row": self._rows[rng.integers(self.rows, size=n)]}
         if n > self.rows:
             raise ValueError(
                 f"{self.problem.name}: {n} decisions need {n} rows and the table has {self.rows};"
                 " ask for fewer, or draw with replacement (resample=True)"
             )
-        return {"row": rng.permutation(self.rows)[:n]}
+        return {"row": self._rows[rng.permutation(self.rows)[:n]]}
 
     def encode(self, contexts: Columns) -> Float32:
         """The rows as the problem encodes them, float32[N, d]."""
@@ -87,6 +113,7 @@ class ClassificationProblem(TableProblem):
         table: the rows.
         label: column of the class; rows without one are left out.
         features: columns to see, by name or as a Feature that says how; all but the label if not given.
+        without: columns not to see.
         rewards: what each action earns on rows of each class, a number or several of equal chance, as in
             ``{"edible": {"eat": 5}, "poisonous": {"eat": (5, -35), "abstain": 0}}``. An action that a class leaves out
             earns 0 there.
@@ -100,17 +127,18 @@ class ClassificationProblem(TableProblem):
         *,
         label: str,
         features: Sequence[str | Feature] | None = None,
+        without: Collection[str] = (),
         rewards: RewardTable | None = None,
         name: str = "classification",
         resample: bool = True,
     ) -> None:
         known = _known(table, label, "label", _classes)
         classes = known[label].unique().sort().to_list()
-        _check_classes(classes, label)
+        _check_classes(classes, table[label])
         actions, self._outcomes = _reward_table(classes, rewards or {c: {c: 1.0} for c in classes})
         problem = Problem(
             name=name,
-            context=features_of(known, features, without=label),
+            context=features_of(known, features, target=label, without=without),
             actions=Discrete(actions),
             reward=_bounds(self._outcomes),
         )
@@ -142,6 +170,7 @@ class DoseProblem(TableProblem):
         low: the lowest level; the smallest target if not given.
         high: the highest level; the largest target if not given.
         features: columns to see, by name or as a Feature that says how; all but the target if not given.
+        without: columns not to see.
         name: of the problem.
         resample: draw rows with replacement; if not, a trial meets each row at most once.
     """
@@ -155,6 +184,7 @@ class DoseProblem(TableProblem):
         low: float | None = None,
         high: float | None = None,
         features: Sequence[str | Feature] | None = None,
+        without: Collection[str] = (),
         name: str = "dose",
         resample: bool = True,
     ) -> None:
@@ -163,7 +193,7 @@ class DoseProblem(TableProblem):
         self.levels = _levels(amounts.min() if low is None else low, amounts.max() if high is None else high, levels)
         problem = Problem(
             name=name,
-            context=features_of(known, features, without=target),
+            context=features_of(known, features, target=target, without=without),
             actions=Discrete(_names(self.levels)),
             reward=Reward(low=0.0, high=1.0),
         )
@@ -201,13 +231,14 @@ def _classes(column: pl.Series) -> pl.Series:
     return names.set(names == "", None)
 
 
-def _check_classes(classes: list[str], label: str) -> None:
+def _check_classes(classes: list[str], column: pl.Series) -> None:
     if len(classes) < 2:
-        raise ValueError(f"label {label!r}: every row is {classes[0]!r}; there is nothing to decide")
-    if len(classes) > MOST_CLASSES:
+        raise ValueError(f"label {column.name!r}: every row is {classes[0]!r}; there is nothing to decide")
+    fractions = column.dtype.is_float() and bool((column.drop_nulls() % 1 != 0).any())
+    if len(classes) > (most := MOST_FRACTIONS if fractions else MOST_CLASSES):
         raise ValueError(
-            f"label {label!r} has {len(classes)} classes, more than {MOST_CLASSES};"
-            " if it is an amount, make it the target of a DoseProblem"
+            f"label {column.name!r} has {len(classes):,} classes, more than {most:,}{' fractions' * fractions};"
+            " if it is an amount, make it the target (--target) of a DoseProblem"
         )
 
 
@@ -230,6 +261,8 @@ def _levels(low: float, high: float, count: int) -> Float64:
         raise ValueError(f"levels must be 2 or more, got {count}")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"levels need low < high, got low={low} and high={high}")
+    if not math.isfinite(float(high) - float(low)):
+        raise ValueError(f"levels from {low} to {high} are too far apart for a number; rescale the target")
     return np.linspace(low, high, count)
 
 

@@ -52,7 +52,9 @@ def warfarin(levels: int = 20, resample: bool = False) -> DoseProblem:
         levels: evenly spaced doses from 0 to 92.5 mg per week.
         resample: draw patients with replacement; if not, a trial meets each at most once.
     """
-    table = patients(data.find(data.WARFARIN.name))
+    path = data.find(data.WARFARIN.name)
+    table = patients(path)
+    data.WARFARIN.check(len(table), path)
     return DoseProblem(
         table,
         target="dose",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,31 @@ from potstill.problem import Boolean, Categorical, Feature, Numeric
 MOST_VALUES = 64
 
 
-def features_of(table: pl.DataFrame, wanted: Sequence[str | Feature] | None, *, without: str) -> list[Feature]:
-    """The features of a table: each wanted column by name, or as given; all columns but one if none are named."""
-    chosen = [name for name in table.columns if name != without] if wanted is None else list(wanted)
+def features_of(
+    table: pl.DataFrame, wanted: Sequence[str | Feature] | None, *, target: str, without: Collection[str] = ()
+) -> list[Feature]:
+    """The features of a table: each wanted column by name, or as given; if none are named, all but the target.
+
+    Args:
+        table: the rows.
+        wanted: columns, or features of them.
+        target: the column that is to be found out.
+        without: columns to leave out.
+    """
+    columns = table.columns if wanted is None else wanted
+    chosen = [one for one in columns if _name(one) not in without and (wanted is not None or one != target)]
     if not chosen:
-        raise ValueError(f"there are no features: the table has no column but {without!r}")
-    for feature in chosen:
-        name = feature if isinstance(feature, str) else feature.name
-        if name == without:
-            raise ValueError(f"feature {name!r} is what has to be found out; leave it out of the features")
-        if name not in table.columns:
-            raise ValueError(f"feature {name!r} is not a column; the columns are {', '.join(table.columns)}")
+        raise ValueError(f"there are no features: there is no column but {target!r}")
+    names = [_name(one) for one in chosen]
+    if target in names:
+        raise ValueError(f"feature {target!r} is what has to be found out; leave it out of the features")
+    if unknown := [name for name in [*names, *without] if name not in table.columns]:
+        raise ValueError(f"feature {unknown[0]!r} is not a column; the columns are {', '.join(table.columns)}")
     return [feature_of(table[one]) if isinstance(one, str) else one for one in chosen]
+
+
+def _name(feature: str | Feature) -> str:
+    return feature if isinstance(feature, str) else feature.name
 
 
 def feature_of(column: pl.Series) -> Feature:
@@ -43,7 +56,7 @@ def feature_of(column: pl.Series) -> Feature:
     if len(values) > MOST_VALUES:
         raise ValueError(
             f"column {column.name!r} has {len(values)} different values, more than {MOST_VALUES}; leave it out with"
-            " features=[...], or pass a Categorical with the values that matter: others share a column"
+            " features=[...], or in Python pass a Categorical with the values that matter: others share a column"
         )
     return Categorical(column.name, values)
 

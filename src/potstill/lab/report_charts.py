@@ -113,14 +113,14 @@ def forest(compared: Sequence[Compared]) -> Chart:
             "cost": 100 * _cost(one, one.comparison.ratio),
             "low": 100 * _cost(one, one.comparison.low),
             "high": 100 * _cost(one, one.comparison.high),
-            "colour": _RED if one.comparison.outside else _GREY if one.comparison.outside is None else _COPPER,
+            "colour": _RED if one.comparison.outside else _GREY if one.comparison.outside is None else _BLUE,
             "verdict": one.comparison.verdict,
         }
         for one in compared
         if None not in (one.comparison.ratio, one.comparison.low, one.comparison.high)
     ]
     base = alt.Chart(pl.DataFrame(rows), width="container", height=alt.Step(17)).encode(
-        y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=320, grid=False)),
+        y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=380, grid=False)),
         color=alt.Color("colour:N", scale=None),
         tooltip=["label:N", "verdict:N"],
     )
@@ -243,7 +243,7 @@ def price(imitated: Sequence[Imitated]) -> Chart:
     marks = [sign * least * 10**power for sign in (-1, 1) for power in range(4)]
     axis = alt.Axis(values=[0.0, *marks], format="~g")
     base = alt.Chart(pl.DataFrame(rows), width="container", height=alt.Step(17)).encode(
-        y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=320, grid=False))
+        y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=380, grid=False))
     )
     title = "reward per decision. Dots: difference seen, with two standard errors. Blue: the most that the bound allows"
     bars = base.mark_rule(strokeWidth=2, color=_COPPER).encode(

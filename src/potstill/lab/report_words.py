@@ -14,8 +14,8 @@ COMPARISON = _flowed("""
     Trials of equal number meet the same requests with the same luck, so algorithms are compared in pairs. The ratio is
     that of mean final regret, IL over TS (of mean reward where a log is replayed). Its 95 % interval is Fieller's, with
     t quantiles: all ratios ρ for which the mean of IL − ρ·TS over trials is not significantly away from 0. The verdict
-    goes by two standard errors of the paired difference. In the figure, blue is within them, red is outside, and grey has too few
-    trials to tell.
+    goes by two standard errors of the paired difference. In the figure, blue is within them, red is outside, and grey
+    has too few trials to tell.
 """)
 
 _CURVES = """

@@ -131,4 +131,5 @@ def test_a_still_labels_them_too_and_counts_them_not():
 
     still = ps.Still(PROBLEM, ps.teachers.FunctionTeacher(label), student=Student(hidden=(8,), steps=50, contexts=256))
     report = still.update(ps.Observations.none(PROBLEM), contexts=seen(40))
-    assert (labelled[-1], report.contexts) == (256, 40)
+    assert report.contexts == 40
+    assert 100 < labelled[-1] <= 256  # some of the 256 are alike, and labelled once

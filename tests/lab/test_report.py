@@ -20,7 +20,7 @@ from potstill.lab.measurements import Machine, Measurements, _measured, measurem
 from potstill.lab.report import report
 from potstill.lab.report_markdown import text
 from potstill.lab.report_page import identifier
-from potstill.lab.report_paper import LATENCY_MS
+from potstill.lab.report_paper import LATENCY_MS, deviations
 from potstill.lab.report_runs import Runs
 from potstill.lab.results import Seconds, Trial
 from potstill.pages.page import Table
@@ -143,6 +143,8 @@ def test_the_markdown_page_links_to_pictures_that_are_there(written):
     assert all(command in page for command in summary.commands)
     assert "simulated upload service" in page
     assert "5,528 patients" not in page  # they were not run
+    assert any("5,528 patients" in said for said in deviations(["wheel", "warfarin-50"]))
+    assert deviations(["flowers.csv"]) == []
 
 
 def test_it_says_which_commits_ran_the_trials(written, folder):

@@ -78,7 +78,7 @@ def places() -> dict[str, Path]:
     """Where data is looked for, in order: why, and the folder."""
     named = os.environ.get("POTSTILL_DATA")
     if named and not Path(named).is_dir():
-        raise MissingData(f"POTSTILL_DATA names {named}, which is not a folder")
+        raise MissingData(f"POTSTILL_DATA names {named}, which is not a folder: correct it, or unset it")
     kind, folder = _neighbour()
     return {
         **({"POTSTILL_DATA": Path(named)} if named else {}),

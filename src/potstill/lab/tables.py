@@ -20,9 +20,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.lab.environment import Columns, Float32, Float64
-from potstill.lab.table_files import read_csv
 from potstill.problem import Discrete, Feature, Problem, Reward
 from potstill.tables.columns import column_of, features_of, in_one_line
+from potstill.tables.csv_files import read_csv
 
 #: What an action earns on rows of one class: a number, or several that are equally likely.
 Outcomes = float | Sequence[float]

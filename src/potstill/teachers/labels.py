@@ -17,7 +17,7 @@ def label(teacher: AnyTeacher, state: Any, contexts: Float32, key: Key) -> Float
     """
     if teacher.exactness.kind != "exact" or not contexts.size:
         return teacher.propensities(state, contexts, key)
-    # As bytes: sorting them takes about 1 µs per context, where a label takes ten and more.
+    # As bytes: sorting 17 to 139 columns took 1 to 4 µs per context, a label of 20 actions 28.
     rows = np.ascontiguousarray(contexts).view(np.dtype((np.void, contexts.itemsize * contexts.shape[1])))
     _, first, which = np.unique(rows[:, 0], return_index=True, return_inverse=True)
     if len(first) == len(contexts):

@@ -14,6 +14,7 @@ from potstill.cli.app import fail, make_directory, needs, print_json, refusing
 from potstill.cli.lab import Label, Levels, Target, Without, cores, lab
 
 if TYPE_CHECKING:
+    from potstill.lab.scenarios import Scenario
     from potstill.pages.page import Page, Table
 
 Problem = Annotated[str, typer.Option(help="A simulated problem of `lab run --list`, or a table of your own.")]
@@ -57,7 +58,6 @@ def rates(
     with needs("lab"):
         from potstill.lab import rates as study
         from potstill.lab import rates_charts as charts
-        from potstill.lab.own_table import OwnTable, named
     with refusing(ValueError, OSError):
         given = {
             "contexts": _numbers(contexts, "--contexts"),
@@ -65,8 +65,7 @@ def rates(
             "repeats": repeats,
         }
         settings = study.Rates(problem=problem, seed=seed, **_chosen(given, QUICK_RATES if quick else {}))
-        own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
-        environment = named(problem, own, settings.decisions + 1).environment()
+        environment = _scenario(problem, label, target, levels, without, settings.decisions + 1).environment()
         if contexts is None:
             settings = settings.fitted(environment)
         make_directory(out)
@@ -123,7 +122,6 @@ def cadence(
     with needs("lab"):
         from potstill.lab import cadence as study
         from potstill.lab import cadence_charts as charts
-        from potstill.lab.own_table import OwnTable, named
     with refusing(ValueError, OSError):
         given = {
             "decisions": decisions,
@@ -133,8 +131,7 @@ def cadence(
         }
         chosen = _chosen(given, QUICK_CADENCE if quick else {})
         settings = study.Cadence(problem=problem, algorithm=algorithm, preset=preset, seed=seed, **chosen)
-        own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
-        environment = named(problem, own, settings.decisions).environment
+        environment = _scenario(problem, label, target, levels, without, settings.decisions).environment
         make_directory(out)
         console, units = Console(stderr=as_json), charts.Units(per_day)
         found = study.study(settings, environment, _mapped(jobs, settings.steps, "batches", console))
@@ -168,6 +165,18 @@ def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
 def _chosen(given: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """What was given, over the defaults."""
     return {**defaults, **{name: value for name, value in given.items() if value is not None}}
+
+
+def _scenario(
+    name: str, label: str | None, target: str | None, levels: int, without: list[str] | None, decisions: int
+) -> Scenario:
+    """A problem by name or of a table, large enough for so many decisions."""
+    from potstill.lab.own_table import OwnTable, named, refuse_unused
+
+    own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
+    found = named(name, own, decisions)
+    refuse_unused(own, [found])
+    return found
 
 
 def _mapped(jobs: int | None, steps: int, title: str, console: Console) -> Any:

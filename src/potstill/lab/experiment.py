@@ -10,7 +10,7 @@ import msgspec
 from potstill.lab import runner
 from potstill.lab.algorithms import Algorithm, PeerAlgorithm, named
 from potstill.lab.data import MissingData
-from potstill.lab.own_table import OwnTable
+from potstill.lab.own_table import OwnTable, refuse_unused
 from potstill.lab.own_table import named as scenario_named
 from potstill.lab.presets import PRESETS
 from potstill.lab.runner import Progress
@@ -84,7 +84,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         skipped: dict[str, str] = {}
         names = [name for name in _problems(problems) if not _is_missing(name, problems, skipped)]
         found = [_found(name, decisions, own or OwnTable(), quick) for name in names]
-        _check(found, own or OwnTable())
+        _refuse_twice(found)
+        refuse_unused(own or OwnTable(), found)
         skipped.update(_dropped(found))
         asked = list(algorithms) or list(QUICK.algorithms if quick else ["all"])
         pairs = {one.name: _pairs(asked, presets, one, skipped) for one in found}
@@ -141,15 +142,11 @@ def _found(name: str, decisions: int | None, own: OwnTable, quick: bool) -> Scen
     return one.with_decisions(count) if count else one
 
 
-def _check(found: Sequence[Scenario], own: OwnTable) -> None:
-    """Refuse problems that would share a folder of results, and options that no problem takes."""
+def _refuse_twice(found: Sequence[Scenario]) -> None:
+    """Refuse problems that would share a folder of results."""
     names = [one.name for one in found]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"two problems are called {twice[0]}: rename a file, or run them apart, with an --out each")
-    if own != OwnTable() and not any(one.options for one in found):
-        raise ValueError(
-            f"--label, --target, --levels and --without are for a table of your own, not for {', '.join(names)}"
-        )
 
 
 def _dropped(found: Sequence[Scenario]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -49,6 +49,13 @@ def named(name: str, own: OwnTable, decisions: int | None = None) -> Scenario:
     if not is_known(name) and (path.suffix.lower() in _ENDINGS or "/" in name or path.exists()):
         return own_scenario(path, own, decisions)
     return scenario(name)
+
+
+def refuse_unused(own: OwnTable, found: Sequence[Scenario]) -> None:
+    """Refuse options of a table where no problem is one."""
+    if own != OwnTable() and not any(one.options for one in found):
+        names = ", ".join(one.name for one in found)
+        raise ValueError(f"--label, --target, --levels and --without are for a table of your own, not for {names}")
 
 
 def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Scenario:

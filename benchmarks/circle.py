@@ -145,8 +145,8 @@ def _requests(n: int) -> Iterator[tuple[dict[str, float], float]]:
 
 
 def _flush(place: Path, n: int) -> dict[str, Any]:
-    from potstill.events.flush import Flusher
-    from potstill.events.spool import Spool
+    from potstill.events.lake.flush import Flusher
+    from potstill.events.wal.spool import Spool
     from potstill.workspace import Workspace
 
     workspace = Workspace(place)
@@ -160,7 +160,7 @@ def _flush(place: Path, n: int) -> dict[str, Any]:
 
 
 def _join(place: Path, n: int) -> dict[str, Any]:
-    from potstill.events.join import join
+    from potstill.events.join.join import join
     from potstill.workspace import Workspace
 
     workspace = Workspace(place)

@@ -28,7 +28,7 @@ from potstill.evaluate.diagnostics import ENOUGH, FEW
 from potstill.evaluate.estimators import ESTIMATORS, Parts
 from potstill.evaluate.evaluation import evaluate
 from potstill.evaluate.intervals import normal
-from potstill.evaluate.logged import ArrayLog
+from potstill.evaluate.log import ArrayLog
 from potstill.keys import Key
 
 LEVEL = 0.95

@@ -28,7 +28,7 @@ import potstill as ps
 from potstill.evaluate.blocks import numbered
 from potstill.evaluate.estimators import ESTIMATORS, dr_os, switch_dr
 from potstill.evaluate.evaluation import evaluate
-from potstill.evaluate.logged import Block
+from potstill.evaluate.log import Block
 from potstill.evaluate.models import fitted, predictions
 from potstill.evaluate.targets import target
 from potstill.evaluate.terms import gather

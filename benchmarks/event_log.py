@@ -31,9 +31,9 @@ import numpy as np
 
 import potstill as ps
 from potstill.events import EventLog, LoggedDecision
-from potstill.events.checked import Checker
-from potstill.events.segment import frame
-from potstill.events.writing import SegmentWriter
+from potstill.events.validate import Checker
+from potstill.events.wal.segment import frame
+from potstill.events.wal.segment_writer import SegmentWriter
 
 FEATURES = 38
 IN_FLIGHT = 50_000  # events that are submitted and not waited for

@@ -25,7 +25,7 @@ from scipy.special import softmax
 from potstill.distill import Imitation, Student, fidelity, imitate
 from potstill.keys import Key
 from potstill.policy.network import Layer, logits
-from potstill.teachers.best import probability_best
+from potstill.teachers.probability_best import probability_best
 
 DEFAULT = Student()
 ADAM = Student(optimiser="adam", learning_rate=0.01, steps=2000)

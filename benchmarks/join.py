@@ -31,10 +31,10 @@ import polars as pl
 from scale import Watched
 
 import potstill as ps
-from potstill.events.join import join
-from potstill.events.lake import Lake
-from potstill.events.observed import observed
-from potstill.events.schema import TIME
+from potstill.events.join.join import join
+from potstill.events.lake.lake import Lake
+from potstill.events.lake.observations import observed
+from potstill.events.lake.schema import TIME
 from potstill.mapping import Map
 from potstill.pipeline.engines import open_engine
 from potstill.storage import LocalStorage

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import beta, stdtr, stdtrit
 
-from potstill.teachers.best import probability_best
+from potstill.teachers.probability_best import probability_best
 
 THREADS = os.cpu_count() or 1
 FEATURES = 10

@@ -56,8 +56,8 @@ def _step(name: str, n: int, way: str, folder: Path) -> dict[str, Any]:
 def _fill(given: argparse.Namespace) -> dict[str, Any]:
     import polars as pl
 
-    from potstill.events.lake import Lake
-    from potstill.events.schema import TIME, context_column
+    from potstill.events.lake.lake import Lake
+    from potstill.events.lake.schema import TIME, context_column
 
     lake, [n] = Lake(str(given.folder), problem()), given.observations
     for number, first in enumerate(range(0, n, PER_COMMIT)):
@@ -83,8 +83,8 @@ def _fill(given: argparse.Namespace) -> dict[str, Any]:
 
 def _learn(given: argparse.Namespace) -> dict[str, Any]:
     import potstill as ps
-    from potstill.events.lake import Lake
-    from potstill.events.observed import chunks
+    from potstill.events.lake.lake import Lake
+    from potstill.events.lake.observations import chunks
     from potstill.pipeline.engines import open_engine
     from potstill.teachers import NeuralLinearTS
 

@@ -159,8 +159,8 @@ def _distil(given: argparse.Namespace) -> dict[str, Any]:
 
 def _students(given: argparse.Namespace) -> dict[str, Any]:
     import potstill as ps
+    from potstill.distill.averaged import imitate_together
     from potstill.distill.streamed import imitate_streamed
-    from potstill.distill.together import imitate_together
     from potstill.keys import Key
     from potstill.pipeline.engines import open_engine
 

@@ -33,7 +33,7 @@ import numpy as np
 
 import potstill as ps
 from potstill.policy import Layer
-from potstill.service.run import NICE
+from potstill.service.process.serve import NICE
 from potstill.workspace import Workspace
 
 FEATURES, ACTIONS, HIDDEN = 38, 7, 100
@@ -85,7 +85,7 @@ def serve(kind: str, folder: Path) -> None:
     """What the server's process runs."""
     import uvicorn
 
-    from potstill.service.connections import server_config
+    from potstill.service.process.uvicorn_protocol import server_config
 
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -25,8 +25,8 @@ from pathlib import Path
 import polars as pl
 from service import FEATURES, NAME, make_workspace
 
-from potstill.events.flush import Flusher
-from potstill.events.spool import Spool
+from potstill.events.lake.flush import Flusher
+from potstill.events.wal.spool import Spool
 from potstill.workspace import Workspace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -35,7 +35,7 @@ from service_process import Running, asked, serving
 
 BATCH, THREADS = 50, 6
 CONFIG = "[log]\nrotate_seconds = 0.5\n"
-KILLED = ("potstill.service.worker", "potstill.service.flushing")
+KILLED = ("potstill.service.process.worker", "potstill.service.process.flusher")
 
 
 class Caller(threading.Thread):

@@ -18,11 +18,11 @@ import numpy as np
 
 from potstill.distill import Student
 from potstill.keys import Key
-from potstill.lab.agents import Distilled, Undistilled
-from potstill.lab.trial import Turn, play
-from potstill.lab.video import VideoUpload
-from potstill.lab.wheel import Wheel
-from potstill.lab.world import Simulation
+from potstill.lab.problems.video import VideoUpload
+from potstill.lab.problems.wheel import Wheel
+from potstill.lab.problems.world import Simulation
+from potstill.lab.runs.agents import Distilled, Undistilled
+from potstill.lab.runs.trial import Turn, play
 from potstill.teachers import available, from_config
 
 PROBLEMS = {"wheel": Wheel, "video": VideoUpload}

@@ -30,7 +30,7 @@ import tomli_w
 
 import potstill as ps
 from potstill.client import Client
-from potstill.lab.video import VideoUpload
+from potstill.lab.problems.video import VideoUpload
 from potstill.teachers import LinearTS
 from potstill.workspace import Workspace
 

@@ -4,8 +4,8 @@ import os
 import signal
 from pathlib import Path
 
-from potstill.events.looking import look
-from potstill.events.making import observe
+from potstill.events.join.execute import observe
+from potstill.events.join.looking import look
 from potstill.pipeline.labels import label_shard
 
 

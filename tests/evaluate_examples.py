@@ -8,7 +8,7 @@ import numpy as np
 
 import potstill as ps
 from potstill.evaluate.blocks import numbered
-from potstill.evaluate.logged import ArrayLog, Block
+from potstill.evaluate.log import ArrayLog, Block
 from potstill.evaluate.models import FunctionModel
 from potstill.evaluate.targets import target
 from potstill.evaluate.terms import Terms, gather

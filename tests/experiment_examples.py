@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from potstill.evaluate.experiments.units import Before, Units
-from potstill.events.schema import METRICS, TIME
+from potstill.events.lake.schema import METRICS, TIME
+from potstill.experiments.analysis.units import Before, Units
 from potstill.workspace import Workspace, template
 
 DAY = 86_400_000_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from potstill.lab import data
+from potstill.lab.problems import data
 
 
 def needs(source: data.Source) -> pytest.MarkDecorator:

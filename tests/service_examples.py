@@ -17,7 +17,7 @@ from examples import random_layers
 
 from potstill.policy import Policy
 from potstill.service.app import App, Options, create_app
-from potstill.service.connections import Connection, server_config
+from potstill.service.process.uvicorn_protocol import Connection, server_config
 from potstill.workspace import Workspace
 
 
@@ -93,8 +93,8 @@ def experiment(control: str = '{ action = "720p" }', **options: str) -> bytes:
 
 def flushed(workspace: Workspace) -> Any:
     """The lake with all that is in the log; for when no log is open."""
-    from potstill.events.flush import Flusher
-    from potstill.events.spool import Spool
+    from potstill.events.lake.flush import Flusher
+    from potstill.events.wal.spool import Spool
 
     report = Flusher(Spool(workspace.spool), workspace.lake).flush()
     assert report.error is None

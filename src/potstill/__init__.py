@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from potstill import teachers
     from potstill.client import AsyncClient, Client, EdgeClient
     from potstill.distill import Student
-    from potstill.still import Report, Still
+    from potstill.distill.still import Report, Still
     from potstill.workspace import Workspace
 
 _LATER = {
     "AsyncClient": "potstill.client",
     "Client": "potstill.client",
     "EdgeClient": "potstill.client",
-    "Report": "potstill.still",
-    "Still": "potstill.still",
+    "Report": "potstill.distill.still",
+    "Still": "potstill.distill.still",
     "Student": "potstill.distill",
     "Workspace": "potstill.workspace",
     "teachers": "potstill.teachers",

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from potstill.bars import bars
+from potstill.progress import bars
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from potstill.client import Retry, Unreachable
 from potstill.client.retry import exchange
-from potstill.client.steps import Broken, Reply, Request, Send, run
+from potstill.client.sansio import Broken, Reply, Request, Send, run
 
 REQUEST = Request("POST", "decide", b"{}")
 GOOD = Reply(200, {}, b"{}")

@@ -12,9 +12,9 @@ pytest.importorskip("polars", reason="needs the lake")
 
 from service_examples import running
 
-from potstill.events.flush import Flusher
-from potstill.events.spool import Spool
-from potstill.experiment.assignment import arm_of
+from potstill.events.lake.flush import Flusher
+from potstill.events.wal.spool import Spool
+from potstill.experiments.assignment import arm_of
 from potstill.workspace import Workspace, template
 
 CONTEXT = {"bandwidth_kbps": 900, "connection": "4g", "hd_screen": True}

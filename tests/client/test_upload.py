@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potstill.client.errors import Refused, Unreachable
-from potstill.client.steps import run
+from potstill.client.sansio import run
 from potstill.client.upload import upload
 
 

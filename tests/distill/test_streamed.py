@@ -7,10 +7,10 @@ import pytest
 from scipy.special import softmax
 
 import potstill as ps
-from potstill.distill import fidelity, imitate, mixing
-from potstill.distill.mixing import Plan
+from potstill.distill import fidelity, imitate, shard_order
+from potstill.distill.averaged import imitate_together
+from potstill.distill.shard_order import Plan
 from potstill.distill.streamed import imitate_streamed
-from potstill.distill.together import imitate_together
 from potstill.keys import Key
 from potstill.policy.network import logits
 
@@ -81,7 +81,7 @@ def test_every_row_that_is_not_held_out_is_seen_once_in_a_pass():
 
 
 def test_rows_keep_their_labels_and_blocks_their_shape(monkeypatch):
-    monkeypatch.setattr(mixing, "BLOCK_ROWS", 256)
+    monkeypatch.setattr(shard_order, "BLOCK_ROWS", 256)
     labels = InMemory([500, 300, 200])
     _, found = blocks(labels, ps.Student(batch=64, steps=100), 10)
     label_of = {row.tobytes(): label for row, label in zip(labels.contexts, labels.labels, strict=True)}
@@ -92,11 +92,11 @@ def test_rows_keep_their_labels_and_blocks_their_shape(monkeypatch):
 
 
 def test_held_out_rows_come_from_all_over_and_are_never_trained_on(monkeypatch):
-    monkeypatch.setattr(mixing, "BLOCK_ROWS", 256)
+    monkeypatch.setattr(shard_order, "BLOCK_ROWS", 256)
     labels = InMemory([100] * 50)
     plan, found = blocks(labels, ps.Student(batch=64, steps=400), 60)
     _, held_out = plan.first_look(labels)
-    assert np.count_nonzero(plan.spared) == mixing.SPREAD
+    assert np.count_nonzero(plan.spared) == shard_order.SPREAD
     trained_on = {row.tobytes() for block in found for row in block.contexts}
     assert not trained_on & {row.tobytes() for row in held_out.contexts}
 
@@ -108,7 +108,7 @@ def test_memory_is_a_few_shards():
     generator = plan.blocks(labels)
     for taken in range(1, 30):
         next(generator)
-        assert len(labels.reads) <= taken * plan.block_rows // 100 + 2 * mixing.MIXED
+        assert len(labels.reads) <= taken * plan.block_rows // 100 + 2 * shard_order.MIXED
 
 
 def test_going_on_from_an_earlier_policy_takes_fewer_steps():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from evaluate_examples import RICH, rich_log
 
-from potstill.evaluate import ArrayLog, caveats, evaluate, words
+from potstill.evaluate import ArrayLog, caveats, evaluate, text
 from potstill.evaluate.diagnostics import Trust
 
 GOOD, ROUGH, FEW = Trust("good", "enough"), Trust("caution", "rough"), Trust("no", "too few")
@@ -42,8 +42,8 @@ def test_replay_on_an_uneven_log_is_not_called_better():
     found = evaluate(rich_log(20_000), "high", "logged", estimators=["replay"], by="device")
     assert found.target.trust.grade == "no"
     assert {one.trust.grade for one in found.segments["device"]} == {"no"}
-    assert "better" not in words.verdict(found)
-    assert words.trusted(found).startswith("Do not rely on it. The log's actions were not uniformly random, so replay")
+    assert "better" not in text.verdict(found)
+    assert text.trusted(found).startswith("Do not rely on it. The log's actions were not uniformly random, so replay")
     even = evaluate(uniform_log(5_000), "high", estimators=["replay"])
     assert even.target.trust.grade == "good"
     assert evaluate(uniform_log(5_000), "high", estimators=["dm"]).target.trust.grade == "caution"
@@ -63,7 +63,7 @@ def test_a_policy_that_has_learnt_from_most_of_the_log_is_taken_with_caution(lea
     found = evaluate(uniform_log(5_000), "high", "low", learnt={"high": learnt})
     assert (found.target.learnt, found.against.learnt) == (learnt, 0)
     assert (found.target.trust.grade, found.against.trust.grade) == (grade, "good")
-    trusted = words.trusted(found)
+    trusted = text.trusted(found)
     assert said in trusted
     assert ("--unseen" in trusted) == bool(learnt)
     assert trusted.count("A policy looks") == bool(learnt)
@@ -73,5 +73,5 @@ def test_graver_doubts_come_first_and_what_was_learnt_is_still_told():
     assert caveats.by_learning(FEW, 10, 10) == FEW
     found = evaluate(uniform_log(60), "high", "low", learnt={"high": 60, "low": 7})
     assert found.target.trust.grade == "no"
-    assert "which is too few." in words.trusted(found)
-    assert "Of these decisions, high has learnt from all and low has learnt from 7." in words.trusted(found)
+    assert "which is too few." in text.trusted(found)
+    assert "Of these decisions, high has learnt from all and low has learnt from 7." in text.trusted(found)

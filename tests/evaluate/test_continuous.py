@@ -8,7 +8,7 @@ from scipy import integrate
 
 from potstill.evaluate import continuous, intervals
 from potstill.evaluate.continuous import KERNELS, Doses
-from potstill.evaluate.logged import InvalidLog
+from potstill.evaluate.log import InvalidLog
 
 #: The kernels' second moments: a reward c·dose² is blurred upwards by c·moment·bandwidth².
 MOMENTS = {"epanechnikov": 1 / 5, "gaussian": 1.0}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import potstill as ps
 from potstill.evaluate.estimators import ESTIMATORS, Parts, ips
 from potstill.evaluate.evaluation import Evaluation, evaluate
-from potstill.evaluate.logged import ArrayLog, InvalidLog
+from potstill.evaluate.log import ArrayLog, InvalidLog
 from potstill.evaluate.models import RidgeModel
 
 EVERYTHING = {"intervals": ("normal", "bootstrap", "bernstein", "exact"), "by": ("speed", "device"), "over": "week"}

@@ -12,7 +12,7 @@ import potstill as ps
 from potstill.evaluate import intervals
 from potstill.evaluate.estimators import Parts
 from potstill.evaluate.evaluation import evaluate
-from potstill.evaluate.logged import ArrayLog
+from potstill.evaluate.log import ArrayLog
 from potstill.keys import Key
 
 KEY = Key(3)

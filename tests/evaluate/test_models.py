@@ -7,7 +7,7 @@ from evaluate_examples import RICH, CutLog, rich_log
 import potstill as ps
 from potstill.evaluate import gram
 from potstill.evaluate.gram import FOLDS, Sums
-from potstill.evaluate.logged import ArrayLog
+from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.models import FunctionModel, InvalidModel, RidgeModel, fitted, predictions
 
 

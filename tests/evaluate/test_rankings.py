@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from potstill.evaluate import intervals, rankings
-from potstill.evaluate.logged import InvalidLog
+from potstill.evaluate.log import InvalidLog
 from potstill.evaluate.rankings import Rankings
 
 SLATES = list(itertools.permutations(range(3), 2))

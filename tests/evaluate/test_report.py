@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("altair", reason="needs the extra lab")
 
 import potstill as ps
-from potstill.evaluate import ArrayLog, evaluate, words
+from potstill.evaluate import ArrayLog, evaluate
+from potstill.evaluate import text as words
 from potstill.evaluate.intervals import Interval
 from potstill.evaluate.report import page
 from potstill.evaluate.targets import target

@@ -6,7 +6,7 @@ from evaluate_examples import CONTEXTS, RICH, TARGET, TINY, rich_log, rows_of, t
 from examples import random_layers
 
 import potstill as ps
-from potstill.evaluate.logged import Block
+from potstill.evaluate.log import Block
 from potstill.evaluate.targets import InvalidTarget, target
 
 ALL = Block(CONTEXTS[[0, 1, 1]], np.array([0, 1, 2], np.int32), np.zeros(3), np.ones(3))

@@ -26,11 +26,11 @@ import polars as pl
 
 import potstill as ps
 from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, LoggedReward
-from potstill.events.flush import Flusher
-from potstill.events.lake import Lake
+from potstill.events.lake.flush import Flusher
+from potstill.events.lake.lake import Lake
+from potstill.events.lake.maintenance import compact
 from potstill.events.records import now
-from potstill.events.spool import QUARANTINE, Spool
-from potstill.events.upkeep import compact
+from potstill.events.wal.spool import QUARANTINE, Spool
 
 PROBLEM = ps.Problem(
     name="crash",

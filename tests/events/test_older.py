@@ -8,13 +8,14 @@ import pytest
 from events.worlds import BASE, Workspace, after, world
 
 import potstill as ps
-from potstill.events import EventLog, LoggedDecision, LoggedReward, delta
-from potstill.events.flush import Flusher
-from potstill.events.join import join
-from potstill.events.lake import Lake
-from potstill.events.schema import METRICS, TABLES, TIME, table_schema, with_day
-from potstill.events.segment import frame, start
-from potstill.events.spool import Spool
+from potstill.events import EventLog, LoggedDecision, LoggedReward
+from potstill.events.join.join import join
+from potstill.events.lake import delta
+from potstill.events.lake.flush import Flusher
+from potstill.events.lake.lake import Lake
+from potstill.events.lake.schema import METRICS, TABLES, TIME, table_schema, with_day
+from potstill.events.wal.segment import frame, start
+from potstill.events.wal.spool import Spool
 from potstill.storage import child, open_storage
 
 #: The columns that came later.

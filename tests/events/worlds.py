@@ -9,9 +9,9 @@ import polars as pl
 from events.join_oracle import SECOND, D, R, World
 
 import potstill as ps
-from potstill.events.join import JoinReport, join, preview
-from potstill.events.lake import Lake
-from potstill.events.schema import METRICS, TIME
+from potstill.events.join.join import JoinReport, join, preview
+from potstill.events.lake.lake import Lake
+from potstill.events.lake.schema import METRICS, TIME
 from potstill.mapping import Map
 from potstill.storage import child, open_storage
 

@@ -204,8 +204,8 @@ def test_the_real_service_takes_what_a_page_sends(page, tmp_path):
     pytest.importorskip("polars", reason="needs the lake")
     import service_examples
 
-    from potstill.events.flush import Flusher
-    from potstill.events.spool import Spool
+    from potstill.events.lake.flush import Flusher
+    from potstill.events.wal.spool import Spool
     from potstill.workspace import Workspace, template
 
     workspace = Workspace.create(tmp_path / "video", template.PROBLEM.encode(), template.CONFIG.encode())

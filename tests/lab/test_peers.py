@@ -8,11 +8,11 @@ import pytest
 
 from potstill.keys import Key
 from potstill.lab import Wheel
-from potstill.lab.algorithms import ALGORITHMS
-from potstill.lab.experiment import Experiment
 from potstill.lab.peers import PEERS, MissingPackage
-from potstill.lab.scenarios import scenario
-from potstill.lab.workers import Task, turns_of
+from potstill.lab.problems.scenarios import scenario
+from potstill.lab.runs.algorithms import ALGORITHMS
+from potstill.lab.runs.run_spec import Experiment
+from potstill.lab.runs.workers import Task, turns_of
 from potstill.problem import Discrete, Numeric, Observations, Problem
 
 SMALL = msgspec.structs.replace(scenario("wheel"), decisions=300, batch=100)

@@ -6,7 +6,7 @@ import sys
 import pytest
 from worlds import LATER, log, made
 
-from potstill.events.observed import count
+from potstill.events.lake.observations import count
 from potstill.pipeline.update import STEPS, update
 from potstill.workspace import Workspace
 

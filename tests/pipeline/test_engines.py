@@ -20,8 +20,8 @@ import potstill as ps
 from potstill.cli import app
 from potstill.cli.update_terminal import Pace, steps
 from potstill.distill import fidelity
-from potstill.distill.together import imitate_together
-from potstill.events.observed import chunks
+from potstill.distill.averaged import imitate_together
+from potstill.events.lake.observations import chunks
 from potstill.keys import Key
 from potstill.pipeline.engines import EngineFailed, LocalEngine, MissingEngine, open_engine
 from potstill.pipeline.labels import LabelStore, StreamedContexts, label_shard
@@ -30,7 +30,7 @@ from potstill.pipeline.update import update
 from potstill.problem import InvalidContext
 from potstill.storage import open_storage
 from potstill.teachers import TEACHERS, LinearTS, Rereading, Summarising
-from potstill.teachers.check import PROBLEM, example_contexts, example_observations
+from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
 
 STREAMED = CONFIG + b'contexts = "contexts.parquet"\ncontexts_at_most = 5000\ncontexts_in_memory = 200\n'
 IN_PARTS = sorted(name for name, teacher in TEACHERS.items() if {"summarise", "reread"} & set(dir(teacher)))
@@ -130,7 +130,7 @@ def assert_close(one, other):
 
 def grown(place, engine, monkeypatch):
     monkeypatch.setattr("potstill.pipeline.shards.SHARD_ROWS", 100)
-    monkeypatch.setattr("potstill.events.observed.chunks.__defaults__", (60,))  # rows of a chunk
+    monkeypatch.setattr("potstill.events.lake.observations.chunks.__defaults__", (60,))  # rows of a chunk
     workspace = made(place, STREAMED)
     rows = pl.DataFrame(contexts(430, seed=5)).with_row_index()
     bad = rows.with_columns(bandwidth_kbps=pl.when(pl.col("index") % 43 == 3).then(None).otherwise("bandwidth_kbps"))

@@ -8,7 +8,7 @@ import worlds
 import potstill as ps
 from potstill.cli.update_terminal import _lines
 from potstill.evaluate.diagnostics import Trust
-from potstill.events.cuts import last_cut
+from potstill.events.join.cuts import last_cut
 from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.gates import objections
 from potstill.pipeline.update import update

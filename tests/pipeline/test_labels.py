@@ -18,7 +18,7 @@ from potstill.pipeline.update import update
 from potstill.problem import InvalidContext, InvalidObservation
 from potstill.storage import open_storage
 from potstill.teachers import GaussianProcessTS, LinearTS
-from potstill.teachers.check import PROBLEM, example_contexts, example_observations
+from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
 
 KEY = Key(2)
 STREAMED = CONFIG + b'contexts = "contexts.parquet"\ncontexts_at_most = 5000\ncontexts_in_memory = 200\n'

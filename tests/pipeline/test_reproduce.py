@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from worlds import CONFIG, LATER, log, made
 
-from potstill.events.observed import observed
-from potstill.events.upkeep import compact
+from potstill.events.lake.maintenance import compact
+from potstill.events.lake.observations import observed
 from potstill.pipeline.reproduce import NotReproducible, reproduce
 from potstill.pipeline.update import update
 from potstill.teachers import from_config

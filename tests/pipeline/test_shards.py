@@ -13,7 +13,7 @@ from worlds import contexts, made
 from potstill.keys import Key
 from potstill.pipeline.shards import READ_AT_MOST, SHARD_ROWS, Table, encode, read_shard, shards
 from potstill.problem import InvalidContext
-from potstill.tables.reading import UnreadableTable
+from potstill.tables.scan import UnreadableTable
 
 KEY = Key(3)
 

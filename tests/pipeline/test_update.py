@@ -7,7 +7,7 @@ import tomli_w
 from worlds import CONFIG, LATER, NOON, PROBLEM, contexts, log, made, rate
 
 import potstill as ps
-from potstill.events.observed import observed
+from potstill.events.lake.observations import observed
 from potstill.pipeline.lock import Busy, only_updater
 from potstill.pipeline.status import status
 from potstill.pipeline.update import STEPS, foresee, update
@@ -56,7 +56,7 @@ def test_it_learns_what_a_still_would(tmp_path):
 
 def test_a_teacher_that_wants_all_observations_again_reads_them_in_the_lake(tmp_path, monkeypatch):
     """What it learns is what it learns when it keeps them; and its state has none."""
-    monkeypatch.setattr("potstill.events.observed.chunks.__defaults__", (60,))  # rows of a chunk
+    monkeypatch.setattr("potstill.events.lake.observations.chunks.__defaults__", (60,))  # rows of a chunk
     options = {"type": "neural-linear-ts", "hidden": [8], "recipe": {"steps": 50, "batch": 32}}
     workspace = made(str(tmp_path), CONFIG + tomli_w.dumps({"teacher": options}).encode())
     still = ps.Still(workspace.problem, from_config(options), student=ps.Student(hidden=(16,), steps=200), seed=0)

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from worlds import LATER, contexts, made, rate, reward
 
-from potstill.events.observed import observed
+from potstill.events.lake.observations import observed
 from potstill.keys import Key
 from potstill.pipeline.update import update
 from potstill.pipeline.warm_start import Columns, warm_start

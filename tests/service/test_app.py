@@ -12,13 +12,14 @@ import pytest
 import worlds
 from service_examples import Asker, flushed, opened, publish, server
 
-from potstill.events import writing
-from potstill.events.flush import Flusher
-from potstill.events.spool import Spool
-from potstill.events.writing import SegmentWriter
-from potstill.service import standing, whole
+from potstill.events.lake.flush import Flusher
+from potstill.events.wal import segment_writer
+from potstill.events.wal.segment_writer import SegmentWriter
+from potstill.events.wal.spool import Spool
+from potstill.service import status as standing
+from potstill.service import whole
 from potstill.service.app import App, Options, create_app
-from potstill.service.deciding import Decider
+from potstill.service.decide import Decider
 from potstill.service.tokens import Guard, TokenFile
 from potstill.workspace import Workspace
 from potstill.workspace.config import InvalidConfig
@@ -433,14 +434,14 @@ def test_a_full_disk_is_answered_with_the_fallback_if_there_is_one(with_fallback
 
 def test_a_disk_that_is_too_slow_is_answered_with_the_fallback_which_the_join_then_counts(with_fallback, monkeypatch):
     going_on = threading.Event()
-    sync = writing.sync_data
+    sync = segment_writer.sync_data
 
     def slow(descriptor: int) -> None:
         going_on.wait(20)
         sync(descriptor)
 
     async def work(asker: Asker) -> None:
-        monkeypatch.setattr(writing, "sync_data", slow)
+        monkeypatch.setattr(segment_writer, "sync_data", slow)
         told = (await asker.post("decide", {**DECIDE, "id": "a"})).json
         assert (told["mode"], told["action"]) == ("fallback", "720p")
         going_on.set()

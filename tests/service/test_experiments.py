@@ -7,7 +7,7 @@ import pytest
 import worlds
 from service_examples import Asker, experiment, opened
 
-from potstill.experiment.assignment import arm_of
+from potstill.experiments.assignment import arm_of
 from potstill.service.experiments import Experiments, check_experiment
 from potstill.workspace import Workspace
 from potstill.workspace.config import InvalidConfig

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from potstill.teachers import TEACHERS, LinearTS, Uniform, available, check_teacher, from_config, to_config
-from potstill.teachers.check import CHECKS
+from potstill.teachers.conformance import CHECKS
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

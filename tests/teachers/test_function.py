@@ -6,7 +6,7 @@ import pytest
 import potstill as ps
 from potstill.keys import Key
 from potstill.teachers import FunctionTeacher, check_teacher
-from potstill.teachers.check import PROBLEM, example_contexts, example_observations
+from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
 
 KEY = Key(0)
 

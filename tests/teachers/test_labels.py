@@ -5,7 +5,7 @@ import pytest
 
 from potstill.keys import Key
 from potstill.teachers import TEACHERS, FunctionTeacher, GaussianProcessTS
-from potstill.teachers.check import PROBLEM, example_contexts, example_observations
+from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
 from potstill.teachers.labels import label
 
 KEY = Key(0)

@@ -6,8 +6,8 @@ from safetensors.numpy import save
 
 from potstill.keys import Key
 from potstill.teachers import TEACHERS, InvalidState, LinearTS, NeuralLinearTS, Uniform, load_state, save_state
-from potstill.teachers.check import PROBLEM, _leaves, example_contexts, example_observations
-from potstill.teachers.recipe import Recipe
+from potstill.teachers.conformance import PROBLEM, _leaves, example_contexts, example_observations
+from potstill.teachers.neural.recipe import Recipe
 
 KEY = Key(8)
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import potstill as ps
-from potstill.experiment.config import ControlConfig, ExperimentConfig
+from potstill.experiments.config import ControlConfig, ExperimentConfig
 from potstill.teachers import from_config
 from potstill.workspace import Config, InvalidConfig, template
 from potstill.workspace.config import read_config

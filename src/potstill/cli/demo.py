@@ -28,8 +28,8 @@ def demo(
     to open in a browser, and three lines of Python to use the policy.
     """
     with needs("lab"):
-        from potstill.lab.demo import Demo
-        from potstill.lab.demo_terminal import run
+        from potstill.lab.demo.demo import Demo
+        from potstill.lab.demo.terminal import run
     make_directory(out)
     report = run(Demo(decisions=decisions, batch=batch, seed=seed), out, as_json=as_json)
     if open_report:

@@ -10,16 +10,16 @@ import typer
 from rich.console import Console
 
 from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
+from potstill.cli.common import MENDABLE
 from potstill.cli.groups import group
-from potstill.cli.place import MENDABLE
 
 if TYPE_CHECKING:
     from potstill.cli.evaluate_logs import Asked, Compared
     from potstill.evaluate.evaluation import Evaluation
-    from potstill.evaluate.lake import Progress
-    from potstill.evaluate.mapped import Columns
+    from potstill.evaluate.lake_log import Progress
     from potstill.evaluate.weights import Weighing
     from potstill.problem import Reward
+    from potstill.tables.columns import Columns
 
 evaluate = group("evaluate", "log", "Estimate what another policy would have earned on what was logged.")
 app.add_typer(evaluate)
@@ -166,7 +166,7 @@ def _compared(
 
 
 def _columns(stated: dict[str, str | None]) -> Columns:
-    from potstill.evaluate.mapped import Columns
+    from potstill.tables.columns import Columns
 
     propensity = stated["propensity"] or "propensity"
     return Columns(

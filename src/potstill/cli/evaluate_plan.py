@@ -10,15 +10,15 @@ import typer
 from rich.console import Console
 
 from potstill.cli.app import AsJson, needs, print_json, refusing
+from potstill.cli.common import MENDABLE, Place
 from potstill.cli.evaluate import evaluate
-from potstill.cli.place import MENDABLE, Place
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from potstill.evaluate.exploration import Floored, Plan
-    from potstill.evaluate.lake import LakeLog
+    from potstill.evaluate.lake_log import LakeLog
+    from potstill.evaluate.planning import Floored, Plan
     from potstill.problem import Problem
     from potstill.workspace import Workspace
 
@@ -58,9 +58,9 @@ def plan(
     with needs("lake"):
         from potstill.cli.evaluate_logs import policy_of
         from potstill.cli.evaluate_plan_terminal import Shown, show_plan
-        from potstill.evaluate.exploration import FLOORS
-        from potstill.evaluate.exploration import plan as planned
-        from potstill.evaluate.lake import LakeLog
+        from potstill.evaluate.lake_log import LakeLog
+        from potstill.evaluate.planning import FLOORS
+        from potstill.evaluate.planning import plan as planned
         from potstill.workspace import Workspace
 
     with refusing(*MENDABLE):
@@ -86,7 +86,7 @@ def plan(
 
 def _floor(stated: float | None, own: float, actions: int) -> float:
     """The floor to consider: what is stated, or the next one above the policy's own that the actions allow."""
-    from potstill.evaluate.exploration import FLOORS
+    from potstill.evaluate.planning import FLOORS
 
     if stated is None:
         higher = [floor for floor in FLOORS if own < floor <= 1 / actions]
@@ -110,7 +110,7 @@ def _for_machines(found: Plan, rows: int) -> dict[str, Any]:
 
 
 def _contexts(workspace: Workspace, log: LakeLog, table: str | None) -> Any:
-    from potstill.evaluate.table import table_contexts
+    from potstill.evaluate.table_log import table_contexts
 
     if table is not None:
         return table_contexts(table, workspace.problem, _CONTEXTS)

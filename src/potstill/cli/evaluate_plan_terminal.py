@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from potstill.evaluate.exploration import Floored, Foresight, Plan
+    from potstill.evaluate.planning import Floored, Foresight, Plan
 
 
 class Shown(NamedTuple):

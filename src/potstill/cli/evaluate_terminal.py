@@ -10,7 +10,7 @@ from rich.table import Table
 
 from potstill.evaluate.estimates import Estimate
 from potstill.evaluate.evaluation import Evaluation, Segment
-from potstill.evaluate.words import Figures, doubt, doubtful, footnotes, percent, spanned, starred, trusted, verdict
+from potstill.evaluate.text import Figures, doubt, doubtful, footnotes, percent, spanned, starred, trusted, verdict
 
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 

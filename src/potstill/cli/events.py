@@ -12,8 +12,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from potstill.cli.app import AsJson, app, fail, needs, print_json, refusing
-from potstill.cli.place import MENDABLE, Place
-from potstill.cli.shown import counted, length, size, when
+from potstill.cli.common import MENDABLE, Place
+from potstill.cli.format import counted, length, size, when
 
 if TYPE_CHECKING:
     from potstill.workspace.overview import Overview
@@ -64,8 +64,8 @@ def flush(place: Place, as_json: AsJson = False) -> None:
     is a matter of seconds.
     """
     with needs("lake"):
-        from potstill.events.flush import Flusher
-        from potstill.events.spool import Spool
+        from potstill.events.lake.flush import Flusher
+        from potstill.events.wal.spool import Spool
         from potstill.workspace import Workspace
 
     with refusing(*MENDABLE):
@@ -93,7 +93,7 @@ def compact(place: Place, as_json: AsJson = False) -> None:
     Can be done at any time. The small files stay until `potstill events vacuum`, for those who are reading them.
     """
     with needs("lake"):
-        from potstill.events.upkeep import compact as compacted
+        from potstill.events.lake.maintenance import compact as compacted
         from potstill.workspace import Workspace
 
     with refusing(*MENDABLE), Console(stderr=True).status("compacting"):
@@ -122,7 +122,7 @@ def vacuum(
     They are what compaction replaced, what expired, and what crashes left.
     """
     with needs("lake"):
-        from potstill.events.upkeep import vacuum as vacuumed
+        from potstill.events.lake.maintenance import vacuum as vacuumed
         from potstill.problem.reward import seconds
         from potstill.workspace import Workspace
 
@@ -152,7 +152,7 @@ def expire(
     those that no update has joined yet are never learnt from. The space is free after the next `vacuum`.
     """
     with needs("lake"):
-        from potstill.events.upkeep import expire as expired
+        from potstill.events.lake.maintenance import expire as expired
         from potstill.problem.reward import seconds
         from potstill.workspace import Workspace
 

@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 
 from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
+from potstill.cli.common import MENDABLE, Place
 from potstill.cli.groups import group
-from potstill.cli.place import MENDABLE, Place
 
 if TYPE_CHECKING:
-    from potstill.evaluate.experiments.analysis import Report
+    from potstill.experiments.analysis.report import Report
 
 experiment = group(
     "experiment", "report", "What a randomised experiment has shown, and how many units one needs (`plan`)."
@@ -68,8 +68,8 @@ def report(
     units you need.
     """
     with needs("lake"), needs("learn"):
-        from potstill.evaluate.experiments.workspace import Options, report_of
         from potstill.events.records import now
+        from potstill.experiments.analysis.workspace import Options, report_of
         from potstill.workspace import Workspace
 
     options = Options(
@@ -105,7 +105,7 @@ def _one(by: list[str] | None) -> str | None:
 
 def _write(found: Report, out: Path) -> None:
     with needs("lab"):
-        from potstill.evaluate.experiments.report import page
+        from potstill.experiments.analysis.page import page
     make_directory(out.parent)
     with refusing(OSError):
         page(found).write(out)
@@ -145,7 +145,7 @@ def plan(
     if not effect:
         fail("state the effect that you want to find: --effect 2% of the mean, or --effect 0.01 as it is")
     with needs("lake"), needs("learn"):
-        from potstill.evaluate.experiments.planning import Wanted, plan_for
+        from potstill.experiments.analysis.planning import Wanted, plan_for
         from potstill.workspace import Workspace
 
     wanted = Wanted(

@@ -12,15 +12,15 @@ from rich.measure import Measurement
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from potstill.evaluate.experiments.analysis import Report
-    from potstill.evaluate.experiments.plan import Need, Plan
+    from potstill.experiments.analysis.plan import Need, Plan
+    from potstill.experiments.analysis.report import Report
 
 _COLOURS = {"stop": "bold red", "worse": "red", "better": "green", "unknown": "yellow"}
 
 
 def show_report(report: Report, console: Console) -> None:
     """The verdict first, then what it rests on."""
-    from potstill.evaluate.experiments.rows import LEFT_OUT, segment_rows, split_sentence
+    from potstill.experiments.analysis.rows import LEFT_OUT, segment_rows, split_sentence
 
     colour = _COLOURS.get(report.verdict.kind, "bold")
     _say(console, f"[{colour}]{escape(report.verdict.sentence)}[/]")
@@ -44,7 +44,7 @@ def show_report(report: Report, console: Console) -> None:
 
 def _show_effects(report: Report, console: Console) -> None:
     """All columns where there is room; else those that matter most, so that no cell is broken."""
-    from potstill.evaluate.experiments.rows import ADJUSTED, NARROW, effect_rows, is_adjusted
+    from potstill.experiments.analysis.rows import ADJUSTED, NARROW, effect_rows, is_adjusted
 
     header, rows = effect_rows(report)
     whole = _made(header, rows)
@@ -58,7 +58,7 @@ def _show_effects(report: Report, console: Console) -> None:
 
 
 def _show_set_up(report: Report, console: Console) -> None:
-    from potstill.evaluate.experiments.rows import set_up
+    from potstill.experiments.analysis.rows import set_up
 
     lines, units, decisions = set_up(report), report.split, report.decisions
     for arm in ("control", "treatment"):
@@ -71,14 +71,14 @@ def _show_set_up(report: Report, console: Console) -> None:
 
 def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> None:
     """What is needed, and what other lengths would give."""
-    from potstill.evaluate.experiments import words
+    from potstill.experiments.analysis import text
 
-    size = words.number(plan.effect) + (f", {words.percent(plan.relative)} of the mean," if plan.relative else "")
-    mean = "" if plan.mean is None else f"mean {words.number(plan.mean)}, "
+    size = text.number(plan.effect) + (f", {text.percent(plan.relative)} of the mean," if plan.relative else "")
+    mean = "" if plan.mean is None else f"mean {text.number(plan.mean)}, "
     _say(console, f"To find an effect of {size} on {metric} with probability {plan.power:g}")
     _say(
         console,
-        f"({mean}standard deviation {words.number(plan.sd)} over units; level {plan.level:g}, share {plan.share:g}):",
+        f"({mean}standard deviation {text.number(plan.sd)} over units; level {plan.level:g}, share {plan.share:g}):",
     )
     for name, line in _lines(plan).items():
         _say(console, f"  {name:18} {line}")
@@ -91,7 +91,7 @@ def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> N
                 (
                     str(one.days),
                     f"{one.units:,}",
-                    words.number(one.effect) if one.relative is None else words.percent(one.relative),
+                    text.number(one.effect) if one.relative is None else text.percent(one.relative),
                 )
                 for one in plan.outlook
             ],
@@ -100,7 +100,7 @@ def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> N
         console.print()
         _say(
             console,
-            f"How many days that takes is not said: the log has {words.counted(plan.log_days, 'day')}, and a week is "
+            f"How many days that takes is not said: the log has {text.counted(plan.log_days, 'day')}, and a week is "
             "needed to see how many units come back.",
         )
     if place is not None:
@@ -121,11 +121,11 @@ def _options(plan: Plan, metric: str) -> str:
 
 
 def _lines(plan: Plan) -> dict[str, str]:
-    from potstill.evaluate.experiments import words
+    from potstill.experiments.analysis import text
 
     lines = {"looking once": _need(plan.once, plan)}
     if plan.with_past is not None and plan.explained is not None:
-        share = words.percent(plan.explained)
+        share = text.percent(plan.explained)
         lines["with CUPED"] = f"{_need(plan.with_past, plan)}: the past explains {share} of the variance"
     dearer = plan.every_day.units / plan.once.units
     lines["looking every day"] = f"at most {_need(plan.every_day, plan)}, {dearer:.1f} times as many"

@@ -13,7 +13,7 @@ from rich.table import Table
 from potstill.cli.app import app, fail, make_directory, needs, print_json, refusing
 
 if TYPE_CHECKING:
-    from potstill.lab.experiment import Experiment
+    from potstill.lab.runs.run_spec import Experiment
 
 lab = typer.Typer(
     name="lab",
@@ -68,8 +68,8 @@ def run(
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
     """
     with needs("lab"):
-        from potstill.lab.experiment import Experiment
-        from potstill.lab.own_table import OwnTable
+        from potstill.lab.problems.own_table import OwnTable
+        from potstill.lab.runs.run_spec import Experiment
     if listing:
         _print_list(as_json)
         return
@@ -91,7 +91,7 @@ def run(
 
 
 def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None:
-    from potstill.lab.run_terminal import display, print_rows
+    from potstill.lab.runs.terminal import display, print_rows
 
     make_directory(out)
     console = Console(stderr=as_json)
@@ -126,8 +126,8 @@ def _split(names: Names | None) -> Names:
 
 
 def _print_list(as_json: bool) -> None:
-    from potstill.lab.algorithms import ALGORITHMS
-    from potstill.lab.scenarios import SCENARIOS
+    from potstill.lab.problems.scenarios import SCENARIOS
+    from potstill.lab.runs.algorithms import ALGORITHMS
 
     if as_json:
         problems = [

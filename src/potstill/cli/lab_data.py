@@ -22,8 +22,8 @@ def data(
     They are looked for in the folder that POTSTILL_DATA names, then beside the checkout, then in the cache.
     """
     with needs("lab"):
-        from potstill.lab.data import located
-        from potstill.lab.download import download
+        from potstill.lab.problems.data import located
+        from potstill.lab.problems.download import download
     # What is there already is fetched again only for a folder that somebody names.
     with refusing(OSError):
         wanted = [] if show else [file.source for file in located() if out or not file.path]

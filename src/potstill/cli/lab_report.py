@@ -37,7 +37,7 @@ def report(
     be there; what is missing is left out.
     """
     with needs("lab"):
-        from potstill.lab.report import report as written
+        from potstill.lab.report.report import report as written
     if not results.is_dir():
         fail(f"there is no folder {results}: run trials first, with potstill lab run --out {results}")
     folder = out or results / "report"

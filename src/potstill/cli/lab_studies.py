@@ -14,7 +14,7 @@ from potstill.cli.app import fail, make_directory, needs, print_json, refusing
 from potstill.cli.lab import Label, Levels, Target, Without, cores, lab
 
 if TYPE_CHECKING:
-    from potstill.lab.scenarios import Scenario
+    from potstill.lab.problems.scenarios import Scenario
     from potstill.pages.page import Page, Table
 
 Problem = Annotated[str, typer.Option(help="A simulated problem of `lab run --list`, or a table of your own.")]
@@ -56,8 +56,8 @@ def rates(
     context, and the fitted powers beside those of the paper's bound, 1/N + 1/√(N·N_a).
     """
     with needs("lab"):
-        from potstill.lab import rates as study
-        from potstill.lab import rates_charts as charts
+        from potstill.lab.studies import rates as study
+        from potstill.lab.studies import rates_charts as charts
     with refusing(ValueError, OSError):
         given = {
             "contexts": _numbers(contexts, "--contexts"),
@@ -120,8 +120,8 @@ def cadence(
     potstill lab cadence --problem flowers.csv --label species --algorithm linear-ts --trials 20
     """
     with needs("lab"):
-        from potstill.lab import cadence as study
-        from potstill.lab import cadence_charts as charts
+        from potstill.lab.studies import cadence as study
+        from potstill.lab.studies import cadence_charts as charts
     with refusing(ValueError, OSError):
         given = {
             "decisions": decisions,
@@ -171,7 +171,7 @@ def _scenario(
     name: str, label: str | None, target: str | None, levels: int, without: list[str] | None, decisions: int
 ) -> Scenario:
     """A problem by name or of a table, large enough for so many decisions."""
-    from potstill.lab.own_table import OwnTable, named, refuse_unused
+    from potstill.lab.problems.own_table import OwnTable, named, refuse_unused
 
     own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
     found = named(name, own, decisions)

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from potstill._version import __version__
 from potstill.cli.app import AsJson, app, fail, needs, print_json, refusing
-from potstill.cli.place import MENDABLE, Place
-from potstill.cli.shown import when
+from potstill.cli.common import MENDABLE, Place
+from potstill.cli.format import when
 
 if TYPE_CHECKING:
-    from potstill.service.run import Service
+    from potstill.service.process.serve import Service
     from potstill.workspace import Workspace
 
 TokensFile = Annotated[
@@ -54,8 +54,8 @@ def serve(
     Example: potstill serve video --workers 2 --update-every 10m
     """
     with needs("serve"):
-        from potstill.service.run import Settings
-        from potstill.service.run import serve as served
+        from potstill.service.process.serve import Settings
+        from potstill.service.process.serve import serve as served
     if update_every is not None and importlib.util.find_spec("jax") is None:
         fail("--update-every learns, which needs 'jax': pip install 'potstill[learn]', or update elsewhere")
 

@@ -66,7 +66,7 @@ def _installation(as_json: bool) -> None:
 
 
 def _workspace(place: str, as_json: bool) -> None:
-    from potstill.cli.place import MENDABLE
+    from potstill.cli.common import MENDABLE
 
     with needs("lake"), needs("learn"):
         from potstill.cli.update_terminal import show_status

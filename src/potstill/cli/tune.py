@@ -12,8 +12,8 @@ from rich.progress import TextColumn
 from rich.table import Table
 
 from potstill.cli.app import AsJson, app, needs, print_json, refusing
+from potstill.cli.common import MENDABLE, Place
 from potstill.cli.lab import cores
-from potstill.cli.place import MENDABLE, Place
 
 if TYPE_CHECKING:
     from potstill.pipeline.tune import Judged, Tuning
@@ -53,9 +53,9 @@ def tune(
     potstill tune video --set 'teacher.discount=[0.9, 0.99, 1.0]'
     """
     with needs("lake"), needs("learn"):
-        from potstill.bars import bars
         from potstill.pipeline.candidates import candidates
         from potstill.pipeline.tune import tune as tuned
+        from potstill.progress import bars
         from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)

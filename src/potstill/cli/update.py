@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from potstill.cli.app import AsJson, app, fail, needs, refusing
-from potstill.cli.place import MENDABLE, Place
+from potstill.cli.common import MENDABLE, Place
 
 
 @app.command()

@@ -14,9 +14,9 @@ from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from potstill.bars import bars
 from potstill.cli.app import print_json
-from potstill.cli.shown import counted, size, when
+from potstill.cli.format import counted, size, when
+from potstill.progress import bars
 
 if TYPE_CHECKING:
     from potstill.pipeline.audit import Audit

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from potstill.cli.app import AsJson, app, fail, needs, print_json, refusing
-from potstill.cli.place import MENDABLE, Place
-from potstill.cli.shown import when
+from potstill.cli.common import MENDABLE, Place
+from potstill.cli.format import when
 
 if TYPE_CHECKING:
     from potstill.registry import Entry, Version

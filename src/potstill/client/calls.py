@@ -10,7 +10,7 @@ import msgspec
 
 from potstill.client.errors import Refused, ServiceError, Unreachable
 from potstill.client.retry import Retry, exchange
-from potstill.client.steps import Call, Reply, Request
+from potstill.client.sansio import Call, Reply, Request
 from potstill.client.wire import Answer, DecideRequest, encode, listed
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
-from potstill.client.conversation import Conversation, request_of
 from potstill.client.errors import ServiceError
 from potstill.client.http import Http
 from potstill.client.retry import Retry
-from potstill.client.steps import Call, run
+from potstill.client.sansio import Call, run
+from potstill.client.session import Conversation, request_of
 from potstill.client.wire import Answer, Observation
 from potstill.policy import Policy
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 
-from potstill.client.background import Every
-from potstill.client.folder import Lock, StoredPolicy
+from potstill.client.device_store import Lock, StoredPolicy
 from potstill.client.http import Http, problem_of
+from potstill.client.periodic import Every
 from potstill.client.queue import Queue, RefusedRow, Row, Survives
 from potstill.client.retry import Retry
 from potstill.client.sync import Sync, Synced
 from potstill.client.wire import Observation, encode, now, reward_report
+from potstill.errors import shown
 from potstill.policy import Decision, Policy
 from potstill.problem import InvalidContext, Problem
-from potstill.problem.errors import shown
 
 
 class EdgeClient:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from potstill.client.steps import Broken, Outcome, Reply, Send
+from potstill.client.sansio import Broken, Outcome, Reply, Send
 
 if TYPE_CHECKING:
     import httpx

@@ -11,7 +11,7 @@ from itertools import count
 import msgspec
 
 from potstill.client.errors import Unreachable
-from potstill.client.steps import Broken, Call, Outcome, Pause, Reply, Request, Send
+from potstill.client.sansio import Broken, Call, Outcome, Pause, Reply, Request, Send
 
 #: Replies of a service that is overloaded or away, or for which a body came too slowly, or of a proxy in front of it.
 PASSING = frozenset({408, 429, 502, 503, 504})

@@ -10,12 +10,12 @@ from typing import TypeVar
 import msgspec
 
 from potstill.client import calls
+from potstill.client.device_store import StoredPolicy
 from potstill.client.errors import NoPolicy, ServiceError, Unreachable
-from potstill.client.folder import StoredPolicy
 from potstill.client.http import Http
 from potstill.client.queue import Queue, Row
 from potstill.client.retry import Retry
-from potstill.client.steps import Call, run
+from potstill.client.sansio import Call, run
 from potstill.client.upload import upload
 from potstill.policy import InvalidPolicy
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from potstill.client.errors import Refused
-from potstill.client.steps import Call
+from potstill.client.sansio import Call
 
 R = TypeVar("R")
 #: Refusals that may be about a single row. Others, such as 401 and 404, are about the client.

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from potstill.problem.errors import InvalidContext, shown
+from potstill.errors import InvalidContext, shown
 
 
 class Answer(msgspec.Struct, frozen=True, repr_omit_defaults=True):

@@ -30,7 +30,7 @@ from potstill.distill.imitate import (
     _Stretch,
     learning_rate,
 )
-from potstill.distill.mixing import Labelled, Labels, Plan
+from potstill.distill.shard_order import Labelled, Labels, Plan
 from potstill.distill.student import Student
 from potstill.keys import Key
 from potstill.policy import Layer

@@ -12,10 +12,10 @@ from potstill.evaluate.diagnostics import Diagnostics, Trust, diagnose, trust
 from potstill.evaluate.estimates import INTERVALS, Estimate
 from potstill.evaluate.estimators import ESTIMATORS, Estimator, Parts, clipped_ips, dr_os, switch_dr
 from potstill.evaluate.evaluation import Evaluation, Segment, Side, evaluate
-from potstill.evaluate.exploration import Plan, plan
 from potstill.evaluate.intervals import Interval
-from potstill.evaluate.logged import ArrayLog, Block, InvalidLog, Log
+from potstill.evaluate.log import ArrayLog, Block, InvalidLog, Log
 from potstill.evaluate.models import FittedModel, InvalidModel, RewardModel, RidgeModel
+from potstill.evaluate.planning import Plan, plan
 from potstill.evaluate.targets import InvalidTarget, Target, target
 from potstill.evaluate.terms import Terms
 

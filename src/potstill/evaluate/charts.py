@@ -11,8 +11,8 @@ import polars as pl
 
 from potstill.evaluate.estimates import Estimate
 from potstill.evaluate.evaluation import Evaluation, Segment
+from potstill.evaluate.text import first_interval, starred
 from potstill.evaluate.weights import Bin
-from potstill.evaluate.words import first_interval, starred
 from potstill.pages.page import Chart
 
 # Readable on white and on near-black.

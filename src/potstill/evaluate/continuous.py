@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.estimators import Parts
-from potstill.evaluate.logged import InvalidLog
+from potstill.evaluate.log import InvalidLog
 
 Values: TypeAlias = NDArray[np.float64]
 KernelName: TypeAlias = Literal["epanechnikov", "gaussian"]

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.evaluate.confidence_sequences import asymptotic, weighted
 from potstill.evaluate.estimators import Parts
 from potstill.evaluate.intervals import Interval, bernstein, bootstrap, normal
-from potstill.evaluate.sequences import asymptotic, weighted
 from potstill.evaluate.terms import Terms
 from potstill.keys import Key
 

@@ -14,7 +14,7 @@ from potstill.evaluate.diagnostics import Diagnostics, Trust, diagnose, trust
 from potstill.evaluate.estimates import INTERVALS, Case, Estimate, IntervalName, Manner
 from potstill.evaluate.estimators import ESTIMATORS, Estimator, Parts
 from potstill.evaluate.intervals import check_level
-from potstill.evaluate.logged import InvalidLog, Log
+from potstill.evaluate.log import InvalidLog, Log
 from potstill.evaluate.models import ModelLike, fitted
 from potstill.evaluate.segments import Grouping, Over, by_value, over_time
 from potstill.evaluate.targets import Target, TargetLike

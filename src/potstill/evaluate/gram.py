@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.blocks import numbered
-from potstill.evaluate.logged import Block, Log
+from potstill.evaluate.log import Block, Log
 from potstill.keys import Key
 
 #: Row i is in fold i modulo this.

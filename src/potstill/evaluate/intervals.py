@@ -1,6 +1,6 @@
 """Intervals for a number of rows that was fixed beforehand: normal, bootstrap and empirical Bernstein.
 
-Those who look again as rows arrive want `potstill.evaluate.sequences`.
+Those who look again as rows arrive want `potstill.evaluate.confidence_sequences`.
 """
 
 from __future__ import annotations

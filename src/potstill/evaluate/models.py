@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.gram import FOLDS, Sums, pieces
-from potstill.evaluate.logged import Block, Log
+from potstill.evaluate.log import Block, Log
 from potstill.problem import Problem, Reward
 
 Float32 = NDArray[np.float32]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from potstill.evaluate import charts, words
+from potstill.evaluate import charts, text
 from potstill.evaluate.diagnostics import Diagnostics
 from potstill.evaluate.evaluation import Evaluation, Segment, Side
 from potstill.evaluate.weights import Weighing
@@ -32,11 +32,11 @@ def page(
     sections += [_segments(evaluation, feature, number) for number, feature in enumerate(evaluation.segments, 1)]
     sections += [_stretches(evaluation), _reading(evaluation, notes)]
     against = f" against {evaluation.against.name}" if evaluation.against else ""
-    when = f", {words.spanned(span)}" if span else ""
+    when = f", {text.spanned(span)}" if span else ""
     return Page(
         f"{evaluation.target.name}{against}",
         f"Off-policy evaluation on {evaluation.rows:,} logged decisions of {evaluation.problem}{when}. "
-        f"{words.verdict(evaluation)}",
+        f"{text.verdict(evaluation)}",
         _headlines(evaluation),
         [section for section in sections if section],
         name=f"Potstill evaluation: {evaluation.target.name}{against}",
@@ -44,7 +44,7 @@ def page(
 
 
 def _headlines(evaluation: Evaluation) -> list[tuple[str, str]]:
-    figures, headline = words.Figures(evaluation), evaluation.headline
+    figures, headline = text.Figures(evaluation), evaluation.headline
     lines = [(figures.number(evaluation.estimate.value), _of(evaluation, evaluation.target))]
     if evaluation.against is not None:
         lines.append(
@@ -52,19 +52,17 @@ def _headlines(evaluation: Evaluation) -> list[tuple[str, str]]:
         )
     if evaluation.difference is not None:
         difference = evaluation.difference[headline]
-        said = (
-            f"the difference; {words.percent(evaluation.level)} interval {figures.interval(difference, signed=True)}."
-        )
+        said = f"the difference; {text.percent(evaluation.level)} interval {figures.interval(difference, signed=True)}."
         lines.append((figures.change(difference.value), said))
-    return [*lines, (_GRADES[words.doubt(evaluation)[1].grade], words.reason(evaluation))]
+    return [*lines, (_GRADES[text.doubt(evaluation)[1].grade], text.reason(evaluation))]
 
 
 def _of(evaluation: Evaluation, side: Side) -> str:
     if side.name == "logged":
         return "per decision is what was earned, by the actions that were taken."
-    figures = words.Figures(evaluation)
+    figures = text.Figures(evaluation)
     interval = figures.interval(side.estimates[evaluation.headline])
-    return f"per decision for {side.name}; {words.percent(evaluation.level)} interval {interval}."
+    return f"per decision for {side.name}; {text.percent(evaluation.level)} interval {interval}."
 
 
 def _trust(evaluation: Evaluation) -> Section:
@@ -72,7 +70,7 @@ def _trust(evaluation: Evaluation) -> Section:
     shown = [side for side in sides if side.name != "logged"]
     columns = [_LABELS, *(_diagnosed(side.diagnostics) for side in shown)]
     table = Table(["", *(side.name for side in shown)], list(zip(*columns, strict=True)))
-    return Section("Can it be trusted?", f"{words.trusted(evaluation)}\n\n{_DIAGNOSTICS}", tables=[table])
+    return Section("Can it be trusted?", f"{text.trusted(evaluation)}\n\n{_DIAGNOSTICS}", tables=[table])
 
 
 _LABELS = (
@@ -111,19 +109,19 @@ def _estimates(evaluation: Evaluation) -> Section:
     caption = (
         f"{evaluation.headline} speaks for the others. If the unbiased ones (ips, snips, dr) agree within their bars, "
         "that is a good sign; if dm is far from dr, the reward model is poor, and dr does not depend on it. "
-        f"{words.bars(evaluation)} Left, the dashed line is what was earned."
+        f"{text.bars(evaluation)} Left, the dashed line is what was earned."
     )
-    notes = (f"{note}." for note in words.footnotes(evaluation))
+    notes = (f"{note}." for note in text.footnotes(evaluation))
     return Section("What each estimator says", "\n\n".join([caption, *notes]), figures, [_estimate_table(evaluation)])
 
 
 def _estimate_table(evaluation: Evaluation) -> Table:
-    figures, against = words.Figures(evaluation), evaluation.against
+    figures, against = text.Figures(evaluation), evaluation.against
     header = ["estimator", evaluation.target.name, "interval"]
     header += [against.name, "interval", "difference", "interval"] if against else []
     rows = []
     for name, estimate in evaluation.target.estimates.items():
-        cells = [words.starred(estimate), figures.number(estimate.value), figures.interval(estimate)]
+        cells = [text.starred(estimate), figures.number(estimate.value), figures.interval(estimate)]
         if against and evaluation.difference:
             other, difference = against.estimates[name], evaluation.difference[name]
             cells += [figures.number(other.value), figures.interval(other)]
@@ -161,13 +159,13 @@ def _stretches(evaluation: Evaluation) -> Section | None:
     found = evaluation.stretches
     if not found:
         return None
-    caption = f"By {evaluation.headline}, with {words.percent(evaluation.level)} intervals. Grey is what was earned."
+    caption = f"By {evaluation.headline}, with {text.percent(evaluation.level)} intervals. Grey is what was earned."
     table = _segment_table(evaluation, "from", found)
     return Section("Over time", caption, {"over-time": charts.over_time(evaluation)}, [table])
 
 
 def _segment_table(evaluation: Evaluation, first: str, found: Sequence[Segment]) -> Table:
-    figures = words.Figures(evaluation)
+    figures = text.Figures(evaluation)
     header = [first, "decisions", evaluation.target.name, "interval"]
     header += [evaluation.against.name, "difference", "interval"] if evaluation.against else []
     rows = []
@@ -176,7 +174,7 @@ def _segment_table(evaluation: Evaluation, first: str, found: Sequence[Segment])
         if one.against and one.difference:
             cells += [figures.number(one.against.value), figures.change(one.difference.value)]
             cells += [figures.interval(one.difference, signed=True)]
-        rows.append([*cells, words.doubtful(one) or "good"])
+        rows.append([*cells, text.doubtful(one) or "good"])
     return Table([*header, "trust"], rows)
 
 
@@ -187,7 +185,7 @@ def _reading(evaluation: Evaluation, notes: Sequence[str]) -> Section:
 
 
 def _about(estimator: str, note: str) -> str:
-    return "; here, ".join(part for part in (words.ESTIMATORS.get(estimator, ""), note) if part)
+    return "; here, ".join(part for part in (text.ESTIMATORS.get(estimator, ""), note) if part)
 
 
 _READING = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.evaluate.logged import Block, InvalidLog
+from potstill.evaluate.log import Block, InvalidLog
 from potstill.problem import Problem
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.evaluate.logged import Block
+from potstill.errors import shown
+from potstill.evaluate.log import Block
 from potstill.keys import Key
 from potstill.policy import Policy
 from potstill.problem import Problem
-from potstill.problem.errors import shown
 
 if TYPE_CHECKING:
     from potstill.teachers.contract import AnyTeacher

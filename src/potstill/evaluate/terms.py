@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.blocks import Witnessed, numbered
-from potstill.evaluate.logged import Block, InvalidLog, Log
+from potstill.evaluate.log import Block, InvalidLog, Log
 from potstill.evaluate.models import FittedModel, predictions
 from potstill.evaluate.targets import InvalidTarget, Logged, Matrix, Target
 

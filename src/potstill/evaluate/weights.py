@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.evaluate.logged import Block
+from potstill.evaluate.log import Block
 from potstill.evaluate.targets import Target
 
 #: Bins: four to the factor of ten. Weights beyond the ends are counted in the outermost ones.

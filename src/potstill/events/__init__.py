@@ -3,10 +3,10 @@
 The lake that the log is emptied into, and the join, are in modules of their own, which need more libraries.
 """
 
-from potstill.events.checked import InvalidEvent
-from potstill.events.commit import Commit, LogUnavailable
-from potstill.events.log import EventLog
 from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, microseconds, now
+from potstill.events.validate import InvalidEvent
+from potstill.events.wal.commit import Commit, LogUnavailable
+from potstill.events.wal.log import EventLog
 
 __all__ = [
     "Commit",

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from potstill.lab.environment import Environment
-from potstill.lab.video import VideoUpload
-from potstill.lab.wheel import Wheel
+from potstill.lab.problems.environment import Environment
+from potstill.lab.problems.video import VideoUpload
+from potstill.lab.problems.wheel import Wheel
 
 if TYPE_CHECKING:
-    from potstill.lab.tables import ClassificationProblem, DoseProblem
+    from potstill.lab.problems.table import ClassificationProblem, DoseProblem
 
 __all__ = ["ClassificationProblem", "DoseProblem", "Environment", "VideoUpload", "Wheel"]
 
@@ -15,7 +15,7 @@ __all__ = ["ClassificationProblem", "DoseProblem", "Environment", "VideoUpload",
 def __getattr__(name: str) -> Any:
     # Simulators do without Polars, which tables need.
     if name in ("ClassificationProblem", "DoseProblem"):
-        from potstill.lab import tables
+        from potstill.lab.problems import table
 
-        return getattr(tables, name)
+        return getattr(table, name)
     raise AttributeError(f"module 'potstill.lab' has no attribute {name!r}")

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.events.observed import eligible_mask, encoded_contexts
-from potstill.events.schema import context_column
+from potstill.events.lake.observations import eligible_mask, encoded_contexts
+from potstill.events.lake.schema import context_column
 from potstill.policy import Policy
 from potstill.policy.draw import uniforms
 from potstill.problem import Problem

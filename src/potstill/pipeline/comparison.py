@@ -8,7 +8,7 @@ import msgspec
 
 from potstill.evaluate.diagnostics import Trust
 from potstill.evaluate.evaluation import evaluate
-from potstill.evaluate.lake import LakeLog
+from potstill.evaluate.lake_log import LakeLog
 from potstill.policy import Policy
 from potstill.workspace import Workspace
 

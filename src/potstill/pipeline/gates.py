@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from potstill.distill.still import Report
 from potstill.pipeline.comparison import Comparison
 from potstill.policy import Policy
-from potstill.still import Report
 from potstill.workspace.config import UpdateConfig
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from potstill.events.locks import hold
+from potstill.events.wal.locks import hold
 from potstill.workspace import Workspace
 
 

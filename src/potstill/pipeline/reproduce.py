@@ -9,14 +9,14 @@ import msgspec
 
 from potstill._version import __version__
 from potstill.distill import Student
-from potstill.events.observed import chunks
+from potstill.distill.still import Still
+from potstill.events.lake.observations import chunks
 from potstill.pipeline.contexts import Further, further_contexts
 from potstill.pipeline.engines import LocalEngine
 from potstill.pipeline.labels import LabelStore
-from potstill.pipeline.start import Origin
+from potstill.pipeline.resume import Origin
 from potstill.policy import Policy
 from potstill.registry import NoState
-from potstill.still import Still
 from potstill.teachers import InvalidState, from_config
 from potstill.workspace import Workspace
 

@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.events.observed import encoded_contexts
-from potstill.events.schema import context_column, context_schema
+from potstill.events.lake.observations import encoded_contexts
+from potstill.events.lake.schema import context_column, context_schema
 from potstill.keys import Key
 from potstill.problem import Feature, InvalidContext, Problem
-from potstill.tables.reading import UnreadableTable, scan_table
+from potstill.tables.scan import UnreadableTable, scan_table
 
 #: Rows of a shard: some megabytes, a second or two of labelling.
 SHARD_ROWS = 100_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from potstill.events import now as clock
-from potstill.events.spool import Pending, Spool
+from potstill.events.wal.spool import Pending, Spool
 from potstill.pipeline.update import UpdateReport, foresee
 from potstill.workspace import Workspace
 from potstill.workspace.experiment import Standing, standing

@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.distill import Student
+from potstill.distill.still import Still
 from potstill.evaluate import caveats
 from potstill.evaluate.diagnostics import Trust, diagnose, trust
 from potstill.evaluate.estimators import ESTIMATORS, Parts
 from potstill.evaluate.intervals import normal
-from potstill.evaluate.lake import LakeLog
-from potstill.evaluate.logged import InvalidLog
+from potstill.evaluate.lake_log import LakeLog
+from potstill.evaluate.log import InvalidLog
 from potstill.evaluate.models import fitted
 from potstill.evaluate.targets import target
 from potstill.evaluate.terms import gather
 from potstill.parallel import advance, mapped
 from potstill.pipeline.candidates import PRESENT, Candidate
 from potstill.problem import Observations
-from potstill.still import Still
 from potstill.teachers import from_config
 from potstill.workspace import Workspace
 

@@ -12,20 +12,20 @@ from typing import Any, Literal
 
 import msgspec
 
+from potstill.distill.still import Report
 from potstill.events import now as clock
-from potstill.events.cuts import last_cut
-from potstill.events.flush import Flusher, FlushReport
-from potstill.events.join import JoinReport, join, preview
-from potstill.events.observed import Chunk, chunks, count
-from potstill.events.spool import Spool
+from potstill.events.join.cuts import last_cut
+from potstill.events.join.join import JoinReport, join, preview
+from potstill.events.lake.flush import Flusher, FlushReport
+from potstill.events.lake.observations import Chunk, chunks, count
+from potstill.events.wal.spool import Spool
 from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.contexts import further_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.lock import only_updater
-from potstill.pipeline.start import Origin, Start, start
-from potstill.still import Report
+from potstill.pipeline.resume import Origin, Start, start
 from potstill.storage import child
 from potstill.workspace import Workspace
 

@@ -11,12 +11,12 @@ import msgspec
 import polars as pl
 
 from potstill.events import now
-from potstill.events.cuts import Source
-from potstill.events.imports import add, refuse_again
-from potstill.events.schema import TIME, context_column, context_schema
+from potstill.events.backfill import add, refuse_again
+from potstill.events.join.cuts import Source
+from potstill.events.lake.schema import TIME, context_column, context_schema
 from potstill.problem import Feature, InvalidObservation, Problem
 from potstill.problem.observations import LARGEST
-from potstill.tables.reading import scan_table
+from potstill.tables.scan import scan_table
 from potstill.workspace import Workspace
 
 #: Rows of a log that are in memory at once, and that an error names.

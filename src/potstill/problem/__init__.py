@@ -1,11 +1,11 @@
 """What is decided: context features, actions, reward; the same encoding online and offline."""
 
-from potstill.problem.actions import ActionSpace, Discrete
-from potstill.problem.errors import InvalidContext, InvalidObservation, InvalidProblem
+from potstill.errors import InvalidContext, InvalidObservation, InvalidProblem
 from potstill.problem.features import Boolean, Categorical, Feature, Numeric
 from potstill.problem.observations import Observations
 from potstill.problem.problem import Context, Contexts, Problem
 from potstill.problem.reward import Reward
+from potstill.spaces.discrete.space import ActionSpace, Discrete
 
 __all__ = [
     "ActionSpace",

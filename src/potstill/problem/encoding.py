@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.problem.errors import InvalidContext, shown
+from potstill.errors import InvalidContext, shown
 from potstill.problem.features import Feature
 
 Float32 = NDArray[np.float32]

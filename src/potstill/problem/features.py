@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.problem.errors import InvalidContext, InvalidProblem, check_distinct, check_name, shown
+from potstill.errors import InvalidContext, InvalidProblem, check_distinct, check_name, shown
 
 #: Writes one value into the encoded row, at the feature's place; ``None`` is a missing value.
 Writer = Callable[[object, list[float]], None]

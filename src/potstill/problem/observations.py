@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from potstill.problem.errors import InvalidContext, InvalidObservation, shown
+from potstill.errors import InvalidContext, InvalidObservation, shown
 from potstill.problem.problem import Contexts, Problem
 
 #: Sums of squares of rewards must stay within float64.

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.problem.actions import ActionSpace
+from potstill.errors import InvalidProblem, check_distinct, check_name, shown
 from potstill.problem.encoding import Encoder, Float32
-from potstill.problem.errors import InvalidProblem, check_distinct, check_name, shown
 from potstill.problem.features import Feature
 from potstill.problem.reward import Reward
+from potstill.spaces.discrete.space import ActionSpace
 
 #: One context: a mapping of feature names to values, or an already encoded float32[d].
 Context = Mapping[str, object] | NDArray[np.float32]

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from potstill.problem.errors import InvalidProblem, shown
+from potstill.errors import InvalidProblem, shown
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from potstill.registry.blobs import states
 from potstill.registry.entries import Entry
 from potstill.registry.journal import Journal
-from potstill.registry.kept import states
 from potstill.storage import Storage
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
+from potstill.registry.blobs import keep, read_kept, states
 from potstill.registry.entries import WAY_OUT, Entry, Files, Version
 from potstill.registry.errors import CorruptVersion, NoState, OtherProblem, UnknownVersion
 from potstill.registry.forget import old_states
 from potstill.registry.history import versions_in
 from potstill.registry.journal import Journal, conflict, read_all
-from potstill.registry.kept import keep, read_kept, states
 from potstill.storage import Storage, child
 
 

@@ -12,11 +12,11 @@ import msgspec
 
 from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward
 from potstill.registry import Conflict, CorruptVersion, OtherProblem, UnknownVersion
-from potstill.service import standing
+from potstill.service import status
 from potstill.service.errors import Refusal, too_large, unavailable, undecodable, unfit
+from potstill.service.http import OCTETS, Headers, Reply, header, json
 from potstill.service.modes import write_mode
-from potstill.service.replies import OCTETS, Headers, Reply, header, json
-from potstill.service.served import Served
+from potstill.service.problem_service import Served
 from potstill.service.wire import (
     Accepted,
     BatchDecided,
@@ -100,7 +100,7 @@ class Endpoints:
 
     async def status(self, _: bytes, __: Headers) -> Reply:
         """How it stands."""
-        return json(await standing.looked_up(standing.status, self._served))
+        return json(await status.looked_up(status.status, self._served))
 
     async def rollback(self, body: bytes, _: Headers) -> Reply:
         """Return to a version that served before."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from potstill.experiment.config import ExperimentConfig, InvalidExperiment
-from potstill.service.arms import Experiment
-from potstill.service.serving import Serving
+from potstill.experiments.config import ExperimentConfig, InvalidExperiment
+from potstill.service.experiment import Experiment
+from potstill.service.snapshot import Serving
 from potstill.storage import child
 from potstill.workspace import Workspace
 from potstill.workspace.config import InvalidConfig, ServeMode, read_config

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from potstill.service.errors import CLOSE, Refusal, overloaded, too_large
-from potstill.service.replies import Receive
+from potstill.service.http import Receive
 
 #: Of a stated length that is worth reading.
 DIGITS = 19

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from potstill.service.endpoints import Endpoints
+from potstill.service.http import Headers, Reply
 from potstill.service.options import Options
-from potstill.service.replies import Headers, Reply
-from potstill.service.served import Served
+from potstill.service.problem_service import Served
 from potstill.service.tokens import Scope
 from potstill.service.whole import Whole
 

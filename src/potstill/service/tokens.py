@@ -19,7 +19,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from potstill.events import now
-from potstill.events.locks import hold
+from potstill.events.wal.locks import hold
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child
 from potstill.workspace import Workspace
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from potstill.service import page
+from potstill.service import docs_page
+from potstill.service.auth import allowed
 from potstill.service.errors import Refusal, unavailable
-from potstill.service.guarding import allowed
+from potstill.service.http import Headers, Reply, json
 from potstill.service.metrics import CONTENT_TYPE, Metrics
 from potstill.service.openapi import document
 from potstill.service.options import Options
-from potstill.service.replies import Headers, Reply, json
-from potstill.service.served import Served
-from potstill.service.standing import looked_up, ready
+from potstill.service.problem_service import Served
+from potstill.service.status import looked_up, ready
 
 
 class Whole:
@@ -50,4 +50,4 @@ class Whole:
 
     async def docs(self, _: bytes, __: Headers) -> Reply:
         """A page that shows it."""
-        return Reply(page.PAGE, content_type=page.CONTENT_TYPE, headers=page.HEADERS)
+        return Reply(docs_page.PAGE, content_type=docs_page.CONTENT_TYPE, headers=docs_page.HEADERS)

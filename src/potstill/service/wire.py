@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from potstill.events import microseconds
-from potstill.events.checked import ID_BYTES, YEAR_2200, context_type
+from potstill.events.validate import ID_BYTES, YEAR_2200, context_type
 from potstill.problem import Problem
 from potstill.workspace.config import ServeMode
 

@@ -1,22 +1,22 @@
 """Posteriors over reward functions, behind one contract."""
 
-from potstill.teachers.adaptive import AdaptiveTS
-from potstill.teachers.best import probability_best
-from potstill.teachers.bootstrap import BootstrapTS
-from potstill.teachers.check import check_teacher
+from potstill.teachers.adaptive.adaptive_ts import AdaptiveTS
+from potstill.teachers.conformance import check_teacher
 from potstill.teachers.contract import EXACT, AnyTeacher, Exactness, Parts, Rereading, Stats, Summarising, Teacher
 from potstill.teachers.function import FunctionTeacher
-from potstill.teachers.gaussian_process import GaussianProcessTS
-from potstill.teachers.greedy import EpsilonGreedy, NeuralGreedy
-from potstill.teachers.linear import DiagonalLinearTS, LinearTS
-from potstill.teachers.low_rank import LowRankTS
-from potstill.teachers.max_variance import max_variance_design
-from potstill.teachers.neural_linear import NeuralLinearTS
-from potstill.teachers.program import ProgramTS
-from potstill.teachers.recipe import PAPER, Recipe
+from potstill.teachers.gp.gp_ts import GaussianProcessTS
+from potstill.teachers.gp.max_variance import max_variance_design
+from potstill.teachers.linear.lin_ucb import LinUCB
+from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
+from potstill.teachers.neural.bootstrap_ts import BootstrapTS
+from potstill.teachers.neural.greedy import EpsilonGreedy, NeuralGreedy
+from potstill.teachers.neural.low_rank_ts import LowRankTS
+from potstill.teachers.neural.neural_linear_ts import NeuralLinearTS
+from potstill.teachers.neural.recipe import PAPER, Recipe
+from potstill.teachers.probability_best import probability_best
+from potstill.teachers.program.program_ts import ProgramTS
 from potstill.teachers.registry import TEACHERS, available, from_config, to_config
 from potstill.teachers.states import InvalidState, load_state, save_state
-from potstill.teachers.ucb import LinUCB
 from potstill.teachers.uniform import Uniform
 
 __all__ = [

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import msgspec
 
-from potstill.teachers.adaptive import AdaptiveTS
-from potstill.teachers.bootstrap import BootstrapTS
+from potstill.teachers.adaptive.adaptive_ts import AdaptiveTS
 from potstill.teachers.contract import AnyTeacher
-from potstill.teachers.gaussian_process import GaussianProcessTS
-from potstill.teachers.greedy import EpsilonGreedy, NeuralGreedy
-from potstill.teachers.linear import DiagonalLinearTS, LinearTS
-from potstill.teachers.low_rank import LowRankTS
-from potstill.teachers.neural_linear import NeuralLinearTS
-from potstill.teachers.ucb import LinUCB
+from potstill.teachers.gp.gp_ts import GaussianProcessTS
+from potstill.teachers.linear.lin_ucb import LinUCB
+from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
+from potstill.teachers.neural.bootstrap_ts import BootstrapTS
+from potstill.teachers.neural.greedy import EpsilonGreedy, NeuralGreedy
+from potstill.teachers.neural.low_rank_ts import LowRankTS
+from potstill.teachers.neural.neural_linear_ts import NeuralLinearTS
 from potstill.teachers.uniform import Uniform
 
 TEACHERS: dict[str, type[AnyTeacher]] = {

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from potstill.experiment.config import ExperimentConfig, in_words
+from potstill.experiments.config import ExperimentConfig, in_words
 from potstill.problem.reward import seconds
 
 Aggregate = Literal["first", "last", "sum", "max", "mean"]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from potstill.events.flush import FlushState, last_flush
-from potstill.events.lake import LakeUnavailable
+from potstill.events.lake.flush import FlushState, last_flush
+from potstill.events.lake.lake import LakeUnavailable
+from potstill.events.lake.schema import TABLES
 from potstill.events.records import now
-from potstill.events.schema import TABLES
-from potstill.events.spool import QUARANTINE, Spool
+from potstill.events.wal.spool import QUARANTINE, Spool
 from potstill.workspace.workspace import Workspace
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from potstill.lab.agents import Agent
+from potstill.lab.runs.agents import Agent
 from potstill.problem import Problem
 
 

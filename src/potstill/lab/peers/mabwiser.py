@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from mabwiser.mab import MAB, LearningPolicy
 
-from potstill.lab.environment import Float32
 from potstill.lab.peers.shared import TimedPeer, with_intercept
-from potstill.lab.world import Decided
+from potstill.lab.problems.environment import Float32
+from potstill.lab.problems.world import Decided
 from potstill.problem import Observations, Problem
 
 

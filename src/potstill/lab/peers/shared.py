@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from potstill.lab.agents import Learned
-from potstill.lab.environment import Float32, Float64
+from potstill.lab.problems.environment import Float32, Float64
+from potstill.lab.runs.agents import Learned
 from potstill.problem import Observations
 
 

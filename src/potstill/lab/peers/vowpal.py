@@ -12,9 +12,9 @@ import numpy as np
 from vowpalwabbit import Workspace
 
 from potstill.keys import Key
-from potstill.lab.environment import Float32
 from potstill.lab.peers.shared import TimedPeer
-from potstill.lab.world import Decided
+from potstill.lab.problems.environment import Float32
+from potstill.lab.problems.world import Decided
 from potstill.problem import Observations, Problem
 
 

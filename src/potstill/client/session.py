@@ -1,0 +1,102 @@
+"""What a client says to the service and keeps in mind between calls; shared by `Client` and `AsyncClient`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from potstill.client import calls
+from potstill.client.errors import Unreachable
+from potstill.client.retry import Retry
+from potstill.client.reward_buffer import Pending
+from potstill.client.sansio import Call
+from potstill.client.upload import upload
+from potstill.client.wire import Answer, DecideRequest, Observation, RewardReport, encode, reward_report
+from potstill.policy import Policy
+
+#: Ids of decisions that fell back are remembered for this many.
+REMEMBERED = 100_000
+
+
+class Conversation:
+    """The calls of a client, as generators that somebody else carries out."""
+
+    def __init__(self, retry: Retry, fallback: str | None, reward_batch: int, max_pending: int) -> None:
+        self.retry = retry
+        self.pending = Pending(max_pending)
+        self.reward_batch = reward_batch
+        self._fallback = fallback
+        self._fallen: dict[str, None] = {}
+
+    def decide(self, asked: DecideRequest) -> Call[Answer]:
+        """One decision, or the fallback action if the service cannot be reached."""
+        try:
+            return (yield from calls.decide(asked, self.retry))
+        except Unreachable as error:
+            return self._fall_back(asked, error)
+
+    def decide_batch(self, requests: Iterable[Mapping[str, Any]]) -> Call[list[Answer]]:
+        """Decisions in the order of the requests, or the fallback action for each of them."""
+        asked = [request_of(**request) for request in requests]
+        try:
+            return (yield from calls.decide_batch(asked, self.retry))
+        except Unreachable as error:
+            return [self._fall_back(one, error) for one in asked]
+
+    def reward(
+        self,
+        id: str,  # noqa: A002
+        reward: float,
+        key: str | None,
+        time: datetime | None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> int:
+        """Keep a reward for the next `drain`, and say how many wait with it; 0 if it is not to be sent."""
+        report = reward_report(id, reward, key, time, metrics)
+        return 0 if id in self._fallen else self.pending.add(report)
+
+    def drain(self) -> Call[None]:
+        """Send the rewards that wait."""
+        while reports := self.pending.oldest(self.reward_batch):
+            yield from upload(reports, self._post, self.pending.sent, self.pending.refuse)
+
+    def observe(self, observations: Iterable[Observation | Mapping[str, Any]]) -> Call[int]:
+        """Send decisions that were taken elsewhere, and say how many were accepted."""
+        bodies = [encode(observation) for observation in observations]
+        if bodies:
+            yield from calls.post_rows("observe", "observations", bodies, self.retry)
+        return len(bodies)
+
+    def policy(self) -> Call[Policy]:
+        """The policy that is served now."""
+        return Policy.from_bytes((yield from calls.policy(self.retry)))
+
+    def status(self) -> Call[dict[str, Any]]:
+        """What the service says of the problem."""
+        return calls.status(self.retry)
+
+    def _post(self, reports: Sequence[RewardReport]) -> Call[None]:
+        return calls.post_rows("reward", "rewards", [encode(report) for report in reports], self.retry)
+
+    def _fall_back(self, asked: DecideRequest, error: Unreachable) -> Answer:
+        action = self._fallback if asked.action is None else asked.action
+        if action is None or (asked.eligible is not None and action not in asked.eligible):
+            raise error
+        # The request may have arrived, and another action be logged under this id: a reward must not go to that one.
+        self._fallen[asked.id] = None
+        if len(self._fallen) > REMEMBERED:
+            del self._fallen[next(iter(self._fallen))]
+        return Answer(asked.id, action, 1.0, None, "fallback")
+
+
+def request_of(
+    context: Mapping[str, Any],
+    id: str | None = None,  # noqa: A002 - the word that callers know
+    eligible: Sequence[str] | None = None,
+    unit: str | None = None,
+    action: str | None = None,
+) -> DecideRequest:
+    """A request with an id, so that sending it again asks for the same decision."""
+    return DecideRequest(context=context, id=id or uuid.uuid4().hex, eligible=eligible, unit=unit, action=action)

@@ -1,0 +1,310 @@
+"""The still: Algorithm 1 of the paper. One batch = update the teacher, label, imitate, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill._version import __version__
+from potstill.distill import Fidelity, Student, fidelity, imitate, synthetic
+from potstill.distill.averaged import imitate_together
+from potstill.distill.reservoir import Part, ReadParts, Seen, observations_of, seen_in, summarised
+from potstill.distill.streamed import OnProgress, Unlabelled, imitate_streamed
+from potstill.keys import Key
+from potstill.mapping import Map, in_turn
+from potstill.policy import Layer, Lineage, Policy
+from potstill.problem import Contexts, InvalidObservation, Observations, Problem
+from potstill.teachers import AnyTeacher, Exactness, LinearTS, Rereading, Summarising, to_config
+from potstill.teachers.labels import label
+from potstill.teachers.states import pack, unpack
+
+Float32 = NDArray[np.float32]
+
+#: Told of each stage as it begins: ``learn``, ``label``, ``imitate``.
+OnStage = Callable[[str], None]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one batch did.
+
+    Attributes:
+        version: of the new policy.
+        observations: in this batch.
+        contexts: seen or given, that were labelled by the teacher; synthetic ones are not counted.
+        exactness: of the labels.
+        fidelity: how well the policy imitates its teacher, on contexts that it was not trained on.
+        steps: of imitation.
+        warm: whether imitation went on from the policy before.
+        seconds: per stage: ``learn``, ``label``, ``imitate``.
+    """
+
+    version: int
+    observations: int
+    contexts: int
+    exactness: Exactness
+    fidelity: Fidelity
+    steps: int
+    warm: bool
+    seconds: dict[str, float]
+
+
+class Still:
+    """A teacher, a student, and the policy that is being served.
+
+    >>> still = Still(problem, teacher=LinearTS(), seed=0)
+    >>> still.policy.decide({"bandwidth_kbps": 900, "connection": "4g", "hd_screen": True}, id="upload-123")
+    Decision(id='upload-123', action='480p', propensity=0.25, policy=0)
+    >>> report = still.update(observations)
+
+    The policy is uniform before the first batch. Batches may have any size. Two stills with equal arguments that are
+    given equal batches make equal policies, to the bit. An update that fails changes nothing.
+
+    Args:
+        problem: what is decided.
+        teacher: the posterior to imitate.
+        student: the shape of the policy and how it learns.
+        seed: of everything random.
+        floor: the smallest propensity of an action, for policies that must keep exploring.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        teacher: AnyTeacher | None = None,
+        *,
+        student: Student | None = None,
+        seed: int = 0,
+        floor: float = 0.0,
+    ) -> None:
+        self.problem = problem
+        self.teacher: AnyTeacher = teacher if teacher is not None else LinearTS()
+        if isinstance(teacher, type) or not hasattr(self.teacher, "propensities"):
+            raise TypeError(f"teacher must be a teacher such as LinearTS(), got {teacher!r}")
+        self.student = student if student is not None else Student()
+        self.seed = seed
+        self.policy = Policy.uniform(problem, seed=seed, floor=floor)
+        self.state = self.teacher.init(problem)
+        self.seen = Seen.nothing(problem)
+
+    def update(
+        self,
+        observations: Observations | Iterable[Observations | Part],
+        contexts: Contexts | Unlabelled | None = None,
+        *,
+        earlier: Iterable[Observations | Part] | None = None,
+        version: int | None = None,
+        origin: dict[str, Any] | Callable[[], dict[str, Any]] | None = None,
+        on_stage: OnStage | None = None,
+        on_progress: OnProgress | None = None,
+        each: Map | None = None,
+    ) -> Report:
+        """One batch: learn from the observations, and distil a new policy.
+
+        Args:
+            observations: what came of the decisions since the last update; in parts if they are many, which a teacher
+                that can summarise takes one after the other in little memory.
+            contexts: further contexts to imitate on, for which no action or reward is needed; they are cheap, and the
+                more there are the closer the imitation. Observed contexts are used in any case.
+            earlier: what was observed before this batch, in parts. A teacher that goes over all observations at every
+                update, such as `NeuralLinearTS`, reads them there, in little memory; without, it has to keep them.
+            version: of the new policy; one more than the last if left out.
+            origin: where the observations come from, for the policy's lineage; asked for when all is labelled.
+            on_stage: told of each stage as it begins.
+            on_progress: told how many observations or contexts of a stage are done, and of how many (0: not known).
+            each: maps functions over parts of the observations, and over shards; one after the other, if left out.
+        """
+        key, told = Key(self.seed).child("batch", self.policy.version), _Told({}, on_stage, on_progress)
+        with told.of("learn"):
+            state, seen, new = self._learnt(observations, earlier, key, each or in_turn, on_progress)
+        if isinstance(contexts, Unlabelled):
+            imitated = self._streamed(contexts, state, seen, key, told, each or in_turn)
+        else:
+            imitated = self._in_memory(contexts, state, seen, key, told)
+        version = self.policy.version + 1 if version is None else version
+        policy, measured = self._distilled(imitated, seen, version, origin() if callable(origin) else origin)
+        report = Report(
+            version=version,
+            observations=new,
+            contexts=imitated.contexts,
+            exactness=self.teacher.exactness,
+            fidelity=measured,
+            steps=imitated.steps,
+            warm=imitated.warm,
+            seconds=told.seconds,
+        )
+        self.policy, self.state, self.seen = policy, state, seen
+        return report
+
+    def memory(self) -> bytes:
+        """What the next batch needs beside the policy: the teacher's state, and what was seen. Never pickle."""
+        return pack((self.state, self.seen), self.teacher, self.problem)
+
+    def recall(self, policy: Policy, memory: bytes) -> None:
+        """Go on from a policy and the memory of the still that made it, to the bit as that one would."""
+        state, seen = unpack(memory, (self.state, self.seen), self.teacher, self.problem)
+        self.policy, self.state, self.seen = policy, state, seen
+
+    def _learnt(
+        self,
+        observations: Observations | Iterable[Observations | Part],
+        earlier: Iterable[Observations | Part] | None,
+        key: Key,
+        each: Map,
+        told: OnProgress | None,
+    ) -> tuple[Any, Seen, int]:
+        """The state, what was seen, and how many observations are new; all are in memory only where they must be."""
+        parts = [observations] if isinstance(observations, Observations) else observations
+        if earlier is not None and isinstance(self.teacher, Rereading) and self.teacher.passes:
+            return self._learnt_by_reading(self.teacher, list(earlier), list(parts), key, each, told)
+        if isinstance(self.teacher, Summarising):
+            state, seen = self._learnt_from_sums(self.teacher, parts, key, each, told)
+        else:
+            state, seen = self._learnt_at_once(parts, key)
+        return state, seen, int(seen.observations - self.seen.observations)
+
+    def _learnt_from_sums(
+        self,
+        teacher: Summarising[Any, Any],
+        parts: Iterable[Observations | Part],
+        key: Key,
+        each: Map,
+        told: OnProgress | None,
+    ) -> tuple[Any, Seen]:
+        seen, stats = self.seen, teacher.summarise(Observations.none(self.problem))
+        for looked_at, added in each(summarised, enumerate(parts), teacher, self.problem, key):
+            seen, stats = seen.then(looked_at), stats + added
+            if told is not None:
+                told(int(seen.observations - self.seen.observations), 0)
+        return teacher.absorb(self.state, stats), seen
+
+    def _learnt_by_reading(
+        self,
+        teacher: Rereading[Any],
+        earlier: list[Observations | Part],
+        new: list[Observations | Part],
+        key: Key,
+        each: Map,
+        told: OnProgress | None,
+    ) -> tuple[Any, Seen, int]:
+        seen = self.seen
+        for looked_at in each(seen_in, enumerate(new), self.problem, key):
+            seen = seen.then(looked_at)
+        count = int(seen.observations - self.seen.observations)
+        if not count:
+            return self.state, seen, count
+        of = int(seen.observations) * teacher.passes
+        parts = ReadParts([*earlier, *new], self.problem, each, told and (lambda done: told(min(done, of), of)))
+        state = teacher.reread(self.state, parts, key.child("learn"))
+        # What was read is what was learnt from, should it not be what was given before.
+        return state, seen._replace(observations=np.array(parts.rows)), count
+
+    def _learnt_at_once(self, parts: Iterable[Observations | Part], key: Key) -> tuple[Any, Seen]:
+        seen, kept = self.seen, []
+        for i, part in enumerate(parts):
+            kept.append(observations_of(part, self.problem))
+            seen = seen.then(Seen.of(kept[-1], key.child("keep", i)))
+        everything = Observations.joined(self.problem, kept)
+        return self.teacher.update(self.state, everything, key.child("learn")), seen
+
+    def _in_memory(self, contexts: Contexts | None, state: Any, seen: Seen, key: Key, told: _Told) -> _Imitated:
+        """Label all contexts, and imitate."""
+        pool = seen.contexts
+        if contexts is not None:
+            pool = np.concatenate([pool, self.problem.encode_many(contexts)])
+        if not len(pool):
+            raise _nothing()
+        more = synthetic(self.problem, pool, self.student, key.child("imitate"))
+        with told.of("label"):
+            labels = label(self.teacher, state, np.concatenate([pool, more]), key.child("label"))
+        with told.of("imitate"):
+            found = imitate(pool, labels, self.student, key.child("imitate"), start=self._start(), synthetic=more)
+        mean, rows = pool.mean(axis=0, dtype=np.float64), found.held_out
+        return _Imitated(found.layers, found.steps, found.warm, len(pool), mean, pool[rows], labels[rows])
+
+    def _streamed(self, contexts: Unlabelled, state: Any, seen: Seen, key: Key, told: _Told, each: Map) -> _Imitated:
+        """Label contexts where they are, and imitate a shard at a time."""
+        with told.of("label"):
+            labels = contexts.label(self.teacher, state, seen.contexts, key.child("label"), told.progress)
+        if not sum(labels.rows):
+            raise _nothing()
+        with told.of("imitate"):
+            given = labels, self.student, key.child("imitate")
+            if contexts.students > 1:
+                found = imitate_together(*given, contexts.students, each, self._start(), told.progress)
+            else:
+                found = imitate_streamed(*given, self._start(), told.progress)
+        return _Imitated(
+            found.layers, found.steps, found.warm, sum(labels.rows), labels.mean, found.contexts, found.labels
+        )
+
+    def _start(self) -> Sequence[Layer] | None:
+        return self.policy.layers if self.policy.version else None
+
+    def _distilled(
+        self, imitated: _Imitated, seen: Seen, version: int, origin: dict[str, Any] | None
+    ) -> tuple[Policy, Fidelity]:
+        """The new policy, and its fidelity as served: through its own probabilities, floor included."""
+        policy = Policy.build(
+            self.problem,
+            imitated.layers,
+            version=version,
+            seed=self.seed,
+            parent=self.policy.version,
+            floor=self.policy.floor,
+            activation=self.student.activation,
+            mean=imitated.mean.astype(np.float32),
+            lineage=Lineage(
+                library=__version__,
+                seed=self.seed,
+                teacher=to_config(self.teacher),
+                exactness=msgspec.to_builtins(self.teacher.exactness),
+                student=msgspec.to_builtins(self.student),
+                observations=int(seen.observations),
+                origin=origin,
+            ),
+        )
+        spread = seen.spread(self.problem.reward)
+        measured = fidelity(imitated.labels, policy.probabilities_many(imitated.held_out), spread)
+        return policy.with_fidelity(msgspec.to_builtins(measured)), measured
+
+
+class _Imitated(NamedTuple):
+    """Layers that imitate the teacher, and the contexts and labels to measure them on."""
+
+    layers: list[Layer]
+    steps: int
+    warm: bool
+    contexts: int
+    mean: NDArray[np.float64]
+    held_out: Float32
+    labels: Float32
+
+
+class _Told(NamedTuple):
+    """Who is told of stages and progress, and what each stage took."""
+
+    seconds: dict[str, float]
+    on_stage: OnStage | None
+    progress: OnProgress | None
+
+    def of(self, stage: str) -> AbstractContextManager[None]:
+        return _timed(self.seconds, stage, self.on_stage)
+
+
+def _nothing() -> InvalidObservation:
+    return InvalidObservation("nothing to distil on: give at least one observation or one context")
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str, on_stage: OnStage | None) -> Iterator[None]:
+    if on_stage is not None:
+        on_stage(stage)
+    started = time.perf_counter()
+    yield
+    seconds[stage] = time.perf_counter() - started

@@ -1,0 +1,175 @@
+"""The log of a workspace: observations of its lake whose propensities are exact, in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from potstill.evaluate.log import Block, InvalidLog
+from potstill.events.join.changes import moment
+from potstill.events.lake.fit import decision_fits, reward_fits
+from potstill.events.lake.observations import eligible_mask, encoded_contexts
+from potstill.events.lake.schema import context_column
+from potstill.problem import Problem
+from potstill.workspace import Workspace
+
+#: Sources of observations whose propensities are those of the draw: the log, and imports that state them.
+EXACT = ("log", "import")
+#: Why other rows are left out, by source.
+WHY = {
+    "import-estimated": "imported without propensities: each action's share of the log stands in for them",
+    "apprentice": "your code chose, not the policy, so the policy's propensity is not the choice's",
+    "log-only": "your code decided by itself and stated no probability",
+    "fallback": "no policy was at hand, and a fixed action was taken",
+    "control": "control's fixed action or rule decided, with probability 1",
+    "unfit": "do not fit the present problem: it has changed since",
+}
+#: Rows in memory at a time, about.
+ROWS = 200_000
+_WHY = "why"
+
+#: Told of rows read so far, of how many; a log is read several times.
+Progress = Callable[[int, int], None]
+
+
+class LakeLog:
+    """Observations of a workspace, as a log to evaluate policies on. Rows that come later are not seen.
+
+    Args:
+        workspace: the workspace.
+        after: only of cuts above this one.
+        to: and up to this one; the last if left out.
+        since: only decisions from this moment on; microseconds since 1970.
+        until: and before this one.
+        by: features whose raw values the blocks carry, for segments.
+        on_progress: told of rows while blocks are read.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        after: int = 0,
+        to: int | None = None,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        by: Sequence[str] = (),
+        on_progress: Progress | None = None,
+    ) -> None:
+        self.problem: Problem = workspace.problem
+        self._lake, self._by, self._on_progress = workspace.lake, tuple(by), on_progress
+        self._files = self._lake.files("observations")
+        self._within = _within(after, to, since, until)
+        _check_features(self.problem, self._by)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """The times of the first and the last row; microseconds since 1970."""
+        return (int(self.times[0]), int(self.times[-1])) if len(self) else None
+
+    @cached_property
+    def left_out(self) -> Mapping[str, int]:
+        """Rows that are not used, by why: a source, or ``"unfit"``; see `WHY`."""
+        counted = self._looked_over.drop_nulls(_WHY).group_by(_WHY).len().sort("len", _WHY, descending=[True, False])
+        return dict(counted.rows())
+
+    def count_up_to(self, cut: int) -> int:
+        """How many of the rows are of this cut or an earlier one: what a policy that was made then has learnt from."""
+        used = self._looked_over.filter(pl.col(_WHY).is_null(), pl.col("cut") <= cut)
+        return len(used)
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows by time and id, in parts; those of one moment stay together."""
+        times, done = self.times, 0
+        while done < len(times):
+            first = int(times[done])
+            last = int(times[min(done + ROWS, len(times)) - 1])
+            frame = self._rows(first, last).sort("time", "id")
+            done += len(frame)
+            yield self._block(frame)
+            if self._on_progress is not None:
+                self._on_progress(done, len(times))
+
+    def recent_contexts(self, at_most: int) -> NDArray[np.float32]:
+        """The encoded contexts of the last decisions, float32[N, d]."""
+        times = self.times[-at_most:]
+        if not len(times):
+            return np.zeros((0, self.problem.width), np.float32)
+        frame = self._rows(int(times[0]), int(times[-1])).sort("time", "id").tail(at_most)
+        return encoded_contexts(frame, self.problem)
+
+    @cached_property
+    def _looked_over(self) -> pl.DataFrame:
+        """The time of each row in the range, and why it is left out, if it is."""
+        fits = decision_fits(self.problem) & reward_fits(self.problem)
+        inexact = ~pl.col("source").is_in(EXACT)
+        why = pl.when(inexact).then("source").when(~fits).then(pl.lit("unfit")).alias(_WHY)
+        rows = self._lake.read("observations", self._files).filter(*self._within)
+        return rows.select(pl.col("time").dt.epoch("us"), "cut", why).collect(engine="streaming")
+
+    @cached_property
+    def times(self) -> NDArray[np.int64]:
+        """Of the rows that are used, in order."""
+        used = self._looked_over.filter(pl.col(_WHY).is_null())["time"].sort()
+        return used.to_numpy()
+
+    def _rows(self, first: int, last: int) -> pl.DataFrame:
+        near = [file for file in self._files if file.first <= last and file.last >= first]
+        rows = self._lake.read("observations", near).filter(
+            pl.col("time").is_between(moment(first), moment(last)),
+            *self._within,
+            pl.col("source").is_in(EXACT),
+            decision_fits(self.problem),
+            reward_fits(self.problem),
+        )
+        return rows.collect(engine="streaming")
+
+    def _block(self, frame: pl.DataFrame) -> Block:
+        names = self.problem.actions.names
+        positions = frame["action"].replace_strict(names, range(len(names)), return_dtype=pl.Int32)
+        return Block(
+            contexts=encoded_contexts(frame, self.problem),
+            actions=positions.to_numpy(),
+            rewards=frame["reward"].to_numpy(),
+            propensities=frame["propensity"].to_numpy(),
+            eligible=eligible_mask(frame, names),
+            times=frame["time"].dt.epoch("us").to_numpy(),
+            groups={name: raw_values(frame[context_column(name)]) for name in self._by},
+        )
+
+
+def raw_values(column: pl.Series) -> NDArray[Any]:
+    """A column's values for segments: numbers as float64 with NaN for missing ones, others as objects with None."""
+    if column.dtype.is_numeric():
+        return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    if column.dtype in (pl.Categorical, pl.Enum):
+        column = column.cast(pl.String)
+    # Equal values share one object: eight bytes a row, however long they are.
+    found = column.drop_nulls().unique()
+    values = np.array([*found.to_list(), None], dtype=object)
+    shared: NDArray[Any] = values[column.replace_strict(found, range(len(found)), default=len(found)).to_numpy()]
+    return shared
+
+
+def _within(after: int, to: int | None, since: int | None, until: int | None) -> list[pl.Expr]:
+    cut, time = pl.col("cut"), pl.col("time")
+    conditions = [cut > after]
+    conditions += [cut <= to] if to is not None else []
+    conditions += [time >= moment(since)] if since is not None else []
+    conditions += [time < moment(until)] if until is not None else []
+    return conditions
+
+
+def _check_features(problem: Problem, names: Sequence[str]) -> None:
+    known = [feature.name for feature in problem.context]
+    for name in names:
+        if name not in known:
+            raise InvalidLog(f"there is no feature {name!r} to segment by; the features are {', '.join(known)}")

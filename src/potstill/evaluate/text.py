@@ -1,0 +1,202 @@
+"""Evaluations in words: figures with as many digits as they deserve, and plain sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from potstill.evaluate.caveats import LOOKS_BETTER, UNSEEN, is_by_learning
+from potstill.evaluate.diagnostics import Trust
+from potstill.evaluate.estimates import Estimate
+from potstill.evaluate.evaluation import Evaluation, Segment, Side
+from potstill.evaluate.intervals import Interval
+from potstill.evaluate.lake_log import WHY
+
+NOTHING = "–"
+#: What each estimator does, in a line.
+ESTIMATORS = {
+    "replay": "mean reward of rows whose action the policy takes too; only for logs of uniformly random actions",
+    "ips": "each reward times its weight; unbiased, and noisy where weights are large",
+    "clipped-ips": "the same with large weights cut off; a little bias for less noise",
+    "snips": "the weighted mean of rewards; steadier than ips",
+    "dm": "what a reward model expects; precise, and as wrong as the model",
+    "dr": "the model, corrected by weighted residuals; unbiased, and less noisy than ips if the model is any good",
+    "sndr": "the same with a self-normalised correction",
+    "switch-dr": "the model alone where weights are large, dr elsewhere",
+    "dr-os": "dr with large weights shrunk",
+}
+
+
+#: An error that is less than this share of another one comes from rounding.
+_ROUNDING = 1e-6
+
+
+class Figures:
+    """Numbers of one evaluation, all with the same decimals: two digits of the headline's interval to each side.
+
+    Differences between policies that are much alike are surer than what each would have earned, and have more.
+    """
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        error = evaluation.estimate.standard_error or evaluation.logged.standard_error or 0.001
+        difference = (evaluation.difference or {}).get(evaluation.headline)
+        surer = (difference and difference.standard_error) or 0.0
+        self.decimals = _decimals(error)
+        self.of_changes = max(self.decimals, _decimals(surer)) if surer > _ROUNDING * error else self.decimals
+
+    def number(self, value: float | None) -> str:
+        """A value, such as ``0.741``."""
+        return _shown(value, self.decimals)
+
+    def change(self, value: float | None) -> str:
+        """A difference, such as ``+0.052``."""
+        shown = _shown(value, self.of_changes)
+        return f"+{shown}" if value is not None and value > 0 and shown != NOTHING else shown
+
+    def size(self, change: float) -> str:
+        """How large a difference is, such as ``0.052``."""
+        return _shown(abs(change), self.of_changes)
+
+    def interval(self, estimate: Estimate | None, *, signed: bool = False) -> str:
+        """The first interval of an estimate, such as ``0.731 to 0.751``."""
+        found = first_interval(estimate)
+        if found is None or not math.isfinite(found.high - found.low):
+            return NOTHING
+        shown = self.change if signed else self.number
+        return f"{shown(found.low)} to {shown(found.high)}"
+
+
+def _decimals(error: float) -> int:
+    return min(max(1 - math.floor(math.log10(2 * error)), 0), 8)
+
+
+def _shown(value: float | None, decimals: int) -> str:
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    # Adding 0 makes a plain zero of a negative one.
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")
+
+
+def first_interval(estimate: Estimate | None) -> Interval | None:
+    """The interval that was asked for first; the anytime-valid one if none was."""
+    if estimate is None:
+        return None
+    return next(iter(estimate.intervals.values()), estimate.anytime)
+
+
+def percent(level: float) -> str:
+    """A level, such as ``95 %``."""
+    return f"{100 * level:.4g} %"
+
+
+def verdict(evaluation: Evaluation) -> str:
+    """What the policy would have earned, and whether that is better: one or two sentences."""
+    figures, estimate = Figures(evaluation), evaluation.estimate
+    name, rows = evaluation.target.name, evaluation.rows
+    if estimate.value is None:
+        return f"The log says nothing of {name}: {estimate.note}."
+    would = "what was done" if name == "logged" else f"{name} would have"
+    these = "this one decision" if rows == 1 else f"these {rows:,} decisions"
+    said = f"On {these}, {would} earned {figures.number(estimate.value)} each"
+    difference = (evaluation.difference or {}).get(evaluation.headline)
+    if evaluation.against is None or difference is None or difference.value is None:
+        return f"{said}{_in_brackets(figures.interval(estimate), evaluation.level)}."
+    other = "what was done" if evaluation.against.name == "logged" else evaluation.against.name
+    more = f"{figures.size(difference.value)} {'more' if difference.value >= 0 else 'less'} than {other}"
+    interval = _in_brackets(figures.interval(difference, signed=True), evaluation.level)
+    which = "" if doubt(evaluation)[1].grade == "no" else f" {_which(difference)}"
+    return f"{said}, {more}{interval}.{which}"
+
+
+def _in_brackets(interval: str, level: float) -> str:
+    return "" if interval == NOTHING else f" ({percent(level)} interval {interval})"
+
+
+def _which(difference: Estimate) -> str:
+    found = first_interval(difference)
+    if found is None or not math.isfinite(found.high - found.low):
+        return f"There is no interval to judge by: {found.note if found else difference.note}."
+    if found.low > 0:
+        return "It would have been better."
+    return "It would have been worse." if found.high < 0 else "The log cannot tell which of the two is better."
+
+
+def trusted(evaluation: Evaluation) -> str:
+    """Whether the estimate can be trusted, and what to do if not."""
+    name, trust = doubt(evaluation)
+    lead = {"good": "It can be trusted.", "caution": "Take it with caution.", "no": "Do not rely on it."}[trust.grade]
+    of = "" if name == evaluation.target.name else f"Of {name}:"
+    by_weights = () if is_by_learning(trust) else (of, trust.sentence, trust.advice)
+    return " ".join(part for part in (lead, *by_weights, learnt(evaluation)) if part)
+
+
+def doubt(evaluation: Evaluation) -> tuple[str, Trust]:
+    """The policy that can be trusted less, the first if both are alike, and what is to be said of it."""
+    worst = max(_sides(evaluation), key=lambda side: ("good", "caution", "no").index(side.trust.grade))
+    return worst.name, worst.trust
+
+
+def learnt(evaluation: Evaluation) -> str:
+    """How much of the log policies have learnt from, and what that means; empty if nothing."""
+    known = {side.name: side.learnt for side in _sides(evaluation) if side.learnt}
+    shares = [
+        f"{name} has learnt from {'all' if rows == evaluation.rows else f'{rows:,}'}" for name, rows in known.items()
+    ]
+    return f"Of these decisions, {' and '.join(shares)}. {LOOKS_BETTER} {UNSEEN}" if shares else ""
+
+
+def reason(evaluation: Evaluation) -> str:
+    """Why the estimate can be trusted or not, without what to do about weights."""
+    name, trust = doubt(evaluation)
+    of = "" if name == evaluation.target.name else f"{name}: "
+    by_weights = "" if is_by_learning(trust) else f"{of}{trust.sentence}"
+    return f"{by_weights} {learnt(evaluation)}".strip()
+
+
+def _sides(evaluation: Evaluation) -> list[Side]:
+    return [evaluation.target, *([evaluation.against] if evaluation.against else [])]
+
+
+def bars(evaluation: Evaluation) -> str:
+    """How to read the bars of figures."""
+    level = percent(evaluation.level)
+    return f"Thick bars are {level} intervals for one look at the log; thin ones hold however often you look."
+
+
+def starred(estimate: Estimate) -> str:
+    """An estimator's name, with an asterisk if there is a note on it."""
+    return f"{estimate.estimator} *" if estimate.note else estimate.estimator
+
+
+def footnotes(evaluation: Evaluation) -> list[str]:
+    """The notes that asterisks stand for, a line each."""
+    return [f"* {name}: {one.note}" for name, one in evaluation.target.estimates.items() if one.note]
+
+
+def left_out(counts: Mapping[str, int], unfit: Mapping[str, int] | None = None) -> list[str]:
+    """Rows that were not used and why, a line each; `unfit` counts what rows of a table were not, but must be."""
+    why = {**WHY, "outside": "outside of the time that was asked for"}
+    by_source = {source: rows for source, rows in counts.items() if source != "unfit" or unfit is None}
+    lines = [f"{_rows(count)} left out: {must}" for must, count in (unfit or {}).items()]
+    return lines + [
+        f"{_rows(count)} left out ({source}): {why.get(source, 'of another source')}"
+        for source, count in by_source.items()
+    ]
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} {'row' if count == 1 else 'rows'}"
+
+
+def spanned(span: tuple[int, int] | None) -> str:
+    """From which day to which day, such as ``from 2026-11-01 to 2026-11-16``; empty if that is not known."""
+    if span is None:
+        return ""
+    first, last = (datetime.fromtimestamp(time / 1e6, UTC).date().isoformat() for time in span)
+    return f"of {first}" if first == last else f"from {first} to {last}"
+
+
+def doubtful(segment: Segment) -> str:
+    """A word on a segment whose estimate cannot be trusted; empty if it can."""
+    return {"good": "", "caution": "caution", "no": "unreliable"}[segment.trust.grade]

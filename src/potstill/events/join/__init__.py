@@ -1,0 +1,1 @@
+"""The join: decisions and rewards become observations."""

@@ -1,0 +1,205 @@
+"""Which rows of a table a cut has to look at: each one once, whatever became of its file.
+
+A cut takes up the rows whose time is at most its `until`, except those that an earlier cut took up. That is: of all
+files, the rows between the two cuts' times; and of the files that arrived since the last cut, the rows of before.
+Rows that were only moved into another file by a compaction have not arrived: the log of commits tells.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import msgspec
+import polars as pl
+
+from potstill.events.lake.lake import File, VersionGone
+from potstill.events.lake.schema import TIME
+from potstill.storage import child, open_storage
+
+if TYPE_CHECKING:
+    from potstill.events.join.cuts import Cut, Events
+    from potstill.events.lake.lake import Lake
+
+BEGINNING, END = -(2**62), 2**62
+
+
+def moment(time: int) -> pl.Expr:
+    """Microseconds since 1970, UTC, to compare a table's times with."""
+    return pl.lit(time).cast(TIME)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of some files whose time is above `after` and at most `to`."""
+
+    files: list[File]
+    after: int
+    to: int
+
+    def within(self, after: int, to: int) -> Part:
+        """Those in a shorter time, and only the files that can have some."""
+        after, to = max(after, self.after), min(to, self.to)
+        return Part([file for file in self.files if file.first <= to and file.last > after], after, to)
+
+    def inside(self) -> tuple[list[File], list[File]]:
+        """The files that lie in the time as a whole, and the others."""
+        whole: list[File] = []
+        others: list[File] = []
+        for file in self.files:
+            (whole if file.first > self.after and file.last <= self.to else others).append(file)
+        return whole, others
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a table.
+
+    Attributes:
+        exact: False if it is not known any more which rows arrived since the last cut, and some are taken up again.
+    """
+
+    lake: Lake
+    table: Events
+    parts: list[Part]
+    exact: bool = True
+
+    def scan(self, after: int = BEGINNING, to: int = END) -> pl.LazyFrame:
+        """The rows whose time is above `after` and at most `to`, in no order."""
+        frames = [
+            self.lake.read(self.table, part.files).filter(
+                pl.col("time") > moment(part.after), pl.col("time") <= moment(part.to)
+            )
+            for part in self.within(after, to).parts
+            if part.files and part.after < part.to
+        ]
+        return pl.concat(frames) if frames else self.lake.read(self.table, [])
+
+    def within(self, after: int, to: int) -> Rows:
+        """Those in a shorter time."""
+        return replace(self, parts=[part.within(after, to) for part in self.parts])
+
+    def count(self, after: int = BEGINNING, to: int = END) -> int:
+        """How many there are in a time; files that lie in it as a whole are not opened."""
+        total, opened = 0, []
+        for part in self.within(after, to).parts:
+            whole, others = part.inside()
+            total += sum(file.rows for file in whole)
+            opened.append(Part(others, part.after, part.to))
+        return total + int(Rows(self.lake, self.table, opened).scan().select(pl.len()).collect().item())
+
+
+def all_rows(lake: Lake, table: Events, cut: Cut) -> Rows:
+    """Every row of a table, as it was at a cut."""
+    return Rows(lake, table, [Part(_files(lake, table, cut.version(table)), BEGINNING, END)])
+
+
+def taken_up(lake: Lake, table: Events, cut: Cut, previous: Cut | None) -> Rows:
+    """The rows that a cut takes up: those up to its `until` that the cuts up to `previous` have not."""
+    files, until = _files(lake, table, cut.version(table)), cut.until
+    if previous is None:
+        return Rows(lake, table, [Part(files, BEGINNING, until)])
+    if until < previous.until:
+        return Rows(lake, table, [])
+    arrivals = arrived(lake, table, cut, previous)
+    if arrivals is None:
+        return Rows(lake, table, [Part(files, BEGINNING, until)], exact=False)
+    return Rows(lake, table, [Part(files, previous.until, until), Part(arrivals, BEGINNING, previous.until)])
+
+
+def arrived(lake: Lake, table: Events, cut: Cut, previous: Cut) -> list[File] | None:
+    """The files with the rows that were appended between two cuts; None if that is not known any more.
+
+    They may be files that a compaction has replaced and a vacuum has not yet removed.
+    """
+    version, since = cut.version(table), previous.version(table)
+    files = _files(lake, table, version)
+    if since is None or version is None:
+        return files
+    try:
+        before = {file.uri for file in lake.files(table, since)}
+    except VersionGone:
+        return None
+    if before <= {file.uri for file in files}:  # nothing was compacted or deleted
+        return [file for file in files if file.uri not in before]
+    try:
+        return _appended(lake, table, range(since + 1, version + 1))
+    except FileNotFoundError:
+        return None
+
+
+def readable(lake: Lake, table: Events, cut: Cut) -> bool:
+    """Whether the rows of a table, as it was at a cut, are still there."""
+    try:
+        before = _files(lake, table, cut.version(table))
+        files = {file.uri for file in before} - {file.uri for file in lake.files(table)}
+        check_there(lake.url(table), (uri.removeprefix(lake.url(table) + "/") for uri in files))
+    except (VersionGone, FileNotFoundError):
+        return False
+    return True
+
+
+def _files(lake: Lake, table: Events, version: int | None) -> list[File]:
+    return [] if version is None else lake.files(table, version)
+
+
+def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
+    """The files that commits appended, as their log has it; `FileNotFoundError` if log or files are gone.
+
+    Files that a compaction replaced are kept; those that were deleted, and what a compaction made of them, are not.
+    """
+    log = open_storage(child(lake.url(table), "_delta_log"))
+    present: dict[str, File] = {}
+    replaced: dict[str, File] = {}
+    for version in versions:
+        actions = [msgspec.json.decode(line) for line in log.read(f"{version:020}.json").splitlines()]
+        for remove in (action["remove"] for action in actions if "remove" in action):
+            path = unquote(remove["path"])
+            if remove["dataChange"]:
+                present.pop(path, None)
+                replaced = {kept: file for kept, file in replaced.items() if _folder(kept) != _folder(path)}
+            elif path in present:
+                replaced[path] = present.pop(path)
+        for add in (action["add"] for action in actions if "add" in action):
+            if add["dataChange"]:
+                present[unquote(add["path"])] = _file(lake.url(table), add)
+    check_there(lake.url(table), replaced)
+    return [*present.values(), *replaced.values()]
+
+
+def check_there(url: str, paths: Iterable[str]) -> None:
+    """`FileNotFoundError` if one of some files of a table is gone."""
+    storage = open_storage(url)
+    folders: dict[str, set[str]] = {}
+    for path in paths:
+        folder = _folder(path)
+        if folder not in folders:
+            folders[folder] = {child(folder, name) for name in storage.names(folder)}
+        if path not in folders[folder]:
+            raise FileNotFoundError(child(url, path))
+
+
+def _folder(path: str) -> str:
+    """Of a day."""
+    return path.rpartition("/")[0]
+
+
+def _file(url: str, add: dict[str, Any]) -> File:
+    day, stats = add["partitionValues"]["day"], msgspec.json.decode(add["stats"])
+    first = stats["minValues"].get("time", f"{day}T00:00:00Z")
+    last = stats["maxValues"].get("time", f"{day}T23:59:59.999Z")
+    return File(
+        uri=child(url, unquote(add["path"])),
+        day=dt.date.fromisoformat(day),
+        rows=stats["numRecords"],
+        bytes=add["size"],
+        first=_microseconds(first),
+        last=_microseconds(last) + 999,  # Delta keeps milliseconds, rounded down
+    )
+
+
+def _microseconds(moment: str) -> int:
+    return (dt.datetime.fromisoformat(moment) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)

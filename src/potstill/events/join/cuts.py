@@ -1,0 +1,144 @@
+"""What was joined when: one small file for each cut through the events, written before its observations are.
+
+A cut is complete when the lake's table of observations carries its number as a transaction of the writer ``cuts``. Each
+cut names the complete one before it, so that numbers which were given to a cut that never completed are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from potstill.storage import AlreadyThere, Storage, child
+
+if TYPE_CHECKING:
+    from potstill.events.lake.lake import Lake
+
+WRITER = "cuts"
+Aggregate = Literal["first", "last", "sum", "max", "mean"]
+#: The tables that are joined.
+Events = Literal["decisions", "rewards"]
+
+
+class CutConflict(RuntimeError):
+    """Another process made a cut at the same time; nothing was written."""
+
+
+class AlreadyImported(ValueError):
+    """The same file was imported before."""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where imported observations came from.
+
+    Attributes:
+        name: of the file, as the user gave it.
+        sha256: of its bytes; the same file is not imported twice.
+        rows: how many it has.
+    """
+
+    name: str
+    sha256: str
+    rows: int
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """One cut: which events were turned into observations, and by which rules.
+
+    An import has no rules; its `until`, `decisions` and `rewards` are those of the cut before it, where joins go on.
+
+    Attributes:
+        number: from 1; numbers go up and may leave some out.
+        kind: ``"join"`` for events from the log, ``"import"`` for historical ones.
+        made: when, in microseconds since 1970, UTC.
+        after: the complete cut before this one; 0 if it is the first.
+        until: decisions up to this time have been joined; microseconds since 1970, UTC.
+        decisions: the version of the table of decisions that was read; None if there was no table.
+        rewards: the version of the table of rewards.
+        problem: the hash of the problem.
+        aggregate: what several rewards of one decision come to.
+        window: seconds after a decision in which a reward counts.
+        settle: seconds that rewards were given to arrive after that.
+        default: the reward of a decision without one.
+        source: of an import.
+    """
+
+    number: int
+    kind: Literal["join", "import"]
+    made: int
+    after: int
+    until: int = -1
+    decisions: int | None = None
+    rewards: int | None = None
+    problem: str
+    aggregate: Aggregate = "last"
+    window: int = 0
+    settle: int = 0
+    default: float = 0.0
+    source: Source | None = None
+
+    def version(self, table: Events) -> int | None:
+        """The version of a table that was read; None if there was no table."""
+        return self.decisions if table == "decisions" else self.rewards
+
+
+def last_cut(lake: Lake) -> int:
+    """The number of the last complete cut; 0 if there is none."""
+    return lake.transaction("observations", WRITER) or 0
+
+
+def read_cut(cuts: Storage, number: int) -> Cut:
+    """A cut by its number; `FileNotFoundError` if it has no file."""
+    name = _name(number)
+    try:
+        return msgspec.json.decode(cuts.read(name), type=Cut)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{child(cuts.url, name)} is missing: cut {number} cannot be read") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{child(cuts.url, name)} is not a cut: {error}") from error
+
+
+def complete_cuts(lake: Lake, cuts: Storage) -> Iterator[Cut]:
+    """The complete cuts, the last one first."""
+    number = last_cut(lake)
+    while number:
+        cut = read_cut(cuts, number)
+        yield cut
+        number = cut.after
+
+
+def is_complete(lake: Lake, cuts: Storage, number: int) -> bool:
+    """Whether the cut of a number is one of the complete ones."""
+    later = takewhile(lambda cut: cut.number >= number, complete_cuts(lake, cuts))
+    return any(cut.number == number for cut in later)
+
+
+def previous_cut(cuts: Storage, number: int) -> Cut | None:
+    """The complete cut of a number, None for 0. An import stands where the join before it stood."""
+    return read_cut(cuts, number) if number else None
+
+
+def newest_cut(cuts: Storage, last: int) -> Cut | None:
+    """The newest cut after the last complete one: an interrupted one, or one that is being made."""
+    found = None
+    for number in range(last + 1, 2**63):  # numbers follow one another, and an object store lists slowly
+        try:
+            found = read_cut(cuts, number)
+        except FileNotFoundError:
+            break
+    return found
+
+
+def write_cut(cuts: Storage, cut: Cut) -> None:
+    """Record a new cut; `CutConflict` if its number is taken."""
+    try:
+        cuts.create(_name(cut.number), msgspec.json.format(msgspec.json.encode(cut), indent=2) + b"\n")
+    except AlreadyThere:
+        raise CutConflict(f"cut {cut.number} was made by another process meanwhile; run it again") from None
+
+
+def _name(number: int) -> str:
+    return f"{number:010}.json"

@@ -1,0 +1,133 @@
+"""Making a cut: its decisions in slices of time, each with its rewards.
+
+A slice is joined and its observations are written wherever that is placed; then all files are added in one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import polars as pl
+from deltalake.transaction import AddAction
+
+from potstill.events.join.changes import all_rows, taken_up
+from potstill.events.join.cuts import WRITER
+from potstill.events.join.dedup import Copies
+from potstill.events.join.looking import overview
+from potstill.events.join.report import JoinCounts, JoinReport
+from potstill.events.join.rewards import rewarded
+from potstill.events.join.sources import Sources
+from potstill.events.lake.fit import decision_fits, reward_fits
+from potstill.events.lake.schema import context_schema
+from potstill.events.lake.writer import add_files, write_files
+from potstill.mapping import Map
+
+if TYPE_CHECKING:
+    from potstill.events.join.cuts import Cut
+    from potstill.events.lake.lake import Lake
+
+#: Decisions that are joined at a time.
+SLICE = 125_000
+#: Called with the decisions that are done, and how many there are.
+Progress = Callable[[int, int], None]
+#: Observations come from the log, or from how its decision came about.
+_SOURCE = pl.col("mode").fill_null("log").alias("source")
+_TAKEN = ("id", "time", "action", "propensity", "policy", "eligible", "unit", "arm", "problem", _SOURCE)
+
+
+class Making:
+    """One cut, and what is counted on the way.
+
+    Args:
+        lake: the tables of events; its problem says what fits.
+        cut: what to read, and by which rules.
+        previous: the complete cut before it.
+    """
+
+    def __init__(self, lake: Lake, cut: Cut, previous: Cut | None) -> None:
+        self.lake, self.cut, self.previous = lake, cut, previous
+        self.rows = taken_up(lake, "decisions", cut, previous)
+        self.decisions = self.rows.count()
+        self.counts = JoinCounts()
+
+    def make(self, each: Map, on_progress: Progress | None = None) -> bool:
+        """Write the observations, and add them to their table, in one commit.
+
+        Returns:
+            False if another process has made this cut, or a later one, and nothing was added.
+
+        Raises:
+            Overtaken: an earlier cut was completed meanwhile, which this one does not know.
+        """
+        lake, number = self.lake, self.cut.number
+        missing = (lake.transaction("observations", WRITER) or 0) < number
+        if missing:  # columns that do not fit are found before the work, and not after it
+            lake.prepare("observations")
+        files = [file for made in self._observe(each, on_progress, write=missing) for file in made.files]
+        return missing and add_files(lake, "observations", files, writer=WRITER, number=number, after=self.cut.after)
+
+    def count(self, each: Map) -> None:
+        """Count as if they were made."""
+        for _ in self._observe(each, None, write=False):
+            pass
+
+    def report(self, seconds: float) -> JoinReport:
+        """What was counted."""
+        reached = max(self.cut.until, self.previous.until) if self.previous else self.cut.until
+        return JoinReport(
+            **msgspec.structs.asdict(self.counts),
+            cut=self.cut.number if self.decisions else None,
+            until=self.cut.until,
+            pending=all_rows(self.lake, "decisions", self.cut).count(after=reached),
+            seconds=seconds,
+        )
+
+    def _observe(self, each: Map, on_progress: Progress | None, write: bool) -> Iterator[Made]:
+        if not self.decisions:
+            return
+        sources = Sources.of(self.lake, self.cut, self.previous, self.rows)
+        known = overview(sources, self.decisions, SLICE, each)
+        self.counts += known.counts
+        done = 0
+        for made in each(observe, known.slices, sources, known.copies, write):
+            self.counts += made.counts
+            done += made.decisions
+            if on_progress is not None:
+                on_progress(done, self.decisions)
+            yield made
+
+
+class Made(NamedTuple):
+    """What became of a slice.
+
+    Attributes:
+        decisions: that were in it.
+        counts: what became of them.
+        files: of its observations, if they were to be written.
+    """
+
+    decisions: int
+    counts: JoinCounts
+    files: list[AddAction]
+
+
+def observe(stretch: tuple[int, int], sources: Sources, copies: Copies, write: bool) -> Made:
+    """Join a slice, the decisions of a stretch of time ``(after, to]``, and perhaps write its observations."""
+    problem, cut = sources.lake.problem, sources.cut
+    decisions = sources.decisions.scan(*stretch).select(*_TAKEN, *context_schema(problem)).collect()
+    fitting = decisions.filter(decision_fits(problem))
+    single = copies.without(fitting).sort("time", "id")
+    complete, rewards = rewarded(single, sources.rewards, cut)
+    observed = complete.filter(reward_fits(problem))
+    with_reward = int(observed["rewarded"].sum())
+    counts = JoinCounts(
+        decisions=len(observed),
+        rewarded=with_reward,
+        defaulted=len(observed) - with_reward,
+        unfit=len(decisions) - len(fitting) + len(complete) - len(observed),
+        rewards=rewards,
+    )
+    final = observed.with_columns(weight=pl.lit(1.0), cut=pl.lit(cut.number, pl.Int64))
+    return Made(len(decisions), counts, write_files(sources.lake, "observations", final) if write else [])

@@ -1,0 +1,137 @@
+"""Decisions and rewards become observations: each decision once, when its window has closed, by stated rules.
+
+**Which decisions.** A cut takes up the decisions whose window, and the time that rewards are given to settle, had
+passed when it was made (``time + window + settle <= made``), and which no earlier cut took up: also those that arrive
+weeks after they were taken. Cuts never go back in time: after the window was made longer, or a clock was set back, the
+join waits until it is past the last cut. Decisions that do not fit the present problem are counted as unfit and left
+out for good: an unknown action, a required feature missing, a propensity that is zero in float32; so are those whose
+reward is out of the problem's bounds. Of several decisions of one id the first by time counts (then the smallest
+policy, action, propensity); the others are duplicates, or conflicting if their action, propensity or policy is another.
+A decision whose id an earlier cut observed, with a time on the same UTC day or the one before or after, is such a copy
+too.
+
+**Which rewards.** Those from a minute before the decision, since clocks differ, to the end of its window, both
+included. Rewards of one id with the same key are one, and so are rewards without key of the same time and value. If
+their values differ the first by time counts, then the smaller one. What several rewards come to is stated in the
+configuration: the first or last by time (then by value), the largest, the mean, or the sum, correctly rounded and so
+the same in any order. A decision without rewards gets the default reward. Metrics go with their reward, and what
+several come to is found likewise, each name for itself; rewards that are one and have other metrics count with the
+smallest of them, by name and value.
+
+**Once.** A cut is recorded in a file before it is made, with the versions of the tables that it reads, and its
+observations are one commit that carries its number, unless another cut was completed in between. Whoever finds a
+recorded join without its commit makes it, exactly as recorded; so a crash, or two processes at once, change nothing. A
+recorded import without its commit is passed over, and so is a cut that others have overtaken.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from potstill.events.join.changes import readable
+from potstill.events.join.cuts import (
+    Aggregate,
+    Cut,
+    CutConflict,
+    is_complete,
+    last_cut,
+    newest_cut,
+    previous_cut,
+    write_cut,
+)
+from potstill.events.join.execute import Making, Progress
+from potstill.events.join.report import JoinReport
+from potstill.events.join.rewards import SECOND
+from potstill.events.lake.lake import Overtaken
+from potstill.mapping import Map, in_turn
+from potstill.problem import Problem
+from potstill.storage import Storage
+
+if TYPE_CHECKING:
+    from potstill.events.lake.lake import Lake
+
+__all__ = ["JoinReport", "Progress", "join", "preview"]
+
+
+def join(
+    lake: Lake,
+    cuts: Storage,
+    problem: Problem,
+    *,
+    aggregate: Aggregate,
+    settle: int,
+    now: int,
+    on_progress: Progress | None = None,
+    each: Map | None = None,
+) -> JoinReport:
+    """Turn the decisions that became final into observations, or finish the cut that was interrupted.
+
+    Args:
+        lake: the tables of events.
+        cuts: the folder of cuts.
+        problem: states the window and the default reward, and what fits.
+        aggregate: what several rewards of one decision come to.
+        settle: seconds after a window's end in which rewards may still arrive.
+        now: microseconds since 1970, UTC.
+        on_progress: called after each slice of decisions.
+        each: maps functions over partitions of the ids and over slices of time; one after the other, if left out.
+    """
+    started = time.perf_counter()
+    while True:
+        making, recorded = _next(lake, cuts, problem, aggregate, settle, now)
+        if not making.decisions and not recorded:
+            break
+        with suppress(CutConflict, Overtaken):  # another process was faster: help with its cut, or take what it left
+            if not recorded:
+                write_cut(cuts, making.cut)
+            if making.make(each or in_turn, on_progress) or is_complete(lake, cuts, making.cut.number):
+                break
+    return making.report(time.perf_counter() - started)
+
+
+def preview(lake: Lake, cuts: Storage, problem: Problem, *, aggregate: Aggregate, settle: int, now: int) -> JoinReport:
+    """What `join` would do now; nothing is written."""
+    started = time.perf_counter()
+    making, _ = _next(lake, cuts, problem, aggregate, settle, now)
+    making.count(in_turn)
+    return making.report(time.perf_counter() - started)
+
+
+def _next(
+    lake: Lake, cuts: Storage, problem: Problem, aggregate: Aggregate, settle: int, now: int
+) -> tuple[Making, bool]:
+    """The cut to make, and whether it has been recorded: one that was interrupted, else a new one."""
+    last = last_cut(lake)
+    newest = newest_cut(cuts, last)
+    if newest is not None and newest.after == last and _can_be_finished(lake, newest, problem):
+        return Making(lake, newest, previous_cut(cuts, newest.after)), True
+    previous = previous_cut(cuts, last)
+    stated = problem.reward
+    until = now - (stated.window_seconds + settle) * SECOND
+    cut = Cut(
+        number=max(last, newest.number if newest else 0) + 1,
+        kind="join",
+        made=now,
+        after=last,
+        until=until,
+        decisions=lake.version("decisions"),
+        rewards=lake.version("rewards"),
+        problem=problem.hash,
+        aggregate=aggregate,
+        window=stated.window_seconds,
+        settle=settle,
+        default=stated.default,
+    )
+    return Making(lake, cut, previous), False
+
+
+def _can_be_finished(lake: Lake, cut: Cut, problem: Problem) -> bool:
+    """Whether a recorded cut can still be made as recorded: a join of this problem whose events are all there."""
+    return (
+        cut.kind == "join"
+        and cut.problem == problem.hash
+        and readable(lake, "decisions", cut)
+        and readable(lake, "rewards", cut)
+    )

@@ -1,0 +1,98 @@
+"""The rewards of decisions: which of them count, and what they come to."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from potstill.events.join.changes import Rows
+from potstill.events.join.report import RewardCounts
+
+if TYPE_CHECKING:
+    from potstill.events.join.cuts import Aggregate, Cut
+
+SECOND = 1_000_000
+#: A reward may seem to come this long before its decision, since clocks differ.
+SKEW = 60 * SECOND
+_COLUMNS = ("id", "time", "reward", "key", "metrics")
+
+
+def rewarded(decisions: pl.DataFrame, rewards: Rows, cut: Cut) -> tuple[pl.DataFrame, RewardCounts]:
+    """Decisions, each id once and sorted by time, with `reward`, whether one came (`rewarded`), and `metrics`."""
+    found = _in_window(decisions, rewards, cut.window * SECOND)
+    several = found.select(pl.col("id").is_duplicated()).to_series()
+    single = found.filter(~several).select("id", "reward", "metrics")
+    once, counts = _once(found.filter(several))
+    amounts = _totals(once.select("id", "reward"), cut.aggregate)
+    totals = pl.concat([single, amounts.join(_metrics(once, cut.aggregate), on="id", how="left")])
+    joined = decisions.join(totals, on="id", how="left", maintain_order="left")
+    complete = joined.with_columns(
+        pl.col("reward").is_not_null().alias("rewarded"), pl.col("reward").fill_null(cut.default)
+    )
+    return complete, counts + RewardCounts(matched=len(single))
+
+
+def _in_window(decisions: pl.DataFrame, rewards: Rows, window: int) -> pl.DataFrame:
+    if not len(decisions):
+        return rewards.scan(0, 0).select(_COLUMNS).collect()
+    times = decisions["time"].dt.epoch("us")
+    near = rewards.scan(times[0] - SKEW - 1, times[-1] + window).select(_COLUMNS)
+    pairs = near.join(decisions.lazy().select("id", decided="time"), on="id")
+    after = (pl.col("time") - pl.col("decided")).dt.total_microseconds()
+    return pairs.filter(after >= -SKEW, after <= window).drop("decided").collect(engine="streaming")
+
+
+def _once(rewards: pl.DataFrame) -> tuple[pl.DataFrame, RewardCounts]:
+    """Each reward once, by id and key, or by id, time and value if it has no key; in order of id, time and value."""
+    rewards = rewards.with_columns(reward=_one_zero("reward"))
+    # Of those that are the same, with other metrics: the smallest, so that the order of files is nothing.
+    rewards = rewards.sort(_COLUMNS, nulls_last=[name == "metrics" for name in _COLUMNS])
+    unnamed = pl.col("key").is_null()
+    same: list[str | pl.Expr] = [
+        "id",
+        "key",
+        pl.when(unnamed).then(pl.col("time")),
+        pl.when(unnamed).then(pl.col("reward")),
+    ]
+    marked = rewards.with_columns(
+        again=pl.int_range(pl.len()).over(*same) > 0, first=pl.col("reward").first().over(*same)
+    )
+    again = marked.filter("again")
+    conflicting = int((again["reward"] != again["first"]).sum())
+    once = marked.filter(~pl.col("again")).select("id", "time", "reward", "metrics")
+    return once, RewardCounts(matched=len(once), duplicates=len(again) - conflicting, conflicting=conflicting)
+
+
+def _metrics(rewards: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
+    """What the metrics of each id come to, each name for itself; ids without any are left out."""
+    some = rewards.filter(pl.col("metrics").list.len() > 0).select("id", "time", "metrics")
+    named = some.explode("metrics").unnest("metrics").with_columns(value=_one_zero("value"))
+    totals = _totals(named.sort("id", "name", "time", "value").select("id", "name", "value"), aggregate)
+    return totals.group_by("id", maintain_order=True).agg(pl.struct("name", "value").alias("metrics"))
+
+
+def _totals(values: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
+    """What the values of the last column come to, for each of the others; they are in order of time and value."""
+    *by, column = values.columns
+    lists = values.group_by(by, maintain_order=True).agg(column)
+    each = pl.col(column).list
+    if aggregate in ("sum", "mean"):
+        total = _sums(lists[column])
+        total = total / lists[column].list.len() if aggregate == "mean" else total
+        return lists.with_columns(total.alias(column))
+    return lists.with_columns({"first": each.first(), "last": each.last(), "max": each.max()}[aggregate])
+
+
+def _one_zero(column: str) -> pl.Expr:
+    """A column in which zeros are equal to the bit: there is also a -0.0."""
+    return pl.when(pl.col(column) == 0).then(0.0).otherwise(pl.col(column))
+
+
+def _sums(lists: pl.Series) -> pl.Series:
+    """The correctly rounded sum of each list, which does not depend on the order; that of two is so anyway."""
+    sums = lists.list.sum().to_numpy(writable=True)
+    many = (lists.list.len() > 2).to_numpy()
+    sums[many] = [math.fsum(values) for values in lists.filter(many).to_list()]
+    return pl.Series(sums)

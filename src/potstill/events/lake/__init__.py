@@ -1,0 +1,1 @@
+"""The lake: Delta tables of decisions, rewards and observations."""

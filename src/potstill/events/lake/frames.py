@@ -1,0 +1,79 @@
+"""Logged events as frames of the lake's tables, typed from the problem under which they were logged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from potstill.events.lake.schema import context_schema, table_schema
+from potstill.events.wal.segment import DecisionRow, ObservationRow, RewardRow, Row
+from potstill.problem import Problem
+
+#: The key of a reward that came together with its decision.
+OBSERVATION = "observation"
+
+
+def split(events: Iterable[Row]) -> tuple[list[DecisionRow], list[RewardRow]]:
+    """Decisions and rewards in the order in which they were logged; an observation is one of each."""
+    decisions: list[DecisionRow] = []
+    rewards: list[RewardRow] = []
+    for event in events:
+        match event:
+            case DecisionRow():
+                decisions.append(event)
+            case RewardRow():
+                rewards.append(event)
+            case ObservationRow(decision, reward, time, metrics):
+                decisions.append(decision)
+                if reward is not None:
+                    rewards.append(RewardRow(decision.id, time, reward, OBSERVATION, metrics))
+    return decisions, rewards
+
+
+def decision_frame(rows: Sequence[DecisionRow], problem: Problem) -> pl.DataFrame:
+    """Rows of the table ``decisions``, without `day`."""
+    schema = table_schema("decisions", problem)
+    columns: dict[str, list[Any]] = {
+        "id": [row.id for row in rows],
+        "time": [row.time for row in rows],
+        "action": [row.action for row in rows],
+        "propensity": [row.propensity for row in rows],
+        "policy": [row.policy for row in rows],
+        "eligible": [row.eligible for row in rows],
+        "floor": [row.floor for row in rows],
+        "unit": [row.unit for row in rows],
+        "mode": [row.mode for row in rows],
+        "arm": [row.arm for row in rows],
+    }
+    series = [pl.Series(name, values, schema[name]) for name, values in columns.items()]
+    frame = pl.DataFrame(series).with_columns(pl.lit(problem.hash).alias("problem"))
+    return frame.hstack(_contexts(rows, problem))
+
+
+def reward_frame(rows: Sequence[RewardRow], problem: Problem) -> pl.DataFrame:
+    """Rows of the table ``rewards``, without `day`."""
+    schema = table_schema("rewards", problem)
+    columns: dict[str, list[Any]] = {
+        "id": [row.id for row in rows],
+        "time": [row.time for row in rows],
+        "reward": [row.reward for row in rows],
+        "key": [row.key for row in rows],
+        "metrics": [_named(row.metrics) for row in rows],
+    }
+    return pl.DataFrame([pl.Series(name, values, schema[name]) for name, values in columns.items()])
+
+
+def _named(metrics: Mapping[str, float] | None) -> list[dict[str, Any]] | None:
+    """Metrics as the tables have them."""
+    return [{"name": name, "value": metrics[name]} for name in sorted(metrics)] if metrics else None
+
+
+def _contexts(rows: Sequence[DecisionRow], problem: Problem) -> list[pl.Series]:
+    """One column per feature; turned from rows to columns before Polars sees them, which is what makes it fast."""
+    columns = zip(*(row.values for row in rows), strict=True) if rows else ((),) * len(problem.context)
+    return [
+        pl.Series(name, values, dtype)
+        for (name, dtype), values in zip(context_schema(problem).items(), columns, strict=True)
+    ]

@@ -1,0 +1,259 @@
+"""Delta Lake tables of decisions, rewards and observations, in a folder or an object store.
+
+Every append is one commit that carries a number of its writer. A table that has this number, or a later one, takes
+nothing: whoever is not sure whether an append went through simply does it again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from arro3.core import RecordBatch, RecordBatchReader
+from deltalake import DeltaTable
+
+from potstill.events.lake import delta
+from potstill.events.lake.delta import LakeUnavailable
+from potstill.events.lake.schema import (
+    DAY,
+    TABLES,
+    UTC_DAY,
+    SchemaMismatch,
+    Table,
+    aligned,
+    missing_columns,
+    table_schema,
+    with_day,
+)
+from potstill.events.lake.table import File, StoredTable, VersionGone
+from potstill.events.names import check_names
+from potstill.problem import Problem
+from potstill.storage import child
+
+__all__ = ["File", "Lake", "LakeUnavailable", "Overtaken", "SchemaMismatch", "VersionGone"]
+
+#: In a path, on which the library fails one way or another.
+_UNUSABLE = frozenset("%[]^|\\")
+
+
+class Overtaken(RuntimeError):
+    """Another process has appended for the same writer since the rows were put together; look again what is left."""
+
+
+class Lake:
+    """The tables ``decisions``, ``rewards`` and ``observations`` of one problem.
+
+    Storage that is away raises `LakeUnavailable`; a frame that is still to be collected raises what Polars raises.
+
+    Args:
+        root: a folder, or an address such as ``s3://bucket/prefix``; made when the first row comes.
+        problem: gives the columns their types.
+        storage_options: time limits and retries of an object store, as `deltalake` takes them. Its address and
+            credentials come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
+    """
+
+    def __init__(self, root: str | Path, problem: Problem, storage_options: Mapping[str, str] | None = None) -> None:
+        check_names(problem)
+        self.root, self.problem = str(root), problem
+        if unusable := _UNUSABLE.intersection(self.root):
+            raise ValueError(f"{self.root}: Delta Lake cannot use a path with {' '.join(sorted(unusable))} in it")
+        self.options = {} if "://" not in self.root else {**delta.STORAGE_OPTIONS, **(storage_options or {})}
+        self.reopen()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "problem": self.problem, "options": self.options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process: the same tables, opened anew."""
+        self.__dict__.update(state)
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Forget what is known of the tables; someone may have moved one away, and another may be in its place."""
+        self.stored: dict[Table, StoredTable] = {table: self._store(table) for table in TABLES}
+
+    def schema(self, table: Table) -> pl.Schema:
+        """The columns of a table under the present problem."""
+        return table_schema(table, self.problem)
+
+    def url(self, table: Table) -> str:
+        """Where a table is."""
+        return child(self.root, table)
+
+    def version(self, table: Table) -> int | None:
+        """The number of a table's last commit; None if there is no table yet."""
+        handle = self.stored[table].current()
+        return None if handle is None else handle.version()
+
+    def transaction(self, table: Table, writer: str) -> int | None:
+        """The last number that a writer has appended under; None if it has not."""
+        handle = self.stored[table].current()
+        return None if handle is None else handle.transaction_version(writer)
+
+    def prepare(self, table: Table) -> None:
+        """Have a table with the columns of the present problem; `SchemaMismatch` if it has others of that name."""
+        self.stored[table].prepare(self.schema(table), self.schema(table))
+
+    def append(self, table: Table, frame: pl.DataFrame, *, writer: str, number: int, after: int | None = None) -> bool:
+        """Add rows, once: in one commit with a number of their writer.
+
+        Columns that the frame lacks are null, those that the table lacks are added to it, and `day` is worked out.
+
+        Args:
+            table: its name.
+            frame: the rows.
+            writer: whose numbers these are.
+            number: of this append; a writer's numbers go up.
+            after: the writer's last number when the frame was put together (0 for none). If it is another one at the
+                time of the commit, and still below `number`, this is `Overtaken`.
+
+        Returns:
+            False if the table had that number already, or a later one, and nothing was added.
+        """
+        frame, stored = with_day(frame), self.stored[table]
+
+        def add(handle: DeltaTable) -> bool:
+            if has_number(handle, writer, number, after):
+                return False
+            delta.append(handle, aligned(frame, delta.schema_of(handle)), writer, number)
+            return True
+
+        stored.prepare(frame.schema, self.schema(table))
+        return stored.change(add)
+
+    def append_stream(
+        self, table: Table, batches: Iterable[pl.DataFrame], *, writer: str, number: int, after: int | None = None
+    ) -> bool:
+        """Add the rows of many frames of equal columns in one commit, holding few of them in memory.
+
+        Returns:
+            False as in `append`.
+
+        Raises:
+            LakeUnavailable: also if another process changed the table's columns meanwhile. Nothing was added, but
+                batches were taken, and the caller has to begin again.
+        """
+        frames = (with_day(batch) for batch in batches)
+        if has_number(self.stored[table].current(), writer, number, after):
+            return False
+        first = next(frames, None)
+        if first is None:
+            first = self.schema(table).to_frame()
+        stored = self._store(table)  # of its own: the batches may come from the same table
+        stored.prepare(first.schema, self.schema(table))
+        stream = _Stream(chain([first], frames))
+
+        def add(handle: DeltaTable) -> bool:
+            if has_number(handle, writer, number, after):
+                return False
+            delta.append(handle, stream.reader(handle), writer, number, delta.STREAM_FILE_BYTES)
+            return True
+
+        try:
+            return stored.change(add, attempts=1)
+        except LakeUnavailable:
+            stream.raise_own()
+            if has_number(stored.current(), writer, number, after):
+                return False
+            raise
+
+    def files(self, table: Table, version: int | None = None) -> list[File]:
+        """The files of a table, now or at a version of it (`VersionGone` if that is not known any more)."""
+        return self.stored[table].files(version)
+
+    def scan(
+        self,
+        table: Table,
+        version: int | None = None,
+        since: int | None = None,
+        days: Collection[dt.date] | None = None,
+    ) -> pl.LazyFrame:
+        """A table's rows, with the columns of the present problem; those that old files lack are null.
+
+        Args:
+            table: its name.
+            version: of the table; the last one if left out.
+            since: leave out files that were in this version already. Compacted files count as new. If the version is
+                gone, nothing is left out.
+            days: only rows of these UTC days.
+        """
+        files = self.files(table, version)
+        if since is not None:
+            files = self._added(table, files, since)
+        if days is not None:
+            files = [file for file in files if file.day in days]
+        return self.read(table, files)
+
+    def read(self, table: Table, files: Iterable[File]) -> pl.LazyFrame:
+        """The rows of some of a table's files, with the columns of the present problem."""
+        schema, uris = self.schema(table), [file.uri for file in files]
+        if not uris:
+            return schema.to_frame().lazy()
+        handle = self.stored[table].current()
+        if handle is not None:
+            missing_columns(schema, delta.schema_of(handle), self.url(table))
+        in_files = {name: dtype for name, dtype in schema.items() if name != DAY}
+        # The day is in the paths, but so may be other things that look like it.
+        rows = pl.scan_parquet(
+            uris,
+            schema=in_files,
+            hive_partitioning=False,
+            missing_columns="insert",
+            extra_columns="ignore",
+            glob=False,
+        )
+        return rows.with_columns(UTC_DAY).select(schema.names())
+
+    def _store(self, table: Table) -> StoredTable:
+        return StoredTable(self.url(table), self.options)
+
+    def _added(self, table: Table, files: list[File], since: int) -> list[File]:
+        try:
+            known = {file.uri for file in self.files(table, since)}
+        except VersionGone:
+            return files
+        return [file for file in files if file.uri not in known]
+
+
+def has_number(handle: DeltaTable | None, writer: str, number: int, after: int | None = None) -> bool:
+    """Whether a table has a number of a writer already; `Overtaken` if it has not, and yet is not where it was."""
+    last = (handle.transaction_version(writer) if handle else None) or 0
+    if last < number and after is not None and last != after:
+        raise Overtaken(f"writer {writer} is at {last}, not at {after} any more")
+    return last >= number
+
+
+class _Stream:
+    """Frames as record batches, made when they are asked for; what goes wrong in making them is kept."""
+
+    def __init__(self, frames: Iterator[pl.DataFrame]) -> None:
+        self.frames = frames
+        self.error: Exception | None = None
+
+    def reader(self, table: DeltaTable) -> RecordBatchReader:
+        """With the columns of a table."""
+        schema = delta.schema_of(table)
+        return RecordBatchReader.from_batches(delta.arrow_schema(schema), self._batches(schema))
+
+    def raise_own(self) -> None:
+        """Raise what went wrong in making the frames; the library would pass it off as its own."""
+        if self.error is not None:
+            raise self.error
+
+    def _batches(self, schema: pl.Schema) -> Iterator[RecordBatch]:
+        # The library asks for batches in a thread in which it cannot be called itself, as the frames may have to.
+        with ThreadPoolExecutor(1) as thread:
+            while (frame := thread.submit(self._next).result()) is not None:
+                yield from RecordBatchReader.from_arrow(aligned(frame, schema))
+
+    def _next(self) -> pl.DataFrame | None:
+        try:
+            return next(self.frames, None)
+        except Exception as error:
+            self.error = error
+            raise

@@ -1,0 +1,131 @@
+"""Housekeeping of the lake: few large files instead of many small ones, no leftovers, and an end to old days.
+
+All of it may be done while others append and read.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+
+import msgspec
+from deltalake import DeltaTable
+
+from potstill.events.lake import delta
+from potstill.events.lake.lake import Lake
+from potstill.events.lake.schema import DAY, TABLES, Table
+from potstill.events.records import now as present
+
+#: Files that are being written are not in a table yet, and readers go on with files that no longer are.
+SHORTEST = 3600
+HOUR = 3600
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """What compaction did to a table.
+
+    Attributes:
+        table: its name.
+        files_before: how many it had.
+        files_after: how many it has now.
+        bytes_before: their size.
+        bytes_after: their size now.
+    """
+
+    table: Table
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+class Vacuumed(msgspec.Struct, frozen=True, kw_only=True):
+    """What was deleted from storage, or would be: names of files within a table's folder."""
+
+    table: Table
+    files: list[str]
+
+
+class Expired(msgspec.Struct, frozen=True, kw_only=True):
+    """What was taken out of a table: rows of days before `before`."""
+
+    table: Table
+    before: dt.date
+    rows: int
+    files: int
+
+
+def compact(lake: Lake) -> list[Compacted]:
+    """Put small files of a day together, every row once, and clear the log of commits that are out of date.
+
+    The small files stay in storage, for readers that are at them, until `vacuum`.
+    """
+    return [_compact(lake, table) for table in TABLES if lake.version(table) is not None]
+
+
+def vacuum(lake: Lake, older_than: float, *, dry_run: bool = False) -> list[Vacuumed]:
+    """Delete files from storage that no table refers to, and that are out of use for a while.
+
+    Args:
+        lake: the tables.
+        older_than: seconds since a file was taken out of its table, or written by someone who then crashed; rounded up
+            to hours. At least an hour. Versions of the tables from before then cannot be read any more.
+        dry_run: only say which.
+    """
+    if older_than < SHORTEST:
+        raise ValueError(
+            f"older_than must be at least {SHORTEST} seconds, got {older_than}: "
+            "files that are being written or read are not to be deleted"
+        )
+    hours = math.ceil(older_than / HOUR)
+
+    def clean(handle: DeltaTable) -> list[str]:
+        return handle.vacuum(hours, dry_run, enforce_retention_duration=False, full=True)
+
+    return [
+        Vacuumed(table=table, files=lake.stored[table].change(clean))
+        for table in TABLES
+        if lake.version(table) is not None
+    ]
+
+
+def expire(lake: Lake, older_than: float, *, now: int | None = None) -> list[Expired]:
+    """Take decisions and rewards of old days out of their tables; observations stay, since policies come from them.
+
+    Whoever has not joined them by then has lost them. `vacuum` deletes the files later.
+
+    Args:
+        lake: the tables.
+        older_than: seconds; only UTC days that ended longer ago than that.
+        now: microseconds since 1970, UTC; the present if left out.
+    """
+    moment = dt.datetime.fromtimestamp((present() if now is None else now) / 1e6 - older_than, dt.UTC)
+    tables: tuple[Table, ...] = ("decisions", "rewards")
+    return [_expire(lake, table, moment.date()) for table in tables if lake.version(table) is not None]
+
+
+def _compact(lake: Lake, table: Table) -> Compacted:
+    before = lake.files(table)
+    lake.stored[table].change(_optimize)
+    after = lake.files(table)
+    return Compacted(
+        table=table,
+        files_before=len(before),
+        files_after=len(after),
+        bytes_before=sum(file.bytes for file in before),
+        bytes_after=sum(file.bytes for file in after),
+    )
+
+
+def _optimize(handle: DeltaTable) -> None:
+    # One task at a time: memory matters more here than speed.
+    handle.optimize.compact(writer_properties=delta.PARQUET, max_concurrent_tasks=1)
+    handle.create_checkpoint()
+    handle.cleanup_metadata()
+
+
+def _expire(lake: Lake, table: Table, before: dt.date) -> Expired:
+    gone = [file for file in lake.files(table) if file.day < before]
+    if gone:
+        lake.stored[table].change(lambda handle: handle.delete(f"{DAY} < '{before.isoformat()}'"))
+    return Expired(table=table, before=before, rows=sum(file.rows for file in gone), files=len(gone))

@@ -1,0 +1,160 @@
+"""One Delta table: opened, made, widened, changed, listed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import polars as pl
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from potstill.events.lake import delta
+from potstill.events.lake.delta import LakeUnavailable, storage_errors
+from potstill.events.lake.schema import DAY, missing_columns
+from potstill.storage import child
+
+T = TypeVar("T")
+#: Of a commit that others come before, each of which has had its own retries in the library.
+ATTEMPTS = 10
+#: Delta keeps times in its statistics in whole milliseconds, rounded down.
+_STATISTICS_STEP = dt.timedelta(milliseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class VersionGone(LookupError):
+    """The log of commits no longer reaches back to that version of a table, or not yet forward to it."""
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a table.
+
+    Attributes:
+        uri: its path or address.
+        day: the UTC day of all its rows.
+        rows: how many there are.
+        bytes: its size.
+        first: no row's time is before this; microseconds since 1970, UTC.
+        last: no row's time is after this.
+    """
+
+    uri: str
+    day: dt.date
+    rows: int
+    bytes: int
+    first: int
+    last: int
+
+
+class StoredTable:
+    """A Delta table at a place, where there may be none yet.
+
+    Args:
+        url: a folder, or an address in an object store.
+        options: of an object store, as `deltalake` takes them.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        self.url, self.options = url, dict(options)
+        self.local = "://" not in url
+        self._handle: DeltaTable | None = None
+
+    def current(self) -> DeltaTable | None:
+        """The table as it is now; None if there is none."""
+        with storage_errors(self.url):
+            known = self._handle
+            if known is not None:
+                try:
+                    known.update_incremental()
+                    return known
+                except DeltaError:  # its commits have been cleaned up, or the table was replaced
+                    self._handle = None
+            try:
+                self._handle = DeltaTable(self.url, storage_options=self.options)
+            except TableNotFoundError:
+                return None
+            return self._handle
+
+    def at(self, version: int) -> DeltaTable:
+        """The table as it was; `VersionGone` if that is not known any more."""
+        with storage_errors(self.url):
+            try:
+                return DeltaTable(self.url, version=version, storage_options=self.options)
+            except DeltaError as error:
+                raise VersionGone(f"{self.url} has no version {version} any more, or not yet") from error
+
+    def files(self, version: int | None = None) -> list[File]:
+        """Its files, now or at a version, in the order of their times."""
+        handle = self.current() if version is None else self.at(version)
+        if handle is None:
+            return []
+        with storage_errors(self.url):
+            rows = pl.DataFrame(handle.get_add_actions(flatten=True)).iter_rows(named=True)
+        return sorted(map(self._file, rows), key=lambda file: (file.day, file.first, file.uri))
+
+    def prepare(self, columns: pl.Schema, otherwise: pl.Schema) -> None:
+        """Have a table with at least some columns: those that it lacks are added; if there is none, one is made."""
+        handle = self.current()
+        if handle is None:
+            self._create(otherwise)
+        elif not missing_columns(columns, delta.schema_of(handle), self.url):
+            return
+
+        def widen(handle: DeltaTable) -> None:
+            if missing := missing_columns(columns, delta.schema_of(handle), self.url):
+                handle.alter.add_columns(delta.fields(missing))
+
+        self.change(widen)
+
+    def change(self, act: Callable[[DeltaTable], T], attempts: int = ATTEMPTS) -> T:
+        """Do something to the table as it is now, and again if others were faster; it is on disk when this returns.
+
+        Raises:
+            LakeUnavailable: the storage is away, others were faster each time, or there is no table.
+        """
+        for _ in range(attempts):
+            handle = self.current()
+            if handle is None:
+                raise LakeUnavailable(f"there is no table at {self.url} any more")
+            before = handle.version()
+            with suppress(CommitFailedError), storage_errors(self.url):
+                done = act(handle)
+                self._sync(before + 1, handle.version())
+                return done
+        raise LakeUnavailable(f"{self.url}: others changed the table at the same time, {attempts} times; try again")
+
+    def _create(self, schema: pl.Schema) -> None:
+        try:
+            with storage_errors(self.url):
+                delta.create(self.url, schema, self.options)
+                self._sync(0, 0)
+        except (CommitFailedError, LakeUnavailable):
+            if self.current() is None:  # else another process has made it
+                raise
+
+    def _sync(self, first: int, last: int) -> None:
+        if self.local:
+            delta.sync_commits(Path(self.url), first, last)
+
+    def _file(self, row: Mapping[str, Any]) -> File:
+        day: dt.date = row[f"partition.{DAY}"]
+        midnight = dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC)
+        first = row.get("min.time") or midnight
+        last = row.get("max.time")
+        end = last + _STATISTICS_STEP if last else midnight + dt.timedelta(days=1)
+        return File(
+            uri=child(self.url, row["path"]),
+            day=day,
+            rows=row["num_records"],
+            bytes=row["size_bytes"],
+            first=_microseconds(first),
+            last=_microseconds(end) - 1,
+        )
+
+
+def _microseconds(moment: dt.datetime) -> int:
+    return (moment - _EPOCH) // dt.timedelta(microseconds=1)

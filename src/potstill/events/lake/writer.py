@@ -1,0 +1,93 @@
+"""Files that are written to a table's folder first, wherever that is done, and added to the table in one commit.
+
+So rows need not be brought to one process; and Polars writes them in less than half of the time that the library's own
+writer takes. Files that were never added are no part of the table; `vacuum` deletes them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+import polars as pl
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+
+from potstill.events.join.changes import check_there
+from potstill.events.lake import delta
+from potstill.events.lake.lake import has_number
+from potstill.events.lake.schema import DAY, Table, aligned, with_day
+from potstill.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    from potstill.events.lake.lake import Lake
+
+
+def write_files(lake: Lake, table: Table, frame: pl.DataFrame) -> list[AddAction]:
+    """Write rows to new files, one for each day; columns that the frame lacks are null."""
+    storage, rows = open_storage(lake.url(table)), aligned(with_day(frame), lake.schema(table))
+    with delta.storage_errors(lake.url(table)):
+        return [_write(storage, part[DAY][0], part.drop(DAY)) for part in rows.partition_by(DAY)]
+
+
+def add_files(
+    lake: Lake, table: Table, files: Sequence[AddAction], *, writer: str, number: int, after: int | None = None
+) -> bool:
+    """Add files that were written, once: in one commit with a number of their writer, as `Lake.append` does.
+
+    Returns:
+        False if the table had that number already, or a later one, and nothing was added.
+
+    Raises:
+        Overtaken: the writer's last number is not `after` any more.
+        FileNotFoundError: a file is gone; a vacuum takes away what is in no table for a while.
+    """
+    stored = lake.stored[table]
+    check_there(lake.url(table), (file.path for file in files))
+
+    def add(handle: DeltaTable) -> bool:
+        if has_number(handle, writer, number, after):
+            return False
+        handle.create_write_transaction(
+            list(files),
+            "append",
+            handle.schema(),
+            partition_by=[DAY],
+            commit_properties=CommitProperties(app_transactions=[Transaction(writer, number)]),
+        )
+        handle.update_incremental()  # or it would not know of its own commit, which is to be synced
+        return True
+
+    lake.prepare(table)
+    return stored.change(add)
+
+
+def _write(storage: Storage, day: dt.date, rows: pl.DataFrame) -> AddAction:
+    path, buffer = f"{DAY}={day}/part-{uuid4()}.zstd.parquet", io.BytesIO()
+    rows.write_parquet(buffer, compression="zstd", compression_level=1)
+    storage.replace(path, data := buffer.getvalue())
+    return AddAction(
+        path=path,
+        size=len(data),
+        partition_values={DAY: str(day)},
+        modification_time=time.time_ns() // 1_000_000,
+        data_change=True,
+        stats=msgspec.json.encode(_statistics(rows)).decode(),
+    )
+
+
+def _statistics(rows: pl.DataFrame) -> dict[str, object]:
+    """As the library writes them: of `time` only, in whole milliseconds, rounded down."""
+    first, last = rows["time"].min(), rows["time"].max()
+    bounds = pl.Series([first, last], dtype=rows.schema["time"]).dt.strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+    return {
+        "numRecords": len(rows),
+        "minValues": {"time": bounds[0]},
+        "maxValues": {"time": bounds[1]},
+        "nullCount": {"time": 0},
+    }

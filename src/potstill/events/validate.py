@@ -1,0 +1,266 @@
+"""An event as wire bytes, refused if it does not fit the problem.
+
+Whatever is in the log can be put into tables and learnt from: the checks are those of `Problem.encode` and
+`Observations`, made before anything is written.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, get_args
+
+import msgspec
+import numpy as np
+
+from potstill.errors import shown
+from potstill.events.names import check_names
+from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, Mode, now
+from potstill.events.wal.segment import DecisionRow, ObservationRow, RewardRow
+from potstill.problem import Boolean, Categorical, Feature, InvalidContext, Numeric, Problem
+from potstill.problem.observations import LARGEST
+
+ID_BYTES = 1_000
+EVENT_BYTES = 1024 * 1024
+VERSIONS = 2**63  # policy versions are 64-bit integers in the tables
+YEAR_2200 = 7_258_118_400_000_000  # its first microsecond
+
+_Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+_REAL = (int, float, np.integer, np.floating)
+_MODES: tuple[str, ...] = get_args(Mode)
+
+
+class InvalidEvent(ValueError):
+    """An event does not fit the problem; nothing of it was written."""
+
+
+class Checker:
+    """Turns events of one problem into bytes."""
+
+    def __init__(self, problem: Problem) -> None:
+        check_names(problem)
+        self._problem = problem
+        self._context_type = context_type(problem.context)
+        self._actions = {name: name for name in problem.actions.names}
+        self._low = -LARGEST if problem.reward.low is None else max(problem.reward.low, -LARGEST)
+        self._high = LARGEST if problem.reward.high is None else min(problem.reward.high, LARGEST)
+
+    def encode(self, event: Event) -> bytes:
+        """An event as the payload of a frame.
+
+        Raises:
+            InvalidContext: its context does not fit the problem.
+            InvalidEvent: something else in it does not.
+        """
+        row: msgspec.Struct
+        if isinstance(event, LoggedDecision):
+            row = self._decision(event, now() if event.time is None else event.time)
+        elif isinstance(event, LoggedReward):
+            row = self._reward(event)
+        elif isinstance(event, LoggedObservation):
+            row = self._observation(event)
+        else:
+            raise InvalidEvent(f"expected a LoggedDecision, LoggedReward or LoggedObservation, got {shown(event)}")
+        return payload(row)
+
+    def _decision(self, event: LoggedDecision, time: int) -> DecisionRow:
+        action = self._action(event.action)
+        return DecisionRow(
+            text(event.id, "id"),
+            _time(time, "time"),
+            action,
+            _propensity(event.propensity),
+            _version(event.policy),
+            None if event.eligible is None else self._eligible(event.eligible, action),
+            None if event.floor is None else _floor(event.floor),
+            None if event.unit is None else text(event.unit, "unit"),
+            None if event.mode is None else _mode(event.mode),
+            self._values(event.context),
+            None if event.arm is None else text(event.arm, "arm"),
+        )
+
+    def _reward(self, event: LoggedReward) -> RewardRow:
+        return RewardRow(
+            text(event.id, "id"),
+            _time(now() if event.time is None else event.time, "time"),
+            self._amount(event.reward),
+            None if event.key is None else text(event.key, "key"),
+            None if event.metrics is None else _metrics(event.metrics),
+        )
+
+    def _observation(self, event: LoggedObservation) -> ObservationRow:
+        decision = event.decision
+        if not isinstance(decision, LoggedDecision):
+            raise InvalidEvent(f"decision must be a LoggedDecision, got {shown(decision)}")
+        if decision.time is None:
+            raise InvalidEvent(
+                f"observation {shown(decision.id)}: the decision needs its time, since it was not taken just now"
+            )
+        return ObservationRow(
+            self._decision(decision, decision.time),
+            None if event.reward is None else self._amount(event.reward),
+            _time(decision.time if event.reward_time is None else event.reward_time, "reward_time"),
+            None if event.metrics is None else self._metrics_of(event),
+        )
+
+    def _metrics_of(self, event: LoggedObservation) -> dict[str, float]:
+        if event.reward is None:
+            raise InvalidEvent(f"observation {shown(event.decision.id)}: metrics come with a reward, and there is none")
+        return _metrics(event.metrics)
+
+    def _values(self, context: Mapping[str, Any]) -> tuple[Any, ...]:
+        """A context's values in feature order: checked in C if they are plain, which nearly all are."""
+        try:
+            return msgspec.structs.astuple(msgspec.convert(context, self._context_type))
+        except msgspec.ValidationError:
+            return self._values_of_other_types(context)
+
+    def _values_of_other_types(self, context: Mapping[str, Any]) -> tuple[Any, ...]:
+        if not isinstance(context, Mapping):
+            raise InvalidContext(f"a logged context must be a mapping of feature names to values, got {shown(context)}")
+        plain = {_plain(name): _plain(value) for name, value in context.items()}
+        try:
+            return msgspec.structs.astuple(msgspec.convert(plain, self._context_type))
+        except msgspec.ValidationError as error:
+            self._problem.encode(context)
+            raise InvalidContext(f"context: {error}") from error
+
+    def _action(self, name: Any) -> str:
+        try:
+            return self._actions[name]
+        except (KeyError, TypeError):
+            known = ", ".join(self._actions)
+            raise InvalidEvent(f"unknown action {shown(name)}; the actions are {known}") from None
+
+    def _eligible(self, names: Sequence[str], action: str) -> tuple[str, ...]:
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise InvalidEvent(f"eligible must be a list of action names, got {shown(names)}")
+        eligible = tuple(map(self._action, names))
+        if action not in eligible:
+            raise InvalidEvent(f"eligible must contain the action that was taken, {action!r}, got {shown(names)}")
+        return eligible
+
+    def _amount(self, reward: object) -> float:
+        amount = _number(reward, "reward")
+        if not self._low <= amount <= self._high:
+            raise InvalidEvent(f"reward must be from {self._low:g} to {self._high:g}, got {shown(reward)}")
+        return amount
+
+
+def payload(row: msgspec.Struct) -> bytes:
+    """A row as the payload of a frame; `InvalidEvent` if that is too long, or not Unicode."""
+    try:
+        encoded = _encode(row)
+    except UnicodeEncodeError as error:
+        raise InvalidEvent(f"text must be valid Unicode, got {shown(error.object)}: {error.reason}") from None
+    if len(encoded) > EVENT_BYTES:
+        raise InvalidEvent(f"an event has at most {EVENT_BYTES} bytes, got {len(encoded)}")
+    return encoded
+
+
+def context_type(features: Sequence[Feature], number: Any = _Finite) -> type[msgspec.Struct]:
+    """A Struct whose fields, in the order of the features, are called what the features are called.
+
+    Args:
+        features: those of the problem.
+        number: the type of numbers; of JSON `float` will do, since that has none that are not finite.
+    """
+    types: dict[type, Any] = {Numeric: number, Categorical: str, Boolean: bool}
+    fields: list[Any] = []
+    for i, feature in enumerate(features):
+        kind = types[type(feature)]
+        required = feature.missing == "error"
+        fields.append((f"f{i}", kind) if required else (f"f{i}", kind | None, None))
+    names = {f"f{i}": feature.name for i, feature in enumerate(features)}
+    return msgspec.defstruct("Context", fields, kw_only=True, forbid_unknown_fields=True, rename=names, gc=False)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars, and subclasses of str, int and float, as what the encoder knows."""
+    if isinstance(value, np.generic):
+        return float(value) if isinstance(value, np.floating) else value.item()
+    if isinstance(value, str):
+        return str.__str__(value)  # the text itself, where str() of an enumeration's member gives its name
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return int(value) if isinstance(value, int) else float(value)
+    return value
+
+
+# Subclasses of str pass `msgspec.convert`, and come to the hook.
+_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+
+
+def text(value: object, what: str) -> str:
+    """A text for the log: a string that is not empty and not long; `InvalidEvent` if it is not."""
+    if type(value) is str and 0 < len(value) <= ID_BYTES // 4:  # a character has at most four bytes
+        return value
+    if not isinstance(value, str) or not value:
+        raise InvalidEvent(f"{what} must be a string that is not empty, got {shown(value)}")
+    length = len(value.encode(errors="replace"))
+    if length > ID_BYTES:
+        raise InvalidEvent(f"{what} must have at most {ID_BYTES} bytes in UTF-8, got {length}: {shown(value)}")
+    return str.__str__(value)
+
+
+def _number(value: object, what: str) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, bool) or not isinstance(value, _REAL):
+        raise InvalidEvent(f"{what} must be a number, got {shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _metrics(values: object) -> dict[str, float]:
+    if not isinstance(values, Mapping):
+        raise InvalidEvent(f"metrics must be a mapping of names to numbers, got {shown(values)}")
+    metrics = {text(name, "a metric's name"): _number(value, f"metric {name}") for name, value in values.items()}
+    for name, value in metrics.items():
+        if not abs(value) <= LARGEST:
+            raise InvalidEvent(f"metric {name} must be a finite number of at most {LARGEST:g} in size, got {value}")
+    return metrics
+
+
+def _propensity(value: object) -> float:
+    propensity = _number(value, "propensity")
+    if not 0 < propensity <= 1:
+        raise InvalidEvent(f"propensity must be a probability above 0 and at most 1, got {shown(value)}")
+    return propensity
+
+
+def _floor(value: object) -> float:
+    floor = _number(value, "floor")
+    if not 0 <= floor < 1:
+        raise InvalidEvent(f"floor must be a probability below 1, got {shown(value)}")
+    return floor
+
+
+def _mode(value: object) -> str:
+    if value not in _MODES:
+        raise InvalidEvent(f"mode must be one of {', '.join(_MODES)}, or left out, got {shown(value)}")
+    return str(value)
+
+
+def _version(value: object) -> int:
+    version = _whole(value, "policy")
+    if not 0 <= version < VERSIONS:
+        raise InvalidEvent(f"policy must be the version of a policy, got {shown(value)}")
+    return version
+
+
+def _time(value: object, what: str) -> int:
+    time = _whole(value, what)
+    if not 0 <= time < YEAR_2200:
+        raise InvalidEvent(f"{what} must be microseconds since 1970, before the year 2200, got {shown(value)}")
+    return time
+
+
+def _whole(value: object, what: str) -> int:
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InvalidEvent(f"{what} must be a whole number, got {shown(value)}")
+    return int(value)

@@ -1,0 +1,1 @@
+"""The write-ahead log: events are on disk before they are acknowledged."""

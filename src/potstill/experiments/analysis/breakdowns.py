@@ -1,0 +1,115 @@
+"""Whether the effect is the same for all: by segment, with corrections for looking at many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.evaluate.segments import by_value
+from potstill.experiments.analysis.effects import Effect
+from potstill.experiments.analysis.measured import Measured
+from potstill.experiments.analysis.quantiles import f_tail, holm
+
+#: Segments with fewer units in an arm are shown without an effect.
+LEAST_UNITS = 20
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect in one segment.
+
+    Attributes:
+        name: of the segment.
+        units: in both arms.
+        measured: the effect; its intervals are wider, so that those of all segments hold together. None with too few
+            units.
+        p: of no effect in this segment, corrected for the number of segments (Holm).
+    """
+
+    name: str
+    units: int
+    measured: Measured | None = None
+    p: float | None = None
+
+
+class Segments(msgspec.Struct, frozen=True, kw_only=True):
+    """Effects by segment.
+
+    Attributes:
+        by: the feature.
+        segments: in order.
+        p: of the effect being the same in all of them (Welch's test); None if fewer than two could be
+            measured.
+        sentence: what that means.
+    """
+
+    by: str
+    segments: list[Segment]
+    p: float | None
+    sentence: str
+
+
+Measure = Callable[[NDArray[np.bool_]], Effect | None]
+
+
+def by_segment(by: str, values: NDArray[Any], treated: NDArray[np.bool_], measure: Measure, level: float) -> Segments:
+    """Effects by the values of a feature.
+
+    Args:
+        by: the feature's name.
+        values: of each unit at its first decision.
+        treated: whether a unit is in treatment.
+        measure: the effect on the units that are chosen, bool[n].
+        level: the confidence of all intervals together.
+    """
+    names, codes, _ = by_value(values)
+    chosen = [codes == code for code in range(len(names))]
+    effects = [measure(units) if _enough(units, treated) else None for units in chosen]
+    known = [one for one in effects if one is not None]
+    corrected = iter(holm([one.p for one in known]))
+    together = 1 - (1 - level) / max(len(known), 1)
+    segments = [
+        Segment(name=name, units=int(np.count_nonzero(units)))
+        if one is None
+        else Segment(name=name, units=one.units, measured=Measured.of(one, together), p=next(corrected))
+        for name, units, one in zip(names, chosen, effects, strict=True)
+    ]
+    p = interaction(known)
+    return Segments(by=by, segments=segments, p=p, sentence=_sentence(by, segments, p, 1 - level))
+
+
+def interaction(effects: list[Effect]) -> float | None:
+    """The probability of effects this different if they are all the same; None for fewer than two.
+
+    Welch 1951, "On the comparison of several mean values": for two effects it is Welch's t-test of their difference.
+    """
+    if len(effects) < 2:
+        return None
+    k = len(effects)
+    weights = np.array([one.error**-2 for one in effects])
+    differences, df = (np.array([getattr(one, name) for one in effects]) for name in ("difference", "df"))
+    shares = weights / weights.sum()
+    uncertain = float(((1 - shares) ** 2 / df).sum())
+    spread = float(weights @ (differences - shares @ differences) ** 2) / (k - 1)
+    return f_tail(spread / (1 + 2 * (k - 2) / (k**2 - 1) * uncertain), k - 1, (k**2 - 1) / (3 * uncertain))
+
+
+def _enough(units: NDArray[np.bool_], treated: NDArray[np.bool_]) -> bool:
+    return bool(min(np.count_nonzero(units & treated), np.count_nonzero(units & ~treated)) >= LEAST_UNITS)
+
+
+def _sentence(by: str, segments: list[Segment], p: float | None, alpha: float) -> str:
+    if p is None:
+        return f"Too few units to compare effects by {by}: a segment needs {LEAST_UNITS} in each arm."
+    moved = [one.name for one in segments if one.p is not None and one.p < alpha]
+    found = f"an effect is found in {', '.join(moved)}" if moved else "no single segment has an effect of its own"
+    corrected = f"Corrected for the number of segments, {found}."
+    if p < alpha:
+        return f"The effect is not the same for every value of {by} (p = {p:.2g}). {corrected}"
+    return (
+        f"No sign that the effect depends on {by} (p = {p:.2g}): what differs between segments is within chance. "
+        f"{corrected}"
+    )

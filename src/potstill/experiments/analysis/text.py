@@ -1,0 +1,76 @@
+"""Numbers and effects in words."""
+
+from __future__ import annotations
+
+from potstill.experiments.analysis.measured import LEAST_ANYTIME, Ends, Measured
+
+#: Why units are seen in both arms, and what to do.
+WHY_IN_BOTH = (
+    "If the share was changed while the experiment was running, begin anew under another name. If it was not, another "
+    "unit was randomised: state it with --unit."
+)
+
+
+def percent(share: float, *, sign: bool = False) -> str:
+    """A share such as ``3.1 %``, or ``+3.1 %`` with its sign."""
+    value = 100 * share
+    digits = 1 if abs(value) > 0.099 or not value else 2 if abs(value) > 0.0099 else 3
+    return f"{value:{'+' if sign else ''}.{digits}f} %".replace("-", "−")
+
+
+def number(value: float, *, sign: bool = False) -> str:
+    """A number with four digits, and its sign if wanted."""
+    return f"{value:{'+' if sign else ''},.4g}".replace("-", "−")
+
+
+def ends(interval: Ends, *, relative: bool) -> str:
+    """An interval such as ``1.2 % to 5.0 %``."""
+    shown = percent if relative else number
+    return f"{shown(interval.low)} to {shown(interval.high)}"
+
+
+def effect(measured: Measured) -> str:
+    """The difference with its sign, relative if there is a relative one."""
+    if measured.relative is None:
+        return number(measured.difference, sign=True)
+    return percent(measured.relative, sign=True)
+
+
+def once(measured: Measured) -> str:
+    """The interval for those who look once, as `effect` has the difference."""
+    if measured.relative_interval is None:
+        return ends(measured.interval, relative=False)
+    return ends(measured.relative_interval, relative=True)
+
+
+def difference(measured: Measured) -> str:
+    """The difference with its interval, such as ``+3.1 % (1.2 % to 5.0 %)``."""
+    return f"{effect(measured)} ({once(measured)})"
+
+
+def anytime(measured: Measured) -> str:
+    """The interval for those who look every day, as `difference` has the other; a dash while units are too few."""
+    if measured.units < LEAST_ANYTIME:
+        return "–"
+    if measured.relative_interval is None:
+        return ends(measured.anytime, relative=False)
+    if measured.relative_anytime is None:
+        return "no bounds yet"
+    return ends(measured.relative_anytime, relative=True)
+
+
+def detectable(measured: Measured) -> str:
+    """The smallest difference that would have been found most of the time, either way."""
+    if measured.relative is None:
+        return f"±{number(measured.detectable)}"
+    return f"±{percent(measured.detectable / measured.control)}"
+
+
+def probability(p: float) -> str:
+    """A p-value."""
+    return f"p = {p:.2g}" if p >= 1e-10 else "p < 1e-10"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, such as ``1 unit`` or ``1,200 units``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,65 @@
+"""A grey-box model of video upload: what an engineer knows of uploads is a formula, the rest are parameters to learn.
+
+Known: the bitrate of each action, bandwidth and duration of a request, and what an upload that arrives is worth, since
+that is how the reward is defined. Not known: how long people wait, and how sharply they give up.
+
+    teacher = ProgramTS(upload)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from potstill.lab.problems.video import BITRATES, VideoUpload
+from potstill.problem import Numeric
+
+_PROBLEM = VideoUpload().problem
+_KBPS = np.array(list(BITRATES.values()), np.float32)
+#: What may make people wait longer or less long, besides the video itself.
+_MOODS = np.array([_PROBLEM.labels.index(name) for name in ("loss", "battery", "charging", "retries", "foreground")])
+
+
+def upload(contexts: Any, actions: Any, rewards: Any = None) -> Any:
+    """Success is a logistic curve in ln(patience / transfer time); a success is worth the quality that arrives.
+
+    Transfer time is bitrate · duration / bandwidth; patience is a power of the duration times what the moods do.
+
+    Args:
+        contexts: encoded by the problem of `VideoUpload`, float32[N, 38].
+        actions: positions in its action list, int32[N].
+        rewards: float32[N]: 0 for an upload that failed.
+    """
+    steepness = numpyro.sample("steepness", dist.LogNormal(0.7, 0.5))
+    patience = numpyro.sample("patience", dist.Normal(3.0, 1.5))  # ln seconds, for a video of one second
+    growth = numpyro.sample("growth", dist.Normal(0.5, 0.3))  # of patience with the duration
+    moods = numpyro.sample("moods", dist.Normal(0.0, 0.5).expand([len(_MOODS)]))
+    reliability = numpyro.sample("reliability", dist.Beta(20.0, 1.0))  # of uploads that everybody waits for
+
+    duration = _log(contexts, "duration_s")
+    transfer = jnp.log(_KBPS)[actions] + duration - _log(contexts, "up_kbps")
+    waits = patience + growth * duration + contexts[:, _MOODS] @ moods
+    success = reliability * jax.nn.sigmoid(steepness * (waits - transfer))
+    arrived = None if rewards is None else rewards > 0
+    numpyro.sample("arrived", dist.Bernoulli(success), obs=arrived)
+    return success * quality(contexts, actions)
+
+
+def quality(contexts: Any, actions: Any) -> Any:
+    """What an upload is worth if it arrives, [N]: more bits than were filmed show nothing."""
+    kbps = jnp.minimum(jnp.asarray(_KBPS)[actions], jnp.exp(_log(contexts, "raw_kbps")))
+    return jnp.log1p(kbps / 300) / jnp.log1p(_KBPS[-1] / 300)
+
+
+def _log(contexts: Any, name: str) -> Any:
+    """The logarithm of a feature on a log scale, from its encoded column."""
+    (feature,) = (f for f in _PROBLEM.context if f.name == name)
+    assert isinstance(feature, Numeric)
+    assert feature.scale == "log"
+    origin, span = feature.unit
+    return origin + span * contexts[:, _PROBLEM.labels.index(name)]

@@ -1,0 +1,115 @@
+"""One decision at a time, as it would be taken online: what latency and complexity are measured on.
+
+Posteriors are laid out as someone would who had to serve them from NumPy: what does not depend on the context is done
+beforehand, a context costs as few calls as it can, numbers are float32, and one generator serves all calls.
+`teacher.sample_actions` is written for batches and would be slower: it solves a triangular system for each action, and
+asks all networks of an ensemble where one is enough. The choice is the same, in distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from potstill.keys import Key
+from potstill.lab.problems.environment import Float32
+from potstill.lab.runs.agents import Agent, Fixed, Undistilled
+from potstill.policy import Policy
+from potstill.teachers import BootstrapTS, LinearTS, NeuralGreedy, NeuralLinearTS
+from potstill.teachers.linear.nig import Posterior
+from potstill.teachers.neural.network import Networks
+
+#: Takes one encoded context, float32[d], and says which action; what it returns is the decider's own affair.
+Decider = Callable[[Float32], Any]
+
+#: Ids are made beforehand: online they come with the request.
+_IDS = [f"request-{i}" for i in range(10_000)]
+
+
+def decider(agent: Agent, seed: int) -> Decider:
+    """How an agent decides on one context."""
+    if isinstance(agent, Fixed):
+        return by_policy(agent.policy)
+    rng = Key(seed).child("decide").generator()
+    if not isinstance(agent, Undistilled):
+        return lambda context: agent.choose(context[None])
+    teacher, state = agent.teacher, agent.state
+    if type(teacher) is LinearTS:
+        return by_posterior(state.posterior, rng)
+    if type(teacher) is NeuralLinearTS:
+        return by_features(state.networks, state.posterior, rng)
+    if type(teacher) is NeuralGreedy:
+        return by_networks(state.networks, rng)
+    if type(teacher) is BootstrapTS and not teacher.prior_scale and not teacher.smoothing:
+        return by_networks(state.networks, rng)
+    keys = (Key(seed).child("decide", number) for number in count())
+    return lambda context: teacher.sample_actions(state, context[None], 1, next(keys))
+
+
+def by_policy(policy: Policy) -> Decider:
+    """A distilled policy: the network, a draw by the decision's id, and the decision with its propensity."""
+    decide, ids = policy.decide, _cycle()
+    return lambda context: decide(context, id=next(ids))
+
+
+def by_posterior(posterior: Posterior, rng: np.random.Generator) -> Decider:
+    """Linear-TS: the Student-t reward of each action, whose scale is ‖L⁻¹x‖ with the roots inverted beforehand.
+
+    The paper draws θ for each action by a triangular solve. That is as much arithmetic, k·d², and the same choice.
+    """
+    k, p = posterior.mean.shape
+    unit = np.sqrt(posterior.beta / posterior.alpha)
+    inverse = np.stack([solve_triangular(L, np.eye(p), lower=True) for L in posterior.root]) * unit[:, None, None]
+    whitening, mean = inverse.astype(np.float32).reshape(k * p, p), posterior.mean.astype(np.float32)
+    dof, regressors = 2 * posterior.alpha, np.ones(p, np.float32)
+
+    def decide(context: Float32) -> int:
+        regressors[:-1] = context
+        z = (whitening @ regressors).reshape(k, p)
+        scale = np.sqrt(np.einsum("kp,kp->k", z, z))
+        return int((mean @ regressors + scale * rng.standard_t(dof)).argmax())
+
+    return decide
+
+
+def by_features(networks: Networks, posterior: Posterior, rng: np.random.Generator) -> Decider:
+    """NeuralLinear-TS: Linear-TS on the last hidden layer."""
+    layers, on_features = _layers(networks, 0)[:-1], by_posterior(posterior, rng)
+    return lambda context: on_features(_hidden(layers, context))
+
+
+def by_networks(networks: Networks, rng: np.random.Generator) -> Decider:
+    """The best prediction of a network taken at random: Bootstrap-NN-TS, and with one network Neural-Greedy."""
+    stacks, size = [_layers(networks, b) for b in range(networks.size)], networks.size
+
+    def decide(context: Float32) -> int:
+        layers = stacks[rng.integers(size) if size > 1 else 0]
+        weight, bias = layers[-1]
+        return int((_hidden(layers[:-1], context) @ weight + bias).argmax())
+
+    return decide
+
+
+def _layers(networks: Networks, b: int) -> list[tuple[Float32, Float32]]:
+    pairs = zip(networks.weights, networks.biases, strict=True)
+    return [(_float32(weight[b]), _float32(bias[b])) for weight, bias in pairs]
+
+
+def _hidden(layers: list[tuple[Float32, Float32]], x: Float32) -> Float32:
+    for weight, bias in layers:
+        x = np.maximum(x @ weight + bias, 0)
+    return x
+
+
+def _float32(array: NDArray[Any]) -> Float32:
+    return np.ascontiguousarray(array, np.float32)
+
+
+def _cycle() -> Any:
+    while True:
+        yield from _IDS

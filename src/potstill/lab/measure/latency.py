@@ -1,0 +1,128 @@
+"""Decision latency, the paper's Table 1: one context at a time, on this machine.
+
+Timed is the choice of one action from an encoded context: drawing randomness is included for all, encoding for none.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from potstill.keys import Key
+from potstill.lab.measure.deciders import Decider, decider
+from potstill.lab.problems.environment import Float32
+from potstill.lab.problems.scenarios import scenario
+from potstill.lab.problems.world import Simulation
+from potstill.lab.runs.agents import Agent, Fixed
+from potstill.lab.runs.algorithms import ALGORITHMS
+from potstill.policy import Policy
+
+#: Problems that differ in what a decision costs: the paper's, and the larger of the two Warfarin problems.
+PROBLEMS = ("mushroom", "wheel", "video", "warfarin-20", "warfarin-50")
+#: Observations that every agent has learnt from when it is timed; more would only change its numbers.
+LEARNT = 200
+#: Calls that are not counted: caches and branch predictors are then as in a running service.
+WARM_UP = 50
+
+Clock = Callable[[], int]
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one algorithm on one problem.
+
+    Attributes:
+        problem: name.
+        algorithm: name.
+        calls: that were timed.
+        mean_us: microseconds per decision.
+        two_se_us: two standard errors of the mean.
+        median_us: half of the calls were faster. The mean also holds what other programs on the machine cost.
+        p99_us: the 99th percentile over single calls.
+    """
+
+    problem: str
+    algorithm: str
+    calls: int
+    mean_us: float
+    two_se_us: float
+    median_us: float
+    p99_us: float
+
+
+def measure(
+    problems: Sequence[str],
+    algorithms: Sequence[str],
+    calls: int,
+    *,
+    preset: str = "paper",
+    seconds: float = 20.0,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> list[Latency]:
+    """Time every algorithm on every problem.
+
+    Args:
+        problems: names of scenarios.
+        algorithms: names.
+        calls: for each.
+        preset: of hyperparameters, for algorithms that it has.
+        seconds: after which a slow algorithm is timed no further.
+        on_progress: told what is measured next.
+    """
+    measured = []
+    for problem in problems:
+        for name in algorithms:
+            on_progress(f"{problem}, {name}")
+            agent, contexts = trained(problem, name, preset)
+            nanoseconds = timed(decider(agent, seed=0), contexts, calls, seconds)
+            measured.append(summary(problem, name, nanoseconds))
+    return measured
+
+
+def trained(problem: str, algorithm: str, preset: str) -> tuple[Agent, Float32]:
+    """An agent that has learnt from one uniform batch, and the contexts of that batch."""
+    # Simulated where trials replay a log too: contexts are the same, and no log has to be there.
+    world = Simulation(scenario(problem).environment(), LEARNT, Key(0))
+    known = ALGORITHMS[algorithm].presets
+    agent = ALGORITHMS[algorithm].make(world.problem, 0, preset if preset in known else known[0])
+    batch = world.batch(LEARNT, Fixed(Policy.uniform(world.problem)).choose)
+    agent.learn(batch.observations)
+    return agent, np.ascontiguousarray(batch.observations.contexts)
+
+
+def timed(
+    decide: Decider, contexts: Float32, calls: int, seconds: float, clock: Clock = time.perf_counter_ns
+) -> list[int]:
+    """Nanoseconds of single calls, going round the contexts; the clock itself, some 50 ns, is in each of them."""
+    rows = list(contexts)
+    for number in range(min(WARM_UP, calls)):
+        decide(rows[number % len(rows)])
+    taken: list[int] = []
+    enough = clock() + int(seconds * 1e9)
+    while len(taken) < calls:
+        context = rows[len(taken) % len(rows)]
+        before = clock()
+        decide(context)
+        after = clock()
+        taken.append(after - before)
+        if after > enough:
+            break
+    return taken
+
+
+def summary(problem: str, algorithm: str, nanoseconds: Sequence[int]) -> Latency:
+    """The figures of some calls."""
+    us = np.asarray(nanoseconds, np.float64) / 1000
+    spread = float(us.std(ddof=1)) if len(us) > 1 else 0.0
+    return Latency(
+        problem=problem,
+        algorithm=algorithm,
+        calls=len(us),
+        mean_us=float(us.mean()),
+        two_se_us=2 * spread / math.sqrt(len(us)),
+        median_us=float(np.median(us)),
+        p99_us=float(np.percentile(us, 99)),
+    )

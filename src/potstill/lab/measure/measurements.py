@@ -1,0 +1,129 @@
+"""What a report measures on this machine: latency and complexity, in a process of its own with a single thread."""
+
+from __future__ import annotations
+
+import multiprocessing
+import platform
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import msgspec
+
+from potstill._version import __version__
+from potstill.files import write_atomically
+from potstill.lab.measure.complexity import Growth
+from potstill.lab.measure.latency import Latency
+from potstill.parallel import ONE_THREAD, environment
+
+#: Calls of one decision at each size of a complexity sweep, at most.
+_COMPLEXITY_CALLS = 3_000
+
+Said = Callable[[str], None]
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it was measured."""
+
+    processor: str
+    python: str
+    system: str
+
+    @classmethod
+    def this(cls) -> Machine:
+        """The one this runs on."""
+        return cls(processor=_processor(), python=platform.python_version(), system=platform.system())
+
+
+class Measurements(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured, and with what.
+
+    Attributes:
+        library: Potstill's version.
+        machine: where.
+        calls: for each latency, unless it was too slow.
+        problems: that latency was asked for.
+        algorithms: likewise.
+        latency: in that order.
+        complexity: one entry for each method and dimension.
+    """
+
+    library: str
+    machine: Machine
+    calls: int
+    problems: list[str]
+    algorithms: list[str]
+    latency: list[Latency]
+    complexity: list[Growth]
+
+
+def measurements(
+    kept: Path, problems: Sequence[str], algorithms: Sequence[str], calls: int, *, again: bool, say: Said
+) -> Measurements:
+    """Measure, or take what was kept in a file by an equal request on this machine.
+
+    Args:
+        kept: the file.
+        problems: to measure latency on.
+        algorithms: to measure latency of.
+        calls: for each.
+        again: measure in any case.
+        say: told what is measured next.
+    """
+    wanted = Measurements(
+        library=__version__,
+        machine=Machine.this(),
+        calls=calls,
+        problems=list(problems),
+        algorithms=list(algorithms),
+        latency=[],
+        complexity=[],
+    )
+    found = None if again else _read(kept)
+    if found and msgspec.structs.replace(found, latency=[], complexity=[]) == wanted:
+        return found
+    measured = _measured(wanted, say)
+    write_atomically(kept, msgspec.json.format(msgspec.json.encode(measured), indent=1))
+    return measured
+
+
+def _read(kept: Path) -> Measurements | None:
+    try:
+        return msgspec.json.decode(kept.read_bytes(), type=Measurements)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _measured(wanted: Measurements, say: Said) -> Measurements:
+    spawning = multiprocessing.get_context("spawn")
+    here, there = spawning.Pipe(duplex=False)
+    process = spawning.Process(target=_in_process, args=(wanted, there), daemon=True)
+    with environment(ONE_THREAD):
+        process.start()
+    there.close()
+    try:
+        while not isinstance(message := here.recv(), Measurements):
+            say(message)
+        return message
+    except EOFError:
+        raise RuntimeError("the process that measures has ended before its time; what it said is above") from None
+    finally:
+        process.kill()
+
+
+def _in_process(wanted: Measurements, there: Connection) -> None:
+    from potstill.lab.measure import complexity, latency
+
+    timed = latency.measure(wanted.problems, wanted.algorithms, wanted.calls, on_progress=there.send)
+    grown = complexity.measure(min(wanted.calls, _COMPLEXITY_CALLS), on_progress=there.send)
+    there.send(msgspec.structs.replace(wanted, latency=timed, complexity=grown))
+
+
+def _processor() -> str:
+    """The processor's name, where the system says it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,1 @@
+"""Problems whose best action is known, simulated or from tables."""

@@ -1,0 +1,283 @@
+"""Any table as a problem: rows are requests, and a column says which action is right, or how large it should be.
+
+    ClassificationProblem.from_csv("flowers.csv", label="species")
+    DoseProblem.from_csv("patients.csv", target="dose_mg", levels=20)
+
+Both are Environments. The features are read off the columns (`columns.py` says how); a trial draws rows,
+and the columns of its contexts are only their numbers, so that each row is encoded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from potstill.lab.problems.environment import Columns, Float32, Float64
+from potstill.problem import Discrete, Feature, Problem, Reward
+from potstill.tables.csv import read_csv
+from potstill.tables.infer import column_of, features_of, in_one_line
+
+#: What an action earns on rows of one class: a number, or several that are equally likely.
+Outcomes = float | Sequence[float]
+#: Outcomes by class, then by action.
+RewardTable = Mapping[str, Mapping[str, Outcomes]]
+#: A label with more different values than this is more likely an amount.
+MOST_CLASSES = 1_000
+#: The same of numbers with a fraction.
+MOST_FRACTIONS = 20
+
+
+class TableProblem:
+    """Rows of a table as requests; what they earn is left to the two kinds below.
+
+    Attributes:
+        problem: what is decided.
+        dropped: how many more the table had, in which the label or target is missing.
+        resample: whether a trial draws rows with replacement; if not, it meets each at most once, in random order.
+    """
+
+    def __init__(self, table: pl.DataFrame, problem: Problem, *, dropped: int, resample: bool) -> None:
+        self.problem, self.dropped, self.resample = problem, dropped, resample
+        self._rows = np.arange(len(table))
+        self._encoded = problem.encode_many({f.name: column_of(table[f.name], f) for f in problem.context})
+
+    @property
+    def rows(self) -> int:
+        """How many there are to draw from."""
+        return len(self._rows)
+
+    def halves(self, rng: np.random.Generator) -> tuple[Self, Self]:
+        """Two problems that share no row, each of which meets its rows at most once."""
+        shuffled = rng.permutation(self._rows)
+        parts = copy(self), copy(self)
+        for part, rows in zip(parts, np.array_split(shuffled, 2), strict=True):
+            part._rows, part.resample = rows, False
+        return parts
+
+    @classmethod
+    def from_csv(cls, path: str | Path, **options: Any) -> Self:
+        """The problem of a CSV file with a header row; empty fields and NA are missing. Options are the class's."""
+        return cls._of_file(path, read_csv(path), options)
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, **options: Any) -> Self:
+        """The problem of a Parquet file. Options are the class's."""
+        try:
+            table = pl.read_parquet(path)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise ValueError(f"{path}: cannot be read as Parquet: {in_one_line(error)}") from None
+        return cls._of_file(path, table, options)
+
+    @classmethod
+    def _of_file(cls, path: str | Path, table: pl.DataFrame, options: dict[str, Any]) -> Self:
+        try:
+            return cls(table, **options)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    @classmethod
+    def from_arrow(cls, table: Any, **options: Any) -> Self:
+        """The problem of an Arrow table: anything with ``__arrow_c_stream__``, as Polars, PyArrow and pandas have."""
+        if not hasattr(table, "__arrow_c_stream__"):
+            raise TypeError(f"expected an Arrow table, got {type(table).__name__}, which has no __arrow_c_stream__")
+        return cls(table if isinstance(table, pl.DataFrame) else pl.DataFrame(table), **options)
+
+    def contexts(self, n: int, rng: np.random.Generator) -> Columns:
+        """The numbers of the rows that a trial meets, as column ``row``, int64[n]."""
+        if self.resample:
+            return {"row": self._rows[rng.integers(self.rows, size=n)]}
+        if n > self.rows:
+            raise ValueError(
+                f"{self.problem.name}: {n} decisions need {n} rows and the table has {self.rows};"
+                " ask for fewer, or draw with replacement (resample=True)"
+            )
+        return {"row": self._rows[rng.permutation(self.rows)[:n]]}
+
+    def encode(self, contexts: Columns) -> Float32:
+        """The rows as the problem encodes them, float32[N, d]."""
+        encoded: Float32 = self._encoded[contexts["row"]]
+        return encoded
+
+
+class ClassificationProblem(TableProblem):
+    """Name the class of each row: 1 if it is right and 0 if not, or what a table of rewards says.
+
+    Args:
+        table: the rows.
+        label: column of the class; rows without one are left out.
+        features: columns to see, by name or as a Feature that says how; all but the label if not given.
+        without: columns not to see.
+        rewards: what each action earns on rows of each class, a number or several of equal chance, as in
+            ``{"edible": {"eat": 5}, "poisonous": {"eat": (5, -35), "abstain": 0}}``. An action that a class leaves out
+            earns 0 there.
+        name: of the problem.
+        resample: draw rows with replacement; if not, a trial meets each row at most once.
+    """
+
+    def __init__(
+        self,
+        table: pl.DataFrame,
+        *,
+        label: str,
+        features: Sequence[str | Feature] | None = None,
+        without: Collection[str] = (),
+        rewards: RewardTable | None = None,
+        name: str = "classification",
+        resample: bool = True,
+    ) -> None:
+        known = _known(table, label, "label", _classes)
+        classes = known[label].unique().sort().to_list()
+        _check_classes(classes, table[label])
+        actions, self._outcomes = _reward_table(classes, rewards or {c: {c: 1.0} for c in classes})
+        problem = Problem(
+            name=name,
+            context=features_of(known, features, target=label, without=without),
+            actions=Discrete(actions),
+            reward=_bounds(self._outcomes),
+        )
+        super().__init__(known, problem, dropped=len(table) - len(known), resample=resample)
+        self._classes = known[label].cast(pl.Enum(classes)).to_physical().to_numpy()
+
+    def means(self, contexts: Columns) -> Float64:
+        """The expected reward of each action, float64[N, K]."""
+        means: Float64 = self._outcomes.mean(axis=2)[self._classes[contexts["row"]]]
+        return means
+
+    def rewards(self, contexts: Columns, actions: NDArray[np.integer[Any]], rng: np.random.Generator) -> Float64:
+        """One of the outcomes of each action, float64[N]."""
+        luck = rng.integers(self._outcomes.shape[2], size=len(actions))
+        rewards: Float64 = self._outcomes[self._classes[contexts["row"]], actions, luck]
+        return rewards
+
+
+class DoseProblem(TableProblem):
+    """Choose a level of a quantity whose right amount each row knows: the reward falls with the distance to it.
+
+    The levels are evenly spaced from `low` to `high`, both included. Level a earns 1 - |a - target| / (high - low),
+    with the target clipped to the range of levels, so that rewards lie in [0, 1] and have no noise.
+
+    Args:
+        table: the rows.
+        target: column of the right amount, numbers; rows without one are left out.
+        levels: how many.
+        low: the lowest level; the smallest target if not given.
+        high: the highest level; the largest target if not given.
+        features: columns to see, by name or as a Feature that says how; all but the target if not given.
+        without: columns not to see.
+        name: of the problem.
+        resample: draw rows with replacement; if not, a trial meets each row at most once.
+    """
+
+    def __init__(
+        self,
+        table: pl.DataFrame,
+        *,
+        target: str,
+        levels: int = 20,
+        low: float | None = None,
+        high: float | None = None,
+        features: Sequence[str | Feature] | None = None,
+        without: Collection[str] = (),
+        name: str = "dose",
+        resample: bool = True,
+    ) -> None:
+        known = _known(table, target, "target", _numbers)
+        amounts = known[target].to_numpy()
+        self.levels = _levels(amounts.min() if low is None else low, amounts.max() if high is None else high, levels)
+        problem = Problem(
+            name=name,
+            context=features_of(known, features, target=target, without=without),
+            actions=Discrete(_names(self.levels)),
+            reward=Reward(low=0.0, high=1.0),
+        )
+        super().__init__(known, problem, dropped=len(table) - len(known), resample=resample)
+        self._targets = np.clip(amounts, self.levels[0], self.levels[-1])
+
+    def means(self, contexts: Columns) -> Float64:
+        """The reward of each level, float64[N, K]."""
+        return self._reward(self.levels, self._targets[contexts["row"]][:, None])
+
+    def rewards(self, contexts: Columns, actions: NDArray[np.integer[Any]], rng: np.random.Generator) -> Float64:  # noqa: ARG002
+        """The reward of each level taken, float64[N]; there is no luck in it."""
+        return self._reward(self.levels[actions], self._targets[contexts["row"]])
+
+    def _reward(self, level: Float64, target: Float64) -> Float64:
+        reward = 1 - np.abs(level - target) / (self.levels[-1] - self.levels[0])
+        # Rounding must not carry it out of the bounds that the problem states.
+        within: Float64 = np.clip(reward, 0, 1)
+        return within
+
+
+def _known(table: pl.DataFrame, name: str, what: str, read: Callable[[pl.Series], pl.Series]) -> pl.DataFrame:
+    """The rows in which a column has a value, with that column as `read` reads it."""
+    if name not in table.columns:
+        raise ValueError(f"{what} {name!r} is not a column of the table; its columns are {', '.join(table.columns)}")
+    column = table[name].fill_nan(None) if table[name].dtype.is_float() else table[name]
+    known = table.with_columns(read(column).alias(name)).drop_nulls(name)
+    if known.is_empty():
+        raise ValueError(f"{what} {name!r}: no row of the table has a value ({len(table)} rows in all)")
+    return known
+
+
+def _classes(column: pl.Series) -> pl.Series:
+    names = column.cast(pl.String)
+    return names.set(names == "", None)
+
+
+def _check_classes(classes: list[str], column: pl.Series) -> None:
+    if len(classes) < 2:
+        raise ValueError(f"label {column.name!r}: every row is {classes[0]!r}; there is nothing to decide")
+    fractions = column.dtype.is_float() and bool((column.drop_nulls() % 1 != 0).any())
+    if len(classes) > (most := MOST_FRACTIONS if fractions else MOST_CLASSES):
+        raise ValueError(
+            f"label {column.name!r} has {len(classes):,} classes, more than {most:,}{' fractions' * fractions};"
+            " if it is an amount, make it the target (--target) of a DoseProblem"
+        )
+
+
+def _numbers(column: pl.Series) -> pl.Series:
+    numeric = column.dtype.is_numeric()
+    numbers = column.cast(pl.Float64) if numeric else column.cast(pl.String).cast(pl.Float64, strict=False)
+    bad = column.filter(column.is_not_null() & (numbers.is_null() | ~numbers.is_finite()))
+    if len(bad):
+        raise ValueError(f"target {column.name!r} must hold finite numbers, got {bad[0]!r} ({len(bad)} such rows)")
+    return numbers
+
+
+def _names(levels: Float64) -> list[str]:
+    short = [f"{level:.6g}" for level in levels]
+    return short if len(set(short)) == len(short) else [repr(float(level)) for level in levels]
+
+
+def _levels(low: float, high: float, count: int) -> Float64:
+    if count < 2:
+        raise ValueError(f"levels must be 2 or more, got {count}")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"levels need low < high, got low={low} and high={high}")
+    if not math.isfinite(float(high) - float(low)):
+        raise ValueError(f"levels from {low} to {high} are too far apart for a number; rescale the target")
+    return np.linspace(low, high, count)
+
+
+def _reward_table(classes: list[str], rewards: RewardTable) -> tuple[list[str], Float64]:
+    """The actions, and what each earns, float64[C, K, M]: M equally likely outcomes for each class and action."""
+    if unknown := sorted(set(rewards) ^ set(classes)):
+        raise ValueError(f"rewards must name each class once: {', '.join(classes)}; check {', '.join(unknown)}")
+    actions = list(dict.fromkeys(action for by_action in rewards.values() for action in by_action))
+    cells = [[np.atleast_1d(rewards[c].get(a, 0.0)).astype(np.float64) for a in actions] for c in classes]
+    if not all(cell.size and np.isfinite(cell).all() for row in cells for cell in row):
+        raise ValueError("rewards must be finite numbers, one or more for each class and action")
+    # So many that every list of outcomes fits in a whole number of times: equal chances stay equal.
+    count = math.lcm(*(len(cell) for row in cells for cell in row))
+    return actions, np.array([[np.resize(cell, count) for cell in row] for row in cells])
+
+
+def _bounds(outcomes: Float64) -> Reward:
+    return Reward(low=float(outcomes.min()), high=float(outcomes.max()))

@@ -1,0 +1,111 @@
+"""The report on finished trials: a page, pictures, a summary for machines, and the same as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from potstill.files import write_atomically
+from potstill.lab.measure.latency import PROBLEMS
+from potstill.lab.measure.measurements import Measurements, measurements
+from potstill.lab.problems.data import MissingData
+from potstill.lab.problems.scenarios import scenario
+from potstill.lab.report import markdown as report_markdown
+from potstill.lab.report.page import page
+from potstill.lab.report.runs import PEERS, Runs
+from potstill.lab.report.summary import Summary, summary
+from potstill.lab.runs import results
+from potstill.lab.runs.algorithms import ALGORITHMS
+from potstill.pages.page import png
+
+Said = Callable[[str], None]
+
+#: Beside a Markdown page: the trials that it is about, for those who come later.
+TRIALS = "trials.tar.xz"
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What a report wrote, and what it says."""
+
+    page: Path
+    summary: Summary
+
+
+def report(
+    folder: Path,
+    out: Path,
+    *,
+    calls: int = 100_000,
+    again: bool = False,
+    markdown: Path | None = None,
+    notes: str = "",
+    command: str = "",
+    say: Said = lambda _: None,
+) -> Written:
+    """Write the report on a folder of results.
+
+    Args:
+        folder: that `potstill lab run` has written to.
+        out: for report.html, summary.json, results.md and the pictures.
+        calls: of one decision, for each latency; 0 measures none.
+        again: measure although the same was measured before and kept in `out`.
+        markdown: write the Markdown page here instead, with the pictures and the trials themselves in a folder of its
+            name beside it.
+        notes: remarks to print, in paragraphs.
+        command: that asked for the report, to be printed in it.
+        say: told what is done next.
+    """
+    if markdown and markdown.suffix != ".md":
+        raise ValueError(f"the Markdown page must be called something.md, got {markdown}")
+    runs = Runs.read(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    measured = _measured(runs, out, calls, again, say) if calls else None
+    say("tables")
+    said = summary(runs, folder, measured, notes, _commands(command or f"potstill lab report {folder.name}", markdown))
+    whole = page(runs, said)
+    say("figures")
+    whole.write(out / "report.html")
+    pictures = {f"{name}.png": png(chart) for name, chart in whole.figures.items()}
+    _write(out, {**pictures, "summary.json": _indented(said)})
+    if markdown is None:
+        report_markdown.write(out / "results.md", whole, out)
+    else:
+        _write(markdown.with_suffix(""), {**pictures, TRIALS: results.archive(folder)})
+        report_markdown.write(markdown, whole, markdown.with_suffix(""))
+    return Written(out / "report.html", said)
+
+
+def _measured(runs: Runs, out: Path, calls: int, again: bool, say: Said) -> Measurements:
+    """Latency of this library's algorithms on the problems that were run, and complexity."""
+    problems = [name for name in PROBLEMS if name in runs.problems and _is_available(name, say)]
+    ran = {run.algorithm for run in runs.runs if run.preset != PEERS}
+    algorithms = [name for name in ALGORITHMS if name in ran]
+    return measurements(out / "measured.json", problems, algorithms, calls, again=again, say=say)
+
+
+def _is_available(problem: str, say: Said) -> bool:
+    try:
+        scenario(problem).environment()
+    except MissingData as error:
+        say(f"no latency for {problem}: {error}")
+        return False
+    return True
+
+
+def _commands(report: str, markdown: Path | None) -> list[str]:
+    """The command that makes the report, and how to have its trials without playing them."""
+    if markdown is None:
+        return [report]
+    return [f"tar xf {markdown.with_suffix('') / TRIALS}  # instead of the runs: the trials of this page", report]
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+
+
+def _indented(said: Summary) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(said), indent=1) + b"\n"

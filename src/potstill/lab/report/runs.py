@@ -1,0 +1,170 @@
+"""What a report is made from: the finished trials of a folder, grouped into runs of one algorithm on one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from potstill.lab.problems.environment import Float64
+from potstill.lab.problems.scenarios import SCENARIOS, is_known, scenario
+from potstill.lab.runs import results
+from potstill.lab.runs.algorithms import ALGORITHMS
+from potstill.lab.runs.comparison import Comparison, Estimate, Measure
+from potstill.lab.runs.results import Trial
+
+PEERS = "peers"
+_PRESETS = ["paper", "potstill", PEERS]
+
+
+class Run:
+    """All trials of one algorithm under one preset on one problem.
+
+    Args:
+        trials: at least one, with equal batches.
+    """
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self.trials = sorted(trials, key=lambda trial: trial.trial)
+        first = self.trials[0]
+        self.problem, self.preset, self.algorithm = first.problem, first.preset, first.algorithm
+        self.measure: Measure = _measure(self.trials)
+
+    @property
+    def title(self) -> str:
+        """The algorithm's name for people."""
+        return ALGORITHMS[self.algorithm].title if self.algorithm in ALGORITHMS else self.algorithm
+
+    @property
+    def imitates(self) -> str | None:
+        """The name of the algorithm whose distilled policy this is."""
+        return self.algorithm.removesuffix("-il") if self.algorithm.endswith("-il") else None
+
+    @property
+    def luck(self) -> list[tuple[int, int]]:
+        """Number and seed of each trial: runs that agree in both met the same requests with the same luck."""
+        return [(trial.trial, trial.seed) for trial in self.trials]
+
+    @cached_property
+    def decisions(self) -> Float64:
+        """Decisions taken by the end of each batch, float64[T]."""
+        return np.cumsum(self.trials[0].decisions, dtype=np.float64)
+
+    @cached_property
+    def curves(self) -> Float64:
+        """Regret so far, or mean reward so far, at the end of each batch, float64[trials, T]."""
+        if self.measure == "regret":
+            return np.cumsum([trial.regret or [] for trial in self.trials], axis=1, dtype=np.float64)
+        return np.cumsum([trial.reward for trial in self.trials], axis=1, dtype=np.float64) / self.decisions
+
+    @property
+    def final(self) -> Float64:
+        """The curves' ends, float64[trials]."""
+        return self.curves[:, -1]
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean of the ends."""
+        return Estimate.of(self.final)
+
+    def better(self, other: Run) -> bool:
+        """Whether its mean is better than another's."""
+        return (self.estimate.mean < other.estimate.mean) == (self.measure == "regret")
+
+    def against(self, other: Run) -> Comparison | None:
+        """The comparison on trials that both have played; None if there are none."""
+        both = sorted(set(self.luck) & set(other.luck))
+        if not both or self.measure != other.measure:
+            return None
+        name = "IL" if self.imitates == other.algorithm else self.title
+        return Comparison.of(self._ends(both), other._ends(both), self.measure, name)
+
+    def _ends(self, luck: Sequence[tuple[int, int]]) -> Float64:
+        return self.final[[self.luck.index(one) for one in luck]]
+
+
+class Runs:
+    """All runs of a folder, in the order in which they are shown."""
+
+    def __init__(self, trials: Iterable[Trial]) -> None:
+        grouped: dict[tuple[str, str, str], list[Trial]] = {}
+        for trial in trials:
+            grouped.setdefault((trial.problem, trial.preset, trial.algorithm), []).append(trial)
+        _refuse_mixed(grouped)
+        self.runs = [Run(grouped[identity]) for identity in sorted(grouped, key=_rank)]
+
+    @classmethod
+    def read(cls, folder: Path) -> Runs:
+        """The runs of a folder that `potstill lab run` has written."""
+        if not folder.is_dir():
+            raise ValueError(f"there is no folder {folder}: run trials first, with potstill lab run --out {folder}")
+        runs = cls(results.load(folder))
+        if not runs.runs:
+            raise ValueError(
+                f"{folder} holds no finished trials (PROBLEM/PRESET/ALGORITHM/0000.json): "
+                f"run some first, with potstill lab run --out {folder}"
+            )
+        return runs
+
+    @property
+    def problems(self) -> list[str]:
+        """Names, in order."""
+        return list(dict.fromkeys(run.problem for run in self.runs))
+
+    def of(self, problem: str, preset: str | None = None) -> list[Run]:
+        """The runs on a problem."""
+        return [run for run in self.runs if run.problem == problem and preset in (None, run.preset)]
+
+    def presets(self, problem: str) -> list[str]:
+        """The presets that a problem was run under."""
+        return list(dict.fromkeys(run.preset for run in self.of(problem)))
+
+    def best_peer(self, problem: str) -> Run | None:
+        """The best of the other libraries on a problem."""
+        best: Run | None = None
+        for run in self.of(problem, PEERS):
+            best = run if best is None or run.better(best) else best
+        return best
+
+    def pairs(self) -> list[tuple[Run, Run]]:
+        """Every distilled policy with its Thompson sampling, where both were run."""
+        known = {(run.problem, run.preset, run.algorithm): run for run in self.runs}
+        found = [(run, known.get((run.problem, run.preset, run.imitates or ""))) for run in self.runs]
+        return [(run, taught_by) for run, taught_by in found if taught_by is not None]
+
+
+def problem_title(name: str) -> str:
+    """A problem's name for people."""
+    return scenario(name).title if is_known(name) else name
+
+
+def _measure(trials: Sequence[Trial]) -> Measure:
+    """Regret where the truth is known; a log does not say what other actions would have earned."""
+    return "reward" if any(trial.regret is None for trial in trials) else "regret"
+
+
+def _rank(identity: tuple[str, str, str]) -> tuple[object, ...]:
+    """Problems, presets and algorithms in the order of their lists, then whatever else there is by name."""
+    lists = (list(SCENARIOS), _PRESETS, list(ALGORITHMS))
+    known = ((names.index(name) if name in names else len(names)) for name, names in zip(identity, lists, strict=True))
+    places = tuple(known)
+    return (places[0], identity[0], *places[1:], *identity[1:])
+
+
+def _refuse_mixed(grouped: dict[tuple[str, str, str], list[Trial]]) -> None:
+    """Trials of different lengths cannot share a curve, nor be compared."""
+    lengths: dict[str, Trial] = {}
+    for trial in (trial for trials in grouped.values() for trial in trials):
+        first = lengths.setdefault(trial.problem, trial)
+        if trial.decisions != first.decisions:
+            raise ValueError(
+                f"{trial.problem}: trial {trial.trial} of {trial.preset}/{trial.algorithm} has {_length(trial)}, but "
+                f"trial {first.trial} of {first.preset}/{first.algorithm} has {_length(first)}; keep runs of different "
+                "lengths in different folders"
+            )
+
+
+def _length(trial: Trial) -> str:
+    return f"{sum(trial.decisions):,} decisions in {len(trial.decisions)} batches"

@@ -1,0 +1,144 @@
+"""The algorithms of the paper's evaluation by name, and those of other libraries beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from potstill.lab import peers
+from potstill.lab.runs.agents import Agent, Distilled, Fixed, Undistilled
+from potstill.lab.runs.presets import PRESETS
+from potstill.policy import Policy
+from potstill.problem import Problem
+from potstill.teachers import to_config
+
+#: More decisions than this, and every update of a Gaussian process on all of them takes minutes.
+GP_DECISIONS = 10_000
+
+
+class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
+    """How an agent is made for one trial.
+
+    Attributes:
+        name: on the command line and in results.
+        title: in tables and figures.
+        about: one line.
+        teacher: its row in `PRESETS`; None if it has no hyperparameters.
+        imitates: name of the Thompson sampling whose distilled policy this is.
+        cost: very roughly, seconds per update; for the order of a run, and for the time left before anything was
+            measured.
+        limit: decisions in a trial up to which `all` includes it.
+    """
+
+    name: str
+    title: str
+    about: str
+    teacher: str | None = None
+    imitates: str | None = None
+    cost: float = 1.0
+    limit: int | None = None
+
+    @property
+    def presets(self) -> tuple[str, ...]:
+        """Those that it can be run under."""
+        return tuple(name for name, choices in PRESETS.items() if self.teacher is None or self.teacher in choices)
+
+    def make(self, problem: Problem, seed: int, preset: str) -> Agent:
+        """An agent for one trial."""
+        if self.teacher is None:
+            return Fixed(Policy.uniform(problem, seed=seed))
+        choice = PRESETS[preset][self.teacher]
+        if self.imitates:
+            return Distilled(problem, choice.teacher, choice.student, seed)
+        return Undistilled(problem, choice.teacher, seed)
+
+    def settings(self, preset: str) -> dict[str, Any]:
+        """What results depend on, besides the seed: as plain values."""
+        if self.teacher is None:
+            return {}
+        choice = PRESETS[preset][self.teacher]
+        student = {"student": msgspec.to_builtins(choice.student)} if self.imitates else {}
+        return {"teacher": to_config(choice.teacher), **student}
+
+    def why_not(self, decisions: int) -> str | None:
+        """Why `all` leaves it out of a trial of that many decisions; None if it does not."""
+        if self.limit is None or decisions <= self.limit:
+            return None
+        return f"leaves out trials of more than {self.limit:,} decisions, where each update takes minutes"
+
+
+class PeerAlgorithm(Algorithm, frozen=True, kw_only=True):
+    """Another library's algorithm, with that library's hyperparameters.
+
+    Attributes:
+        peer: how to make it.
+    """
+
+    peer: peers.Peer
+
+    @property
+    def presets(self) -> tuple[str, ...]:
+        """One of its own."""
+        return ("peers",)
+
+    def make(self, problem: Problem, seed: int, preset: str) -> Agent:  # noqa: ARG002
+        """An agent for one trial; `peers.MissingPackage` if its library is not there."""
+        return self.peer.make(problem, seed)
+
+    def settings(self, preset: str) -> dict[str, Any]:  # noqa: ARG002
+        """The options, and the library's version."""
+        return {"package": self.peer.package, "version": self.peer.version(), "options": self.peer.options}
+
+
+def _pair(name: str, title: str, about: str, cost: float, cost_il: float, limit: int | None = None) -> list[Algorithm]:
+    """A Thompson sampling and its distilled policy."""
+    own = Algorithm(name=name, title=title, about=about, teacher=name, cost=cost, limit=limit)
+    distilled = Algorithm(
+        name=f"{name}-il",
+        title=f"{title}-IL",
+        about=f"the policy distilled from {title}",
+        teacher=name,
+        imitates=name,
+        cost=cost_il,
+        limit=limit,
+    )
+    return [own, distilled]
+
+
+_OWN = [
+    Algorithm(name="uniform", title="UniformRandom", about="every action alike, for ever", cost=0.002),
+    Algorithm(
+        name="neural-greedy",
+        title="Neural-Greedy",
+        about="the best prediction of a network, without exploration",
+        teacher="neural-greedy",
+        cost=0.1,
+    ),
+    *_pair("linear-ts", "Linear-TS", "a Bayesian linear regression for each action", 0.01, 1.2),
+    *_pair("neural-linear-ts", "NeuralLinear-TS", "the same on features that a network learns", 0.1, 1.3),
+    *_pair("bootstrap-nn-ts", "Bootstrap-NN-TS", "ten networks, of which one at random decides", 1, 2),
+    *_pair("adaptive-ts", "Adaptive-TS", "a regression that learns its own prior; not in the paper", 0.5, 1),
+    *_pair("gp-ts", "GP-TS", "a Gaussian process over contexts and actions", 5, 8, GP_DECISIONS),
+]
+_PEERS: list[Algorithm] = [
+    PeerAlgorithm(name=peer.name, title=peer.title, about=peer.about, peer=peer, cost=peer.cost) for peer in peers.PEERS
+]
+
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (*_OWN, *_PEERS)}
+
+
+#: What one name stands for.
+_GROUPS = {"all": _OWN, "peers": _PEERS}
+
+
+def named(names: Iterable[str]) -> list[Algorithm]:
+    """Algorithms by their names; ``all`` are Potstill's and ``peers`` those of other libraries."""
+    chosen: dict[str, Algorithm] = {}
+    for name in names:
+        if name not in ALGORITHMS and name not in _GROUPS:
+            known = ", ".join([*_GROUPS, *ALGORITHMS])
+            raise ValueError(f"no algorithm is called {name!r}; there are {known}")
+        chosen |= {algorithm.name: algorithm for algorithm in _GROUPS.get(name) or [ALGORITHMS[name]]}
+    return list(chosen.values())

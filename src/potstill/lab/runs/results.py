@@ -1,0 +1,130 @@
+"""Finished trials on disk: one file each, so that a run can be stopped at any moment and taken up again.
+
+OUT/<problem>/<preset>/<algorithm>/0007.json            what happened: equal seeds give equal bytes
+OUT/<problem>/<preset>/<algorithm>/0007.seconds.json    how long it took, which no two runs agree on, and the commit
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from potstill.files import write_atomically
+from potstill.lab.runs.trial import Turn
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One finished trial; lists have one entry per batch.
+
+    Attributes:
+        problem: name of the scenario.
+        preset: of hyperparameters, ``paper`` or ``potstill``; ``peers`` for other libraries.
+        algorithm: name.
+        trial: number, from 0; trials of one number meet the same requests with the same luck.
+        seed: that everything random in it came from.
+        decisions: in each batch.
+        reward: sum over each batch.
+        regret: sum over each batch; None where the truth is not known.
+        kl: held-out divergence of the policy distilled after each batch but the last; None if nothing was distilled.
+        price: what that divergence can cost per decision at most, in reward (the paper's bound).
+    """
+
+    problem: str
+    preset: str
+    algorithm: str
+    trial: int
+    seed: int
+    decisions: list[int]
+    reward: list[float]
+    regret: list[float] | None = None
+    kl: list[float] | None = None
+    price: list[float] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("reward", "regret"):
+            if (values := getattr(self, name)) is not None and len(values) != len(self.decisions):
+                raise ValueError(f"{len(self.decisions)} batches of decisions, and {len(values)} of {name}")
+
+
+class Seconds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a trial took: in all, and of each stage of each update (``learn``, ``label``, ``imitate``).
+
+    With it goes the commit that ran the trial, if it was run from a checkout: other commits may well give equal trials.
+    """
+
+    total: float
+    stages: dict[str, list[float]]
+    commit: str | None = None
+
+
+def summarised(turns: Sequence[Turn], **identity: str | int) -> Trial:
+    """A trial from its turns."""
+    learned = [turn.learned for turn in turns[:-1]]
+    regret = [turn.regret for turn in turns if turn.regret is not None]
+    kl = [update.kl for update in learned if update.kl is not None]
+    price = [update.price for update in learned if update.price is not None]
+    return msgspec.convert(
+        {
+            **identity,
+            "decisions": [turn.decisions for turn in turns],
+            "reward": [turn.reward for turn in turns],
+            "regret": regret or None,
+            "kl": kl or None,
+            "price": price or None,
+        },
+        Trial,
+    )
+
+
+def path_of(out: Path, problem: str, preset: str, algorithm: str, trial: int) -> Path:
+    """Where a trial is kept."""
+    return out / problem / preset / algorithm / f"{trial:04d}.json"
+
+
+def save(out: Path, trial: Trial, seconds: Seconds) -> None:
+    """Keep a finished trial; it counts as finished once its own file is there, whole."""
+    path = path_of(out, trial.problem, trial.preset, trial.algorithm, trial.trial)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path.with_suffix(".seconds.json"), msgspec.json.encode(seconds))
+    write_atomically(path, msgspec.json.encode(trial))
+
+
+def load(out: Path) -> Iterator[Trial]:
+    """All finished trials under a folder, in the order of their paths."""
+    yield from map(_read, _paths(out))
+
+
+def archive(out: Path) -> bytes:
+    """All finished trials of a folder, what they took, and their settings, as a .tar.xz; equal files, equal bytes.
+
+    Unpacked, it is a folder of the same name, to report on or to go on from.
+    """
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz") as tar:
+        for path in sorted([*out.glob("settings.json"), *out.glob("*/*/*/[0-9]*.json")]):
+            content = path.read_bytes()
+            entry = tarfile.TarInfo((Path(out.resolve().name) / path.relative_to(out)).as_posix())
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def _paths(out: Path) -> list[Path]:
+    return [path for path in sorted(out.glob("*/*/*/[0-9]*.json")) if not path.name.endswith(".seconds.json")]
+
+
+def _read(path: Path) -> Trial:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Trial)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path} is not a finished trial: {error}; run again, and it is played anew") from None
+
+
+def seconds_of(out: Path, trial: Trial) -> Seconds | None:
+    """What a trial took, if that is known."""
+    path = path_of(out, trial.problem, trial.preset, trial.algorithm, trial.trial).with_suffix(".seconds.json")
+    return msgspec.json.decode(path.read_bytes(), type=Seconds) if path.exists() else None

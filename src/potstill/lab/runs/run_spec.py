@@ -1,0 +1,187 @@
+"""What is to be run, from names that people give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from potstill.lab.problems.data import MissingData
+from potstill.lab.problems.own_table import OwnTable, refuse_unused
+from potstill.lab.problems.own_table import named as scenario_named
+from potstill.lab.problems.scenarios import SCENARIOS, Scenario
+from potstill.lab.problems.table import TableProblem
+from potstill.lab.runs import runner
+from potstill.lab.runs.algorithms import Algorithm, PeerAlgorithm, named
+from potstill.lab.runs.presets import PRESETS
+from potstill.lab.runs.runner import Progress
+from potstill.lab.runs.summary import Row, summary
+
+TRIALS = 10
+
+
+class Quick(msgspec.Struct, frozen=True):
+    """The whole evaluation on a small scale: decisions by problem, and what is run on each."""
+
+    decisions: dict[str, int]
+    algorithms: tuple[str, ...]
+    trials: int
+
+
+QUICK = Quick(
+    decisions={"wheel": 3_000, "mushroom": 3_000, "warfarin-20": 300, "video": 3_000},
+    algorithms=(
+        "uniform",
+        "neural-greedy",
+        "linear-ts",
+        "linear-ts-il",
+        "neural-linear-ts",
+        "neural-linear-ts-il",
+        "bootstrap-nn-ts",
+        "bootstrap-nn-ts-il",
+        "adaptive-ts",
+        "adaptive-ts-il",
+    ),
+    trials=5,
+)
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    """Problems, algorithms under presets, and how often.
+
+    Attributes:
+        scenarios: problems.
+        pairs: for each problem, a preset and an algorithm each.
+        trials: of each.
+        seed: of everything random.
+        skipped: what was asked for by `all` or `peers` and is left out, and why.
+    """
+
+    scenarios: list[Scenario]
+    pairs: dict[str, list[tuple[str, Algorithm]]]
+    trials: int
+    seed: int
+    skipped: dict[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        problems: Sequence[str],
+        algorithms: Sequence[str],
+        preset: str = "both",
+        trials: int | None = None,
+        decisions: int | None = None,
+        seed: int = 0,
+        own: OwnTable | None = None,
+        quick: bool = False,
+    ) -> Experiment:
+        """From names; what is left out is taken from `QUICK` if it is to be quick."""
+        if not problems and not quick:
+            raise ValueError("name a problem with --problem, such as --problem wheel; --list shows them")
+        presets = _presets(preset)
+        skipped: dict[str, str] = {}
+        names = [name for name in _problems(problems) if not _is_missing(name, problems, skipped)]
+        found = [_found(name, decisions, own or OwnTable(), quick) for name in names]
+        _refuse_twice(found)
+        refuse_unused(own or OwnTable(), found)
+        skipped.update(_dropped(found))
+        asked = list(algorithms) or list(QUICK.algorithms if quick else ["all"])
+        pairs = {one.name: _pairs(asked, presets, one, skipped) for one in found}
+        if not any(pairs.values()):
+            raise ValueError("nothing is left to run: " + "; ".join(skipped.values()))
+        count = trials or (QUICK.trials if quick else TRIALS)
+        return cls(scenarios=found, pairs=pairs, trials=count, seed=seed, skipped=skipped)
+
+    def prepare(self) -> None:
+        """Read or make what trials need, before any of them; `MissingData` if it cannot be had."""
+        for one in self.scenarios:
+            one.prepare()
+
+    def run(self, jobs: int, out: Path, on_progress: Callable[[Progress], None] = lambda _: None) -> Progress:
+        """Run what is not finished yet."""
+        return runner.run(
+            self.scenarios, self.pairs, trials=self.trials, jobs=jobs, seed=self.seed, out=out, on_progress=on_progress
+        )
+
+    def summary(self, out: Path) -> list[Row]:
+        """What it came to."""
+        return summary(out, self.scenarios, self.pairs, self.trials)
+
+
+def _presets(name: str) -> list[str]:
+    if name == "both":
+        return list(PRESETS)
+    if name not in PRESETS:
+        raise ValueError(f"no preset is called {name!r}; there are {', '.join(PRESETS)} and both")
+    return [name]
+
+
+def _problems(names: Sequence[str]) -> list[str]:
+    """Names without repetition; none is those of `QUICK`."""
+    every = {"all": list(SCENARIOS)}
+    return list(dict.fromkeys(part for name in names or QUICK.decisions for part in every.get(name, [name])))
+
+
+def _is_missing(name: str, asked: Sequence[str], skipped: dict[str, str]) -> bool:
+    """Whether a problem lacks its data and was not asked for by its own name."""
+    if name not in SCENARIOS or name in asked:
+        return False
+    try:
+        SCENARIOS[name].problem  # noqa: B018
+    except MissingData as error:
+        skipped[SCENARIOS[name].title] = str(error)
+        return True
+    return False
+
+
+def _found(name: str, decisions: int | None, own: OwnTable, quick: bool) -> Scenario:
+    one = scenario_named(name, own, decisions)
+    count = decisions or (QUICK.decisions.get(name) if quick else None)
+    return one.with_decisions(count) if count else one
+
+
+def _refuse_twice(found: Sequence[Scenario]) -> None:
+    """Refuse problems that would share a folder of results."""
+    names = [one.name for one in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two problems are called {twice[0]}: rename a file, or run them apart, with an --out each")
+
+
+def _dropped(found: Sequence[Scenario]) -> dict[str, str]:
+    """Rows of tables that are not played, and why."""
+    tables = {one.name: one.environment() for one in found if one.options}
+    return {
+        f"{table.dropped:,} of {table.dropped + table.rows:,} rows of {name}": "they have no value to be right about"
+        for name, table in tables.items()
+        if isinstance(table, TableProblem) and table.dropped
+    }
+
+
+def _pairs(
+    asked: Sequence[str], presets: list[str], one: Scenario, skipped: dict[str, str]
+) -> list[tuple[str, Algorithm]]:
+    """Each algorithm under each preset that it knows. What was asked for by its own name is run in any case."""
+    chosen = []
+    for algorithm in named(asked):
+        reason = _why_not_named(algorithm, presets) if algorithm.name in asked else _why_not(algorithm, one)
+        if reason:
+            skipped[f"{algorithm.title} on {one.title}"] = reason
+        else:
+            chosen.append(algorithm)
+    return [
+        (preset, algorithm) for preset in [*presets, "peers"] for algorithm in chosen if preset in algorithm.presets
+    ]
+
+
+def _why_not_named(algorithm: Algorithm, presets: list[str]) -> str | None:
+    if not {*presets, "peers"}.isdisjoint(algorithm.presets):
+        return None
+    return f"{algorithm.title} is not in the preset {presets[0]}, only in {', '.join(algorithm.presets)}"
+
+
+def _why_not(algorithm: Algorithm, one: Scenario) -> str | None:
+    if isinstance(algorithm, PeerAlgorithm):
+        return algorithm.peer.why_not()
+    return algorithm.why_not(one.decisions)

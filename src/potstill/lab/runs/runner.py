@@ -1,0 +1,216 @@
+"""Many trials at once: every (problem, preset, algorithm, trial) is a task, and finished ones are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from potstill.keys import Key
+from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.runs import results
+from potstill.lab.runs.algorithms import Algorithm
+from potstill.lab.runs.eta import Group, Pace
+from potstill.lab.runs.settings import Settings
+from potstill.lab.runs.workers import Advanced, Failed, Finished, Message, Task, Worker
+
+#: Seconds between two looks at the clock while nothing happens.
+TICK = 0.5
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A trial that could not be finished, and why."""
+
+    task: Task
+    error: str
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """How far a run has come; what `on_progress` is given.
+
+    Attributes:
+        total: tasks, including those that were kept from earlier runs.
+        kept: tasks that earlier runs had finished.
+        finished: tasks that this run has finished.
+        failures: tasks that failed in this run.
+        running: for each task under way, the share of its decisions that are taken.
+        seconds_left: as measured so far.
+    """
+
+    total: int
+    kept: int
+    finished: int = 0
+    failures: list[Failure] = []
+    running: dict[Task, float] = {}
+    seconds_left: float = 0.0
+
+
+def run(
+    scenarios: Sequence[Scenario],
+    pairs: Mapping[str, Sequence[tuple[str, Algorithm]]],
+    *,
+    trials: int,
+    jobs: int,
+    seed: int,
+    out: Path,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Progress:
+    """Run what is not finished yet, and keep each trial as it ends. Stopped at any moment, it can be taken up again.
+
+    Workers import the script that calls this, which therefore has to do so under ``if __name__ == "__main__":``.
+
+    Args:
+        scenarios: problems, each with its number of decisions.
+        pairs: for each problem by name, a preset and an algorithm each.
+        trials: of each algorithm on each problem, with the same requests and luck for all algorithms.
+        jobs: processes.
+        seed: of everything random.
+        out: folder for results; `OtherSettings` if it holds those of another experiment.
+        on_progress: told whenever something has happened.
+    """
+    Settings.of(seed, scenarios, pairs).recorded(out)
+    wanted = tasks(scenarios, pairs, trials, seed)
+    kept = [task for task in wanted if _is_finished(out, task)]
+    pace = Pace({scenario.name: scenario for scenario in scenarios}, pairs)
+    for task in kept:
+        if seconds := _seconds(out, task):
+            pace.finished(task.group, seconds)
+    todo = set(wanted).difference(kept)
+    return _Run(scenarios, pace, out, [task for task in wanted if task in todo], len(kept)).go(jobs, on_progress)
+
+
+def tasks(
+    scenarios: Iterable[Scenario], pairs: Mapping[str, Sequence[tuple[str, Algorithm]]], trials: int, seed: int
+) -> list[Task]:
+    """Every trial of a run; those of equal problem and number have equal seeds."""
+    return [
+        Task(scenario.name, preset, algorithm.name, trial, Key(seed).child(scenario.name, trial).integer())
+        for scenario in scenarios
+        for preset, algorithm in pairs[scenario.name]
+        for trial in range(trials)
+    ]
+
+
+def _is_finished(out: Path, task: Task) -> bool:
+    path = results.path_of(out, *task.group, task.trial)
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(path.read_bytes(), type=results.Trial).seed == task.seed
+    return False
+
+
+def _seconds(out: Path, task: Task) -> float | None:
+    """What a finished trial took, if that is known."""
+    path = results.path_of(out, *task.group, task.trial).with_suffix(".seconds.json")
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(path.read_bytes(), type=results.Seconds).total
+    return None
+
+
+class Backlog:
+    """Tasks that nobody has begun, so arranged that programs are compiled once and nothing long is left for last.
+
+    Args:
+        tasks: in any order.
+        seconds: what a task of a group takes, roughly.
+    """
+
+    def __init__(self, tasks: Iterable[Task], seconds: Callable[[Group], float]) -> None:
+        groups: dict[Group, list[Task]] = {}
+        for task in tasks:
+            groups.setdefault(task.group, []).append(task)
+        self._groups = {group: groups[group][::-1] for group in sorted(groups, key=seconds, reverse=True)}
+
+    def __len__(self) -> int:
+        return sum(self.counts().values())
+
+    def counts(self) -> dict[Group, int]:
+        """How many tasks of each group are left."""
+        return {group: len(tasks) for group, tasks in self._groups.items()}
+
+    def take(self, last: Group | None, others: set[Group]) -> Task | None:
+        """The next task for a worker: more of what it did last, else the longest that no other worker is at."""
+        ranked = sorted(self._groups, key=lambda group: (group != last, group in others))
+        if not ranked:
+            return None
+        tasks = self._groups[ranked[0]]
+        task = tasks.pop()
+        if not tasks:
+            del self._groups[ranked[0]]
+        return task
+
+
+class _Run:
+    """One run, from its first task to its last."""
+
+    def __init__(self, scenarios: Sequence[Scenario], pace: Pace, out: Path, todo: list[Task], kept: int) -> None:
+        self.scenarios, self.out = {scenario.name: scenario for scenario in scenarios}, out
+        self.pace = pace
+        self.backlog = Backlog(todo, self.pace.expected)
+        self.progress = Progress(total=kept + len(todo), kept=kept)
+        self.workers: list[Worker] = []
+
+    def go(self, jobs: int, on_progress: Callable[[Progress], None]) -> Progress:
+        """Until no task is left; workers end with it, whatever happens."""
+        try:
+            self._staff(jobs)
+            while self.workers:
+                for worker in Worker.ready(self.workers, TICK):
+                    self._hear(worker, worker.receive())
+                self._look()
+                on_progress(self.progress)
+        finally:
+            for worker in self.workers:
+                worker.kill()
+        return self.progress
+
+    def _staff(self, jobs: int) -> None:
+        for _ in range(min(jobs, self.progress.total - self.progress.kept)):
+            self._employ(Worker(self.scenarios, self.out))
+
+    def _employ(self, worker: Worker) -> None:
+        """Give a worker its next task, or its leave."""
+        others = {other.last for other in self.workers if other is not worker and other.last}
+        task = self.backlog.take(worker.last, others)
+        if task is None:
+            worker.kill()
+            self.workers = [other for other in self.workers if other is not worker]
+            return
+        worker.begin(task)
+        if worker not in self.workers:
+            self.workers.append(worker)
+
+    def _hear(self, worker: Worker, message: Message | None) -> None:
+        assert worker.task is not None
+        match message:
+            case Advanced(decisions):
+                worker.decisions = decisions
+            case Finished(seconds):
+                self.progress.finished += 1
+                self.pace.finished(worker.task.group, seconds)
+                self._employ(worker)
+            case Failed(error):
+                self.progress.failures.append(Failure(worker.task, error))
+                self._employ(worker)
+            case None:
+                self.progress.failures.append(Failure(worker.task, worker.obituary()))
+                self._replace(worker)
+
+    def _replace(self, dead: Worker) -> None:
+        dead.kill()
+        self.workers.remove(dead)
+        self._employ(Worker(self.scenarios, self.out))
+
+    def _look(self) -> None:
+        """Where everything stands."""
+        running = [(worker.task, self._share(worker), worker.elapsed) for worker in self.workers if worker.task]
+        for task, share, seconds in running:
+            self.pace.under_way(task.group, seconds, share)
+        self.progress.running = {task: share for task, share, _ in running}
+        under_way = [(task.group, seconds) for task, _, seconds in running]
+        self.progress.seconds_left = self.pace.left(self.backlog.counts(), under_way, max(len(self.workers), 1))
+
+    def _share(self, worker: Worker) -> float:
+        assert worker.task is not None
+        return worker.decisions / self.scenarios[worker.task.problem].decisions

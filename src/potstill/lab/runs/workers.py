@@ -1,0 +1,176 @@
+"""Worker processes for trials: each computes with one thread, and lives on so that compiled programs are reused.
+
+Equal seeds give equal bytes however many workers there are, because the order in which sums are taken depends on the
+number of threads, and that is always one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+import msgspec
+
+from potstill.keys import Key
+from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.runs import results
+from potstill.lab.runs.algorithms import ALGORITHMS
+from potstill.lab.runs.provenance import commit
+from potstill.lab.runs.trial import Turn, play
+from potstill.parallel import ONE_THREAD, environment
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One trial to be run."""
+
+    problem: str
+    preset: str
+    algorithm: str
+    trial: int
+    seed: int
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """What it shares with trials that differ in their luck alone."""
+        return self.problem, self.preset, self.algorithm
+
+    def __str__(self) -> str:
+        return f"{self.problem}, {self.algorithm} ({self.preset}), trial {self.trial}"
+
+
+class Advanced(msgspec.Struct, frozen=True):
+    """A worker has come so far in its task."""
+
+    decisions: int
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A worker has kept its trial, which took so long."""
+
+    seconds: float
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A worker's task ended in an error."""
+
+    error: str
+
+
+Message = Advanced | Finished | Failed
+
+
+class Worker:
+    """A process and the task it is on.
+
+    Args:
+        scenarios: by name.
+        out: where trials are kept.
+    """
+
+    def __init__(self, scenarios: Mapping[str, Scenario], out: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs, dict(scenarios), out), daemon=True)
+        with environment(ONE_THREAD):
+            self._process.start()
+        # With our copy of its end closed, the pipe breaks when the worker dies.
+        theirs.close()
+        self.task: Task | None = None
+        self.decisions = 0
+        self._started = 0.0
+        self.last: tuple[str, str, str] | None = None
+
+    def begin(self, task: Task) -> None:
+        """Hand it a task."""
+        self._pipe.send(task)
+        self.task, self.decisions, self._started, self.last = task, 0, time.monotonic(), task.group
+
+    def receive(self) -> Message | None:
+        """Its message; None if the process has died."""
+        try:
+            message: Message = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            return None
+        return message
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process."""
+        return self._process.pid
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was handed its task."""
+        return time.monotonic() - self._started
+
+    def obituary(self) -> str:
+        """How it died."""
+        self._process.join()
+        return f"its process died with exit code {self._process.exitcode}; -9 is usually too little memory"
+
+    def kill(self) -> None:
+        """End it at once; a trial it was on is lost, and nothing else."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+    @staticmethod
+    def ready(workers: list[Worker], timeout: float) -> list[Worker]:
+        """Those that have something to say, or died, within so many seconds."""
+        pipes = {worker._pipe: worker for worker in workers}
+        return [pipes[pipe] for pipe in wait(list(pipes), timeout) if isinstance(pipe, Connection)]
+
+
+# ---- in the worker's process
+
+
+def serve(pipe: Connection, scenarios: dict[str, Scenario], out: Path) -> None:
+    """Run tasks from a pipe until it breaks, which it does when the process at its other end has ended."""
+    # Ctrl-C reaches every process of the terminal; what to do about it is for the other end to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    commit()  # of the code that was just imported: later, the checkout may have another
+    try:
+        while True:
+            task = pipe.recv()
+            pipe.send(_attempted(task, scenarios[task.problem], out, pipe))
+    except (EOFError, ConnectionError):
+        return
+
+
+def _attempted(task: Task, scenario: Scenario, out: Path, pipe: Connection) -> Message:
+    started = time.perf_counter()
+    try:
+        turns = []
+        for turn in turns_of(task, scenario):
+            turns.append(turn)
+            # Before anything is kept: a worker that has lost its other end must not write any more.
+            pipe.send(Advanced(sum(turn.decisions for turn in turns)))
+        seconds = time.perf_counter() - started
+        trial = results.summarised(turns, **msgspec.structs.asdict(task))
+        results.save(out, trial, results.Seconds(total=seconds, stages=_stages(turns), commit=commit()))
+    except ConnectionError:
+        raise
+    except Exception as error:
+        return Failed(f"{type(error).__name__}: {error}")
+    return Finished(seconds)
+
+
+def turns_of(task: Task, scenario: Scenario) -> Iterator[Turn]:
+    """Play one trial. All its randomness comes from the task's seed, which algorithms and presets share."""
+    # The first batch is drawn by the seed itself: an agent with the same one would repeat its draws.
+    agent_seed = Key(task.seed).child("agent").integer()
+    agent = ALGORITHMS[task.algorithm].make(scenario.problem, agent_seed, task.preset)
+    return play(scenario.world(task.seed), agent, scenario.sizes, task.seed)
+
+
+def _stages(turns: list[Turn]) -> dict[str, list[float]]:
+    stages: dict[str, list[float]] = defaultdict(list)
+    for turn in turns[:-1]:
+        for stage, seconds in turn.learned.seconds.items():
+            stages[stage].append(seconds)
+    return dict(stages)

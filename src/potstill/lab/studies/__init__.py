@@ -1,0 +1,1 @@
+"""Studies of imitation error and update cadence."""

@@ -1,0 +1,294 @@
+"""The study of cadence as charts, tables, a page, and words of advice."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import polars as pl
+
+from potstill.lab.runs.terminal import duration
+from potstill.lab.studies.cadence import TOLERABLE, Estimate, Findings, Row
+from potstill.pages.page import Chart, Page, Section, Table
+
+_COPPER, _GREY = "#c8662b", "#8b919b"
+_DELAYS = [_COPPER, "#4a83c4", "#2f9e72", "#8a63b8", "#c9a227", "#5f6670"]
+_DAY = 86_400
+#: Work is told per so many decisions where it is not known how many a day has.
+_MANY = 100_000
+
+
+class Units:
+    """Decisions as people think of them: as time, if it is known how many a day has."""
+
+    def __init__(self, per_day: int | None = None) -> None:
+        self.per_day = per_day
+
+    def span(self, decisions: int) -> str:
+        """A number of decisions, with its time if known: ``1,000 (29 min)``."""
+        time = self.time(decisions)
+        return f"{decisions:,} ({time})" if time and decisions else f"{decisions:,}"
+
+    def time(self, decisions: int) -> str | None:
+        """How long so many decisions take to come; None if that is not known."""
+        return duration(decisions / self.per_day * _DAY) if self.per_day else None
+
+    def decisions(self, number: int) -> str:
+        """The same in a sentence: ``1,000 decisions (29 min)``."""
+        count, *time = self.span(number).split(" ", 1)
+        return " ".join([count, "decisions", *time])
+
+    def work(self, per_decision: float) -> str:
+        """Time spent on updating, in a day or in many decisions."""
+        return _time(per_decision * (self.per_day or _MANY))
+
+    @property
+    def of_work(self) -> str:
+        """What that time is of."""
+        return "a day" if self.per_day else f"{_MANY:,} decisions"
+
+
+def _time(seconds: float) -> str:
+    """A time span, of which parts of a second may matter."""
+    return duration(seconds) if seconds >= 10 else f"{seconds:.2g} s" if seconds >= 0.1 else f"{1000 * seconds:.2g} ms"
+
+
+def page(findings: Findings, units: Units) -> Page:
+    """All of it."""
+    cadence = findings.cadence
+    rate = f" A day has {units.per_day:,} decisions." if units.per_day else ""
+    return Page(
+        "How often to update",
+        f"{cadence.algorithm} on {cadence.problem}, simulated: {cadence.decisions:,} decisions with an update at the "
+        f"end of each batch, and rewards that become known so many decisions later. {cadence.trials} trials, seed "
+        f"{cadence.seed}.{rate}",
+        headlines(findings, units),
+        [_advice(findings, units), _grid(findings, units), _trade(findings, units), _meaning(findings)],
+        name=f"Potstill: cadence, {cadence.problem}",
+    )
+
+
+def headlines(findings: Findings, units: Units) -> list[tuple[str, str]]:
+    """The period to choose for each delay, and what it costs."""
+    found = []
+    for delay in findings.cadence.delays:
+        row = findings.advised(delay)
+        period = units.time(row.batch) or f"{row.batch:,}"
+        found.append((f"every {period}", f"{_late(delay, units)}: regret {_regret(row)}."))
+    return found
+
+
+def advice(findings: Findings, units: Units) -> list[str]:
+    """A sentence for each delay."""
+    return [_sentence(findings, delay, units) for delay in findings.cadence.delays]
+
+
+def _sentence(findings: Findings, delay: int, units: Units) -> str:
+    shortest, *longer = findings.with_delay(delay)
+    row, late = findings.advised(delay), _capital(_late(delay, units))
+    if not any(row.work for row in (shortest, *longer)):
+        return f"{late}, nothing is learnt in {units.decisions(findings.cadence.decisions)}: give more --decisions."
+    if not longer:
+        return f"{late}, there is nothing to choose from: give more than one size with --batches."
+    if findings.cadence.trials == 1:
+        return f"{late}, one trial cannot tell what is chance: give more --trials."
+    if row is not shortest:
+        return (
+            f"{late}, updating every {units.decisions(row.batch)} costs {_more(row.cost_of_batch)} regret than every "
+            f"{units.decisions(shortest.batch)}, for {_share(row, shortest)} of the work."
+        )
+    following = longer[0]
+    price = f"costs {_more(following.cost_of_batch)} regret, for {_share(following, row)} of the work"
+    if following.cost_of_batch.at_least > TOLERABLE:
+        return f"{late}, update every {units.decisions(row.batch)}: every {units.decisions(following.batch)} {price}."
+    return f"{late}, trials do not tell yet: every {units.decisions(following.batch)} {price}. Give more --trials."
+
+
+def _late(delay: int, units: Units) -> str:
+    return f"with rewards {units.decisions(delay)} late" if delay else "with rewards known at once"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _share(row: Row, other: Row) -> str:
+    """Of work; with batches larger than the run there is none."""
+    return f"{100 * row.work / other.work:.0f} %" if other.work else "–"
+
+
+def _more(cost: Estimate) -> str:
+    direction = "more" if cost.mean >= 0 else "less"
+    error = "" if cost.two_se is None else f" ± {100 * cost.two_se:.1f}"
+    return f"{100 * abs(cost.mean):.1f}{error} % {direction}"
+
+
+def percent(cost: Estimate) -> str:
+    """A cost to read: ``+4.2 ± 1.1 %``."""
+    if not math.isfinite(cost.mean):
+        return "–"
+    if cost == (0, 0):
+        return "–"
+    error = "" if not cost.two_se else f" ± {100 * cost.two_se:.1f}"
+    return f"{100 * cost.mean:+.1f}{error} %".replace("-", "−")
+
+
+def _against_base(row: Row) -> str:
+    return "base" if row.cost == (0, 0) else percent(row.cost)
+
+
+def _regret(row: Row) -> str:
+    return amount(row.regret)
+
+
+def amount(value: Estimate) -> str:
+    """A regret to read."""
+    digits = 0 if abs(value.mean) >= 100 else 2
+    error = "" if value.two_se is None else f" ± {value.two_se:,.{digits}f}"
+    return f"{value.mean:,.{digits}f}{error}"
+
+
+# ---- sections
+
+
+def _advice(findings: Findings, units: Units) -> Section:
+    rule = (
+        f"The longest period that costs at most {100 * TOLERABLE:.0f} % more regret than the shortest, two standard "
+        "errors included. The delay is a fact of a product and the period a choice, so each delay is a case of its own."
+    )
+    return Section("Advice", "\n\n".join([*advice(findings, units), rule]))
+
+
+def _grid(findings: Findings, units: Units) -> Section:
+    return Section(
+        "What waiting costs",
+        "Regret of the whole run, and how much more it is than with the smallest batch and the shortest delay of the "
+        "study, ± two standard errors over trials, paired by trial. Uniform choice, which never learns, has a regret "
+        f"of {amount(findings.uniform)}.",
+        {"grid": grid(findings, units)},
+        [table(findings, units)],
+    )
+
+
+def _trade(findings: Findings, units: Units) -> Section:
+    return Section(
+        "What updating costs",
+        f"Regret against the time that updates take in {units.of_work}, on one core of the machine that ran this; the "
+        "numbers at the points are decisions between updates. Where a line is flat, more work buys nothing.",
+        {"trade": trade(findings, units)},
+    )
+
+
+def _meaning(findings: Findings) -> Section:
+    cadence = findings.cadence
+    return Section(
+        "What this is, and is not",
+        f"The regret is that of the first {cadence.decisions:,} decisions, when most is learnt: the longer a policy "
+        "serves, the less the first updates weigh. The first batch is uniform, and so is all that is decided before "
+        "the first reward is known, all of which counts. A world that drifts, which this one "
+        "does not, gives a reason of its own to update often. Batches of different sizes meet the same requests, with "
+        "luck of their own.",
+    )
+
+
+def table(findings: Findings, units: Units) -> Table:
+    """A row for each delay and batch size."""
+    header = ["rewards late by", "update every", "updates", "regret", "cost", "cost at this delay", "an update"]
+    rows = [
+        [
+            units.span(row.delay),
+            units.span(row.batch),
+            f"{row.updates:,}",
+            _regret(row),
+            percent(row.cost),
+            percent(row.cost_of_batch),
+            _time(row.seconds) if row.seconds else "–",
+            units.work(row.work) if row.seconds else "–",
+        ]
+        for row in findings.rows
+    ]
+    return Table([*header, f"work in {units.of_work}"], rows)
+
+
+def pivot(findings: Findings, units: Units) -> Table:
+    """The same as a grid that fits a terminal: delays down, batch sizes across."""
+    rows = [
+        [units.span(delay), *(f"{_regret(row)}\n{_against_base(row)}" for row in findings.with_delay(delay))]
+        for delay in findings.cadence.delays
+    ]
+    soonest = findings.with_delay(findings.cadence.delays[0])
+    work = ["work", *(units.work(row.work) if row.work else "–" for row in soonest)]
+    return Table(["late by", *(units.span(batch) for batch in findings.cadence.batches)], [*rows, work])
+
+
+# ---- charts
+
+
+def grid(findings: Findings, units: Units) -> Chart:
+    """Cost by batch size and delay, as a heat map."""
+    data = pl.DataFrame([_cell(row, units) for row in findings.rows])
+    batches = [units.span(batch) for batch in findings.cadence.batches]
+    delays = [units.span(delay) for delay in findings.cadence.delays]
+    base = alt.Chart(data, width="container", height=70 + 58 * len(delays)).encode(
+        x=alt.X("batch:N", sort=batches, title="decisions between updates", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("delay:N", sort=delays, title="rewards late by, decisions"),
+    )
+    # From white on: the best cell is as good as empty. Text is dark on all but the darkest.
+    scale = alt.Scale(range=["#f6e7dc", _COPPER], domainMin=0)
+    cells = base.mark_rect(stroke="white", strokeWidth=2).encode(
+        color=alt.Color("cost:Q", scale=scale, title="cost", legend=alt.Legend(format="+.0%")),
+        tooltip=["batch:N", "delay:N", "regret:N", "text:N"],
+    )
+    text = base.mark_text(fontSize=13, dy=-8, color="#1f2328", fontWeight="bold").encode(text="text:N")
+    below = base.mark_text(fontSize=11, dy=10, color="#3a3f46").encode(text="regret:N")
+    return alt.layer(cells, text, below)
+
+
+def _cell(row: Row, units: Units) -> dict[str, object]:
+    return {
+        "batch": units.span(row.batch),
+        "delay": units.span(row.delay),
+        "cost": row.cost.mean,
+        "text": _against_base(row),
+        "regret": f"regret {_regret(row)}",
+    }
+
+
+def trade(findings: Findings, units: Units) -> Chart:
+    """Regret against work, a line for each delay."""
+    names = [units.span(delay) for delay in findings.cadence.delays]
+    rows = [_traded(row, units) for row in findings.rows if row.work]
+    schema = {"work": pl.Float64, "regret": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+    data = pl.DataFrame(rows, schema={**schema, "delay": pl.String, "batch": pl.String})
+    colour = alt.Color("delay:N", scale=alt.Scale(domain=names, range=_DELAYS), title="rewards late by", sort=None)
+    x = alt.X(
+        "work:Q",
+        title=f"seconds of updating in {units.of_work}",
+        scale=alt.Scale(type="log", nice=False, padding=30),
+        axis=alt.Axis(format=",~g", tickCount=6),
+    )
+    base = alt.Chart(data, width="container", height=300).encode(x=x, color=colour)
+    y = alt.Y("regret:Q", title="regret", scale=alt.Scale(zero=False))
+    lines = base.mark_line(point={"filled": True, "size": 55}).encode(y=y, tooltip=["delay:N", "batch:N", "regret:Q"])
+    bars = base.mark_rule().encode(y=alt.Y("low:Q", title="regret"), y2="high:Q")
+    text = base.mark_text(dy=-12, fontSize=11).encode(y=y, text="batch:N")
+    return alt.layer(*_never(findings.uniform), bars, lines, text)
+
+
+def _never(uniform: Estimate) -> list[alt.Chart]:
+    """Where learning nothing would be."""
+    base = alt.Chart(pl.DataFrame({"regret": [uniform.mean], "text": ["uniform"]})).encode(y="regret:Q")
+    name = base.mark_text(align="left", dx=4, dy=-7, color=_GREY).encode(x=alt.value(0), text="text:N")
+    return [base.mark_rule(strokeDash=[4, 4], color=_GREY), name]
+
+
+def _traded(row: Row, units: Units) -> dict[str, object]:
+    half = row.regret.two_se or 0.0
+    return {
+        "work": row.work * (units.per_day or _MANY),
+        "regret": row.regret.mean,
+        "low": row.regret.mean - half,
+        "high": row.regret.mean + half,
+        "delay": units.span(row.delay),
+        "batch": f"{row.batch:,}",
+    }

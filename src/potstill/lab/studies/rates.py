@@ -1,0 +1,338 @@
+"""How imitation gets better with contexts and labels: the paper's generalisation result, measured on Linear-TS.
+
+Theorem "generalization" bounds the held-out divergence of a policy that was fitted on N contexts with N_a sampled
+actions each by a multiple of
+
+    1/N + 1/√(N·N_a),
+
+up to logarithms, if the policy class holds the teacher. Exact labels are the limit of many samples, which leaves 1/N.
+Here `imitate` is run as it runs in every update, with its own stopping rule and at most as many steps as a `Student`
+takes, and measured on fresh contexts against exact labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from scipy.stats import t as student_t
+
+from potstill.distill import Student, fidelity, imitate
+from potstill.keys import Key
+from potstill.lab.problems.environment import Environment, Float32, Float64
+from potstill.lab.problems.table import TableProblem
+from potstill.lab.problems.world import Simulation
+from potstill.lab.runs.agents import Undistilled
+from potstill.lab.runs.trial import play
+from potstill.parallel import advance
+from potstill.policy.network import logits
+from potstill.teachers import LinearTS
+
+#: Exact labels, where a number of sampled ones could stand.
+EXACT = 0
+#: Divergences below so many times the smallest of the study may owe much of their size to what no label can mend:
+#: the network's shape and the steps it is given.
+ABOVE_FLOOR = 2.5
+#: A policy that has not even closed two thirds of the way from ignoring the context is not yet on its way down.
+BELOW_BLIND = 1 / 3
+#: Labels are as good as exact if they leave at most so much more divergence.
+AS_GOOD = 1.1
+#: Fewer are too few to distil on.
+LEAST_CONTEXTS = 20
+_FRESH = 8192
+_BATCH = 1000
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the study. Equal settings give equal results.
+
+    Args:
+        problem: its name.
+        contexts: N, in ascending order.
+        labels: N_a, sampled actions per context, in ascending order; exact labels are always added.
+        repeats: of everything but the teacher: contexts, labels and training.
+        decisions: that the teacher has learnt from, by Thompson sampling in batches of 1,000.
+        seed: of everything random.
+    """
+
+    problem: str = "video"
+    contexts: tuple[int, ...] = (250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 64000)
+    labels: tuple[int, ...] = (1, 4, 16, 64, 256, 2048)
+    repeats: int = 4
+    decisions: int = 5000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field, least in (("contexts", LEAST_CONTEXTS), ("labels", 1)):
+            values = getattr(self, field)
+            if not values or min(values) < least or list(values) != sorted(set(values)):
+                raise ValueError(f"{field} must be whole numbers of {least} or more that rise, got {list(values)}")
+        for field, least in (("repeats", 1), ("decisions", 1), ("seed", 0)):
+            if getattr(self, field) < least:
+                raise ValueError(f"{field} must be {least} or more, got {getattr(self, field)}")
+
+    def fitted(self, environment: Environment) -> Rates:
+        """The same with numbers of contexts that a problem has: of a table, half of the rows are held out."""
+        if not isinstance(environment, TableProblem) or (half := environment.rows // 2) >= self.contexts[-1]:
+            return self
+        fitting = tuple(n for n in self.contexts if n <= half)
+        shares = tuple(n for n in (half // 8, half // 4, half // 2, half) if n >= LEAST_CONTEXTS)
+        return msgspec.structs.replace(self, contexts=fitting if len(fitting) > len(shares) else shares or (half,))
+
+    @property
+    def kinds(self) -> tuple[int, ...]:
+        """Of labels: exact ones first, then sampled ones from many to few."""
+        return (EXACT, *self.labels[::-1])
+
+    @property
+    def steps(self) -> int:
+        """Policies to distil, in all."""
+        return len(self.contexts) * len(self.kinds) * self.repeats
+
+
+class Lesson(NamedTuple):
+    """What a task needs.
+
+    Attributes:
+        rates: the settings.
+        environment: whose contexts are imitated on.
+        fresh: whose contexts the policies are measured on; the same, unless contexts are rows of a table.
+        state: of a teacher that has learnt.
+        contexts: how many to imitate on.
+    """
+
+    rates: Rates
+    environment: Environment
+    fresh: Environment
+    state: Any
+    contexts: int
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """Held-out divergence of policies from N contexts with N_a labels each.
+
+    Attributes:
+        contexts: N.
+        labels: N_a; 0 stands for exact labels.
+        kl: in nats, one for each repeat.
+    """
+
+    contexts: int
+    labels: int
+    kl: list[float]
+
+    @property
+    def mean(self) -> float:
+        """Over the repeats."""
+        return float(np.mean(self.kl))
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; not a number if there is one repeat."""
+        return float(np.std(self.kl, ddof=1)) / math.sqrt(len(self.kl)) if len(self.kl) > 1 else math.nan
+
+
+class Slope(msgspec.Struct, frozen=True, kw_only=True):
+    """The exponent of a power law, and its 95 % interval; None where too few points can tell."""
+
+    exponent: float | None = None
+    low: float | None = None
+    high: float | None = None
+    points: int = 0
+
+
+def lessons(rates: Rates, environment: Environment) -> list[Lesson]:
+    """The tasks of a study, longest first; one for each N, so that each program is compiled once."""
+    state = taught(environment, rates.decisions, rates.seed)
+    fresh = environment
+    if isinstance(environment, TableProblem):
+        environment, fresh = _held_out(environment, rates)
+    return [Lesson(rates, environment, fresh, state, n) for n in reversed(rates.contexts)]
+
+
+def _held_out(table: TableProblem, rates: Rates) -> tuple[Any, Any]:
+    """Rows to imitate on, and others to measure on: a row that was imitated on tells nothing of new ones."""
+    fresh, imitated = table.halves(Key(rates.seed).child("halves").generator())
+    if rates.contexts[-1] > imitated.rows:
+        raise ValueError(
+            f"{rates.problem} has {table.rows:,} rows, of which half are held out: give --contexts up to "
+            f"{imitated.rows:,}, not {rates.contexts[-1]:,}"
+        )
+    return imitated, fresh
+
+
+def taught(environment: Environment, decisions: int, seed: int) -> Any:
+    """What Linear-TS knows after so many decisions of its own."""
+    agent = Undistilled(environment.problem, LinearTS(), Key(seed).child("agent").integer())
+    whole, rest = divmod(decisions, _BATCH)
+    # Nothing is learnt from a trial's last batch, so that there is one more of a single decision.
+    sizes = [*[_BATCH] * whole, *[rest] * (rest > 0), 1]
+    for _ in play(Simulation(environment, decisions + 1, Key(seed).child("world")), agent, sizes, seed):
+        pass
+    return agent.state
+
+
+def learn(lesson: Lesson) -> list[Point]:
+    """Distil on N contexts, with every kind of labels; repeats meet the same contexts whatever the labels."""
+    rates = lesson.rates
+    fresh, truth = _fresh(lesson)
+    kl: dict[int, list[float]] = {kind: [] for kind in rates.kinds}
+    for repeat in range(rates.repeats):
+        key = Key(rates.seed).child("repeat", repeat)
+        contexts, exact = _labelled(lesson.environment, lesson.contexts, lesson.state, key.child("contexts"))
+        for kind in rates.kinds:
+            labels = sampled(exact, kind, key.child("labels", lesson.contexts, kind)) if kind else exact
+            imitation = imitate(contexts, labels, Student(), key.child("imitate"))
+            served = softmax(logits(imitation.layers, Student().activation, fresh), axis=1)
+            kl[kind].append(fidelity(truth, served, 1.0).kl_mean)
+            advance()
+    return [Point(contexts=lesson.contexts, labels=kind, kl=values) for kind, values in kl.items()]
+
+
+def blind(lesson: Lesson) -> float:
+    """The divergence, in nats, of the best policy that ignores the context."""
+    _, truth = _fresh(lesson)
+    return fidelity(truth, np.broadcast_to(truth.mean(axis=0, dtype=np.float64), truth.shape), 1.0).kl_mean
+
+
+def _fresh(lesson: Lesson) -> tuple[Float32, Float32]:
+    """The contexts to measure on, and their exact labels; a table may have fewer than others."""
+    count = min(_FRESH, lesson.fresh.rows) if isinstance(lesson.fresh, TableProblem) else _FRESH
+    return _labelled(lesson.fresh, count, lesson.state, Key(lesson.rates.seed).child("fresh"))
+
+
+def _labelled(environment: Environment, n: int, state: Any, key: Key) -> tuple[Float32, Float32]:
+    """Contexts, float32[n, d], and their exact labels, float32[n, K]."""
+    contexts = environment.encode(environment.contexts(n, key.generator()))
+    return contexts, LinearTS().propensities(state, contexts, key)
+
+
+def sampled(exact: Float32, draws: int, key: Key) -> Float32:
+    """Shares of actions in so many posterior draws, float32[N, K]; such a draw chooses by the exact propensities."""
+    p = exact.astype(np.float64)
+    p /= p.sum(axis=1, keepdims=True)
+    shares: Float32 = (key.generator().multinomial(draws, p) / draws).astype(np.float32)
+    return shares
+
+
+# ---- what it shows
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished study.
+
+    Attributes:
+        rates: its settings.
+        points: for each N and each kind of labels.
+        blind: divergence of the best policy that ignores the context.
+        floor: the smallest divergence that was reached.
+        in_contexts: for each kind of labels, the power of N with which divergence falls.
+        in_labels: the power of N·N_a with which what sampled labels add to the divergence of exact ones falls.
+    """
+
+    rates: Rates
+    points: list[Point]
+    blind: float
+    floor: float
+    in_contexts: dict[int, Slope]
+    in_labels: Slope
+
+    @classmethod
+    def of(cls, rates: Rates, points: Sequence[Point], blind: float) -> Findings:
+        """From all points of a study."""
+        ordered = sorted(points, key=lambda point: (point.labels, point.contexts))
+        found = cls(
+            rates=rates,
+            points=ordered,
+            blind=blind,
+            floor=min(point.mean for point in ordered),
+            in_contexts={},
+            in_labels=Slope(),
+        )
+        return msgspec.structs.replace(
+            found,
+            in_contexts={kind: found._slope_in_contexts(kind) for kind in rates.kinds},
+            in_labels=found._slope_in_labels(),
+        )
+
+    def curve(self, labels: int) -> list[Point]:
+        """The points of one kind of labels, by N."""
+        return [point for point in self.points if point.labels == labels]
+
+    def falling(self, labels: int) -> list[Point]:
+        """Those of them that are between the ceiling and the floor, where a slope means something."""
+        low, high = ABOVE_FLOOR * self.floor, BELOW_BLIND * self.blind
+        return [point for point in self.curve(labels) if low <= point.mean <= high]
+
+    def excess(self) -> list[tuple[Point, Float64]]:
+        """Sampled labels that cost more than the floor, and by how much more than exact ones, float64[repeats]."""
+        exact = {point.contexts: np.array(point.kl) for point in self.curve(EXACT)}
+        pairs = [(point, np.array(point.kl) - exact[point.contexts]) for point in self.points if point.labels]
+        high = BELOW_BLIND * self.blind
+        return [(point, more) for point, more in pairs if more.mean() >= self.floor and point.mean <= high]
+
+    def as_good_as_exact(self, contexts: int) -> int | None:
+        """The fewest labels per context that leave hardly more divergence than exact ones; None if none of them do."""
+        by_labels = {point.labels: point.mean for point in self.points if point.contexts == contexts}
+        exact = by_labels.pop(EXACT)
+        return min((labels for labels, kl in by_labels.items() if kl <= AS_GOOD * exact), default=None)
+
+    def contexts_for(self, kl: float, labels: int) -> float | None:
+        """How many contexts with such labels reach a divergence, read off between the points; None beyond them."""
+        curve = self.curve(labels)
+        logs = np.minimum.accumulate(np.log([point.mean for point in curve]))
+        if not logs[-1] <= math.log(kl) <= logs[0]:
+            return None
+        return float(np.exp(np.interp(-math.log(kl), -logs, np.log([point.contexts for point in curve]))))
+
+    def _slope_in_contexts(self, labels: int) -> Slope:
+        points = self.falling(labels)
+        return slope([point.contexts for point in points], [point.kl for point in points])
+
+    def _slope_in_labels(self) -> Slope:
+        pairs = self.excess()
+        return slope([point.contexts * point.labels for point, _ in pairs], [more for _, more in pairs])
+
+
+def slope(x: Sequence[float], y: Sequence[Sequence[float] | Float64]) -> Slope:
+    """The exponent b of y ∝ x^b by least squares on logarithms of the repeats' means; its interval is a jackknife's.
+
+    Args:
+        x: [P] values.
+        y: [P, R] values, R repeats of each.
+    """
+    if len(set(x)) < 3:
+        return Slope(points=len(x))
+    values = np.array(y, np.float64)
+    exponent, repeats = _exponent(x, values.mean(axis=1)), values.shape[1]
+    if repeats < 3:  # two would give an interval that holds every slope
+        return Slope(exponent=exponent, points=len(x))
+    without = [_exponent(x, np.delete(values, r, axis=1).mean(axis=1)) for r in range(repeats)]
+    error = math.sqrt((repeats - 1) * np.var(without))
+    half = float(student_t.ppf(0.975, repeats - 1)) * error
+    return Slope(exponent=exponent, low=exponent - half, high=exponent + half, points=len(x))
+
+
+def _exponent(x: Sequence[float], y: NDArray[np.float64]) -> float:
+    return float(np.polyfit(np.log(x), np.log(np.maximum(y, np.finfo(float).tiny)), 1)[0])
+
+
+Mapped = Callable[[Callable[[Lesson], list[Point]], Sequence[Lesson]], list[list[Point]]]
+
+
+def study(rates: Rates, environment: Environment, mapped: Mapped) -> Findings:
+    """Run the study.
+
+    Args:
+        rates: its settings.
+        environment: the problem. Of a table, half of the rows are imitated on, and the others are measured on.
+        mapped: applies a function to all tasks, as `map` or `studies.mapped` do.
+    """
+    tasks = lessons(rates, environment)
+    points = [point for some in mapped(learn, tasks) for point in some]
+    return Findings.of(rates, points, blind(tasks[0]))

@@ -1,0 +1,96 @@
+"""Where an update begins: the serving policy, and what its teacher had learnt."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from potstill.distill import Student
+from potstill.distill.still import Still
+from potstill.policy import Policy
+from potstill.registry import NoState
+from potstill.teachers import AnyTeacher, InvalidState, from_config
+from potstill.workspace import InvalidConfig, Workspace
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a policy of a workspace comes from, in its lineage.
+
+    Attributes:
+        base: the version whose teacher was taught on; None if the teacher learnt anew.
+        after: the cut up to which the base had learnt; 0 if it learnt anew.
+        cut: the cut up to which this one has learnt.
+        contexts: the further contexts that it was distilled on, if any: the table, how many, and their SHA-256.
+        without: arms of experiments whose observations it has not learnt from.
+    """
+
+    base: int | None = None
+    after: int = 0
+    cut: int = 0
+    contexts: dict[str, Any] | None = None
+    without: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, policy: Policy) -> Origin:
+        """That of a policy; of one that has learnt nothing, nothing."""
+        return msgspec.convert(policy.metadata.lineage.origin or {}, cls)
+
+
+class Start(NamedTuple):
+    """A still that is ready for the next batch.
+
+    Attributes:
+        still: with the serving policy.
+        base: the version whose teacher goes on; None if it learns anew.
+        after: the cut up to which it has learnt.
+        without: arms of experiments that it does not learn from.
+        why_anew: why the teacher cannot go on from the serving version's, if it cannot.
+    """
+
+    still: Still
+    base: int | None
+    after: int
+    without: tuple[str, ...]
+    why_anew: str | None
+
+
+def configured(workspace: Workspace) -> tuple[AnyTeacher, Student]:
+    """The teacher and the student that `potstill.toml` names."""
+    try:
+        return from_config(workspace.config.teacher), msgspec.convert(workspace.config.student, Student)
+    except ValueError as error:  # msgspec's are among them
+        raise InvalidConfig(f"potstill.toml: {error}") from error
+
+
+def start(workspace: Workspace, serving: Policy) -> Start:
+    """Go on from the serving policy, with its teacher where that is still the one."""
+    teacher, student = configured(workspace)
+    stated = workspace.config.policy
+    still = Still(workspace.problem, teacher, student=student, seed=stated.seed, floor=stated.floor)
+    policy = serving.with_floor(stated.floor)
+    still.policy = policy
+    without = left_out(workspace, serving)
+    if policy.metadata.lineage.teacher is None:
+        return Start(still, None, 0, without, None)
+    try:
+        still.recall(policy, workspace.registry.teacher(policy.version))
+    except NoState:
+        return Start(still, None, 0, without, f"the teacher's state of version {policy.version} is not kept any more")
+    except InvalidState as error:
+        why = f"the teacher's state of version {policy.version} does not fit: {error}"
+        return Start(still, None, 0, without, why)
+    return Start(still, policy.version, Origin.of(policy).cut, without, None)
+
+
+def left_out(workspace: Workspace, serving: Policy) -> tuple[str, ...]:
+    """The arms of experiments that the teacher does not learn from.
+
+    Those that the serving version left out, and the control of the present experiment if it says so: what was kept out
+    during an experiment stays out when it is over, also when a teacher learns anew.
+    """
+    arms, experiment = set(Origin.of(serving).without), workspace.config.experiment
+    if experiment is not None:
+        control = {experiment.arm("control")}
+        arms = arms - control if experiment.train_on_control else arms | control
+    return tuple(sorted(arms))

@@ -1,0 +1,104 @@
+"""Decisions in an experiment: each request by its arm. Nothing here waits or touches a disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from potstill.events import microseconds, now
+from potstill.experiments.assignment import Assignment, unit_of
+from potstill.experiments.config import UNIT, ExperimentConfig
+from potstill.experiments.control import Control
+from potstill.experiments.rules import Rules
+from potstill.problem import Problem
+from potstill.service.counting import Counting
+from potstill.service.decide import Decider, Outcome, refuse_misplaced_actions
+from potstill.service.questions import Questions
+from potstill.service.snapshot import Snapshot
+from potstill.service.wire import Decided
+from potstill.workspace.config import ServeMode
+
+#: Decides by the policy of a snapshot, or falls back.
+Decide = Callable[[Snapshot, Questions], Outcome]
+
+
+class Experiment:
+    """One experiment of a problem.
+
+    Args:
+        config: what is compared with what, on whom.
+        problem: that is decided.
+        control: what control does.
+    """
+
+    def __init__(self, config: ExperimentConfig, problem: Problem, control: Control) -> None:
+        self.config, self._control = config, control
+        self._assignment = Assignment(config.name, config.share)
+        self._arms = (config.arm("control"), config.arm("treatment"))
+        self._start = 0 if config.start is None else microseconds(config.start)
+        names = [feature.name for feature in problem.context]
+        self._feature = None if config.unit == UNIT else names.index(config.unit)
+
+    def is_on(self, mode: ServeMode) -> bool:
+        """Whether requests are in it now: it has begun, and the policy is to decide."""
+        return mode == "online" and now() >= self._start
+
+    def state(self, mode: ServeMode) -> str:
+        """Whether requests are in it, in words."""
+        if self.is_on(mode):
+            return "running"
+        if now() < self._start:
+            return f"not started: it starts at {self.config.starts}"
+        return f"paused: the mode is {mode}"
+
+    def decide(self, snapshot: Snapshot, asked: Questions, decide: Decide, decider: Decider) -> Outcome:
+        """Decide each request by its arm; replies are in the order of the requests.
+
+        Args:
+            snapshot: its policy is treatment, and decides requests that name no unit, without an arm.
+            asked: the requests.
+            decide: decides by a policy, or falls back.
+            decider: makes decisions of control's actions.
+        """
+        refuse_misplaced_actions(snapshot, asked.requests)
+        arms = self.arms(asked)
+        control = [place for place, arm in enumerate(arms) if arm == self._arms[False]]
+        others = [place for place, arm in enumerate(arms) if arm != self._arms[False]]
+        by_place: dict[int, Decided] = {}
+        outcome = Outcome([], [])
+        for places in filter(None, (control, others)):
+            part = asked if len(places) == len(asked) else asked.at(places)
+            part.arms = [arms[place] for place in places]
+            taken = self._controlled(snapshot, part, decide, decider) if places is control else decide(snapshot, part)
+            by_place.update(zip(places, taken.replies, strict=True))
+            outcome.rows.extend(taken.rows)
+        outcome.replies.extend(by_place[place] for place in range(len(asked)))
+        return outcome
+
+    def arms(self, asked: Questions) -> list[str | None]:
+        """The arm of each request; None for those that name no unit."""
+        units = self._units(asked)
+        treated = iter(self._assignment.treated([unit for unit in units if unit is not None]).tolist())
+        return [None if unit is None else self._arms[next(treated)] for unit in units]
+
+    def count(self, replies: Sequence[Decided], counting: Counting) -> None:
+        """Count decisions by mode and version, and by arm."""
+        for (mode, version), number in Counter((reply.mode, reply.policy) for reply in replies).items():
+            counting.decided(mode, version, number)
+        for arm, number in Counter(reply.arm for reply in replies).items():
+            counting.assigned("none" if arm is None else arm.partition(":")[2], number)
+
+    def _units(self, asked: Questions) -> Sequence[str | None]:
+        place = self._feature
+        if place is None:
+            return [request.unit for request in asked.requests]
+        return [unit_of(values[place]) for values in asked.values]
+
+    def _controlled(self, snapshot: Snapshot, asked: Questions, decide: Decide, decider: Decider) -> Outcome:
+        control = self._control
+        if not isinstance(control, Rules):
+            return decide(replace(snapshot, policy=control), asked)
+        eligible = asked.eligible or [None] * len(asked)
+        actions = [control.action(*of) for of in zip(asked.values, eligible, strict=True)]
+        return decider.fixed(snapshot, asked, actions, mode="control")

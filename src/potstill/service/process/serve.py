@@ -1,0 +1,220 @@
+"""`serve`: the process that holds the socket and keeps the others running: workers, a flusher and updaters."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+
+import msgspec
+
+from potstill.problem.reward import seconds
+from potstill.service.experiments import check_experiment
+from potstill.service.process.supervisor import Child, Signals, keep_running, stop
+from potstill.service.process.worker import Spec
+from potstill.service.tokens import token_file
+from potstill.workspace import Workspace
+
+#: Seconds for workers to answer what they have begun, and for the flusher to take what they have logged.
+DRAIN, LAST_FLUSH = 7.0, 2.5
+BACKLOG = 2048
+#: Updates give way to decisions, and one that failed has time: each start costs seconds of a processor.
+NICE, PAUSE = 10, 5.0
+
+_Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]
+
+
+class CannotServe(ValueError):
+    """The service cannot be started as it was asked for; the message says why and what to do."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to serve.
+
+    Attributes:
+        places: the workspaces, by folder or address.
+        host: the address to listen on.
+        port: 0 for any that is free.
+        workers: how many processes answer requests.
+        update_every: the time between two updates, such as ``10m``; None for no updates.
+        tokens: a file of tokens for all workspaces; None for one in each.
+        cors: origins of pages that may call.
+    """
+
+    places: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    update_every: str | None = None
+    tokens: str | None = None
+    cors: tuple[str, ...] = ()
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """What is served, when it is.
+
+    Attributes:
+        url: where.
+        workspaces: what.
+        open: whether callers need no token, for each of them.
+        local: whether only this machine can call.
+    """
+
+    url: str
+    workspaces: tuple[Workspace, ...]
+    open: tuple[bool, ...]
+    local: bool
+
+
+def serve(settings: Settings, *, on_ready: Callable[[Service], None], tell: Callable[[str], None]) -> int:
+    """Serve until SIGTERM or SIGINT: then answer what was begun, move the log into the lake, and return.
+
+    A second signal ends everything at once; what was acknowledged is on disk all the same.
+
+    Args:
+        settings: how.
+        on_ready: called when requests are answered.
+        tell: given a sentence about anything that an operator should know.
+
+    Returns:
+        The exit code: 0, or 1 if workers could not be started or the end had to be forced.
+
+    Raises:
+        CannotServe: it cannot be started like this.
+    """
+    workspaces, address = _workspaces(settings), _address(settings.host, settings.port)
+    opened = tuple(token_file(workspace, settings.tokens).read() is None for workspace in workspaces)
+    local = ipaddress.ip_address(address[4][0]).is_loopback
+    if not local:
+        _refuse_open(settings, [place for place, is_open in zip(settings.places, opened, strict=True) if is_open])
+    with ExitStack() as stack:
+        signals = stack.enter_context(Signals().caught())
+        listening = stack.enter_context(closing(_bound(address, settings)))
+        folder = tempfile.mkdtemp(prefix="potstill-metrics-")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        child = partial(Child, lifeline=_lifeline(stack))
+        workers, updaters = _workers(settings, child, listening, folder, closed=not local), _updaters(settings, child)
+        flusher = child("the flusher", "potstill.service.process.flusher", settings.places)
+        service = Service(url=_url(listening), workspaces=workspaces, open=opened, local=local)
+        well = keep_running(
+            [*workers, flusher, *updaters],
+            signals,
+            on_ready=lambda: on_ready(service),
+            on_death=lambda dead, how: tell(f"{dead.name} {how}; another takes its place"),
+        )
+        if not well:
+            tell("a worker cannot be started; what it said is above")
+        listening.close()  # who has not reached a worker is to try elsewhere, not to wait here
+        forced = stop([*workers, *updaters], signals, DRAIN)
+        forced = stop([flusher], signals, 0.0 if forced else LAST_FLUSH) or forced
+    return 0 if well and not forced else 1
+
+
+def _workspaces(settings: Settings) -> tuple[Workspace, ...]:
+    workspaces = tuple(Workspace(place) for place in settings.places)
+    by_name: dict[str, str] = {}
+    for workspace in workspaces:
+        name = workspace.problem.name
+        if name in by_name:
+            raise CannotServe(
+                f"{by_name[name]} and {workspace.url} are both called {name!r}, and requests go by that name; "
+                "serve one of them, or give one another name in its problem.toml"
+            )
+        by_name[name] = workspace.url
+        check_experiment(workspace)
+    return workspaces
+
+
+def _refuse_open(settings: Settings, places: Sequence[str]) -> None:
+    if places:
+        where = "" if settings.tokens is None else f" --tokens {settings.tokens}"
+        commands = "\n".join(f"  potstill token create {place} NAME{where}" for place in places)
+        raise CannotServe(
+            f"{settings.host} can be reached from other machines, so callers need tokens, and there are none yet. "
+            f"Make one with\n{commands}\nor listen on 127.0.0.1"
+        )
+
+
+def _address(host: str, port: int) -> _Address:
+    """What a host and a port mean here: the first address, of version 4 if there is one."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, OverflowError) as error:
+        raise CannotServe(f"cannot listen on {host} port {port}: {error}; name another with --host, --port") from error
+    return min(found, key=lambda address: address[0] != socket.AF_INET)  # type: ignore[return-value]
+
+
+def _bound(address: _Address, settings: Settings) -> socket.socket:
+    listening = socket.socket(address[0], address[1])
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address[4])
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        where = f"{settings.host} port {settings.port}"
+        raise CannotServe(f"cannot listen on {where}: {error.strerror}; name another with --host, --port") from error
+    return listening
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _lifeline(stack: ExitStack) -> int:
+    """The read end of a pipe that ends when this process does, and is nothing but that."""
+    theirs, ours = os.pipe()
+    stack.callback(os.close, ours)
+    stack.callback(os.close, theirs)
+    return theirs
+
+
+def _workers(
+    settings: Settings, child: Callable[..., Child], listening: socket.socket, folder: str, *, closed: bool
+) -> list[Child]:
+    specs = [
+        Spec(
+            places=settings.places,
+            number=number,
+            descriptor=listening.fileno(),
+            metrics=folder,
+            tokens=settings.tokens,
+            closed=closed,
+            cors=settings.cors,
+        )
+        for number in range(settings.workers)
+    ]
+    return [
+        child(
+            f"worker {spec.number}",
+            "potstill.service.process.worker",
+            [msgspec.json.encode(spec).decode()],
+            descriptors=[spec.descriptor],
+            reports=True,
+        )
+        for spec in specs
+    ]
+
+
+def _updaters(settings: Settings, child: Callable[..., Child]) -> list[Child]:
+    every = settings.update_every
+    if every is None:
+        return []
+    seconds(every, "--update-every")
+    return [
+        child(
+            f"the updater of {place}",
+            "potstill.cli",
+            ["update", place, "--watch", "--every", every],
+            nice=NICE,
+            pause=PAUSE,
+            variables={"TERM": "dumb"},  # no bars that move between other lines
+        )
+        for place in settings.places
+    ]

@@ -1,0 +1,1 @@
+"""Action spaces: what can be chosen."""

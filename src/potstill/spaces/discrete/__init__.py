@@ -1,0 +1,1 @@
+"""A fixed list of actions."""

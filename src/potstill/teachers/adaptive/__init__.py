@@ -1,0 +1,1 @@
+"""Adaptive-TS: a regression that learns its own prior."""

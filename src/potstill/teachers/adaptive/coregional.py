@@ -1,0 +1,145 @@
+"""Bayesian linear regression for all actions at once, which share what they learn through a covariance between them.
+
+The reward of action a is Σ_b φ_b(x)ᵀθ_ba + noise of variance σ², over blocks b of features (a constant, the columns
+of the context, the units of a network). A block's coefficients have the prior covariance B_b[a, a'] between actions,
+and are independent between features: the intrinsic coregionalisation model (Álvarez, Rosasco, Lawrence 2012). With
+B_b = U_bU_bᵀ the posterior is that of a regression on D = Σ_b r_b·p_b standard normal coefficients, r_b the rank of
+B_b and p_b the number of features.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, solve_triangular
+
+from potstill.keys import Key
+from potstill.teachers.joint_normal import Joint
+from potstill.teachers.linear.nig import Float64, Sums
+
+#: Eigenvalues of a covariance between actions below this share of the largest are left out.
+_NEGLIGIBLE = 1e-4
+#: Draws and contexts at a time: their rewards for all actions are at most 64 MB.
+_CHUNK = 16_000_000
+
+
+class Posterior(NamedTuple):
+    """After some observations.
+
+    Attributes:
+        factors: U_b of each block, float64[K, r_b].
+        mean: float64[D], block by block, in each first by rank and then by feature.
+        root: lower Cholesky factor of the precision, float64[D, D].
+        noise: variance, float64[].
+    """
+
+    factors: tuple[Float64, ...]
+    mean: Float64
+    root: Float64
+    noise: Float64
+
+
+def factor(covariance: Float64, rank: int | None = None) -> Float64:
+    """U with UUᵀ = B, float64[K, r], without what is negligible in B, or of that rank at most."""
+    size, vectors = np.linalg.eigh(covariance)
+    kept = size > _NEGLIGIBLE * max(size[-1], np.finfo(np.float64).tiny)
+    root: Float64 = (vectors[:, kept] * np.sqrt(size[kept]))[:, ::-1]
+    return np.ascontiguousarray(root[:, :rank])
+
+
+def posterior(factors: tuple[Float64, ...], total: Sums, blocks: tuple[int, ...], noise: float) -> Posterior:
+    """The posterior after the observations behind `total`, whose regressors are blocks of those many columns."""
+    columns = [slice(*ends) for ends in pairwise(accumulate(blocks, initial=0))]
+    rows = [
+        np.concatenate([_pair(u, v, total.gram[:, i, j]) for v, j in zip(factors, columns, strict=True)], axis=1)
+        for u, i in zip(factors, columns, strict=True)
+    ]
+    precision = np.concatenate(rows) / noise
+    precision[np.diag_indices_from(precision)] += 1.0
+    target = np.concatenate([(u.T @ total.moment[:, i]).ravel() for u, i in zip(factors, columns, strict=True)])
+    root = np.linalg.cholesky(precision).astype(np.float64)
+    return Posterior(factors, cho_solve((root, True), target / noise), root, np.array(noise))
+
+
+def _pair(u: Float64, v: Float64, gram: Float64) -> Float64:
+    """The part of the data's precision between two blocks: Σ_a u_a v_aᵀ ⊗ gram_a, float64[r·p, s·q]."""
+    (k, r), s, (p, q) = u.shape, v.shape[1], gram.shape[1:]
+    outer = (u[:, :, None] * v[:, None, :]).reshape(k, r * s)
+    blocks = (outer.T @ gram.reshape(k, p * q)).reshape(r, s, p, q)
+    return np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(r * p, s * q)
+
+
+def coefficients(fitted: Posterior, blocks: tuple[int, ...]) -> Float64:
+    """The posterior mean of each action's coefficients, float64[K, p]."""
+    parts = [np.einsum("kr,rpn->kpn", u, part) for u, part in _parts(fitted, fitted.mean[:, None], blocks)]
+    return np.concatenate(parts, axis=1)[..., 0]
+
+
+def residuals(total: Sums, coefficients: Float64) -> float:
+    """Sum of squared residuals, from sums alone."""
+    fit = np.einsum("kp,kpq,kq->", coefficients, total.gram, coefficients, optimize=True)
+    squares = total.square.sum() - 2 * (coefficients * total.moment).sum() + fit
+    # Rounding can leave a trace below zero where the fit is perfect.
+    return max(float(squares), 0.0)
+
+
+def predictive(fitted: Posterior, regressors: Float64, actions: NDArray[np.int32], blocks: tuple[int, ...]) -> Joint:
+    """Mean and variance of observed rewards, as a joint of one 'action': float64[N, 1] and float64[N, 1, 1]."""
+    design = _design(fitted.factors, regressors, blocks)[np.arange(len(actions)), actions]
+    spread = solve_triangular(fitted.root, design.T, lower=True)
+    variance = (spread**2).sum(axis=0) + fitted.noise
+    return Joint((design @ fitted.mean)[:, None], variance[:, None, None])
+
+
+def joint(fitted: Posterior, regressors: Float64, blocks: tuple[int, ...], temperature: float) -> Joint:
+    """Mean rewards of all actions, jointly normal, with their standard deviations times a temperature."""
+    design = _design(fitted.factors, regressors, blocks)
+    n, k, d = design.shape
+    spread = solve_triangular(fitted.root, design.reshape(n * k, d).T, lower=True).T.reshape(n, k, d)
+    return Joint(design @ fitted.mean, temperature**2 * (spread @ spread.transpose(0, 2, 1)))
+
+
+def shares(
+    fitted: Posterior, regressors: Float64, blocks: tuple[int, ...], temperature: float, draws: int, key: Key
+) -> NDArray[np.float32]:
+    """How often each action is best, float32[N, K], over draws of coefficients that all contexts share."""
+    normal = key.generator().standard_normal((len(fitted.mean), draws))
+    drawn = fitted.mean[:, None] + temperature * solve_triangular(fitted.root, normal, lower=True, trans="T")
+    weights = np.concatenate([np.einsum("kr,rpn->pkn", u, part) for u, part in _parts(fitted, drawn, blocks)])
+    # A block of rank 0, such as a network that does not help, would cost more than all others.
+    counted = np.repeat([u.shape[1] > 0 for u in fitted.factors], blocks)
+    k = weights.shape[1]
+    flat, x = weights[counted].astype(np.float32).reshape(-1, k * draws), regressors[:, counted].astype(np.float32)
+    step = max(1, _CHUNK // (k * draws))
+    parts = [_wins(x[i : i + step], flat, k) for i in range(0, len(x), step)]
+    return np.concatenate([np.zeros((0, k), np.float32), *parts])
+
+
+def _wins(x: NDArray[np.float32], flat: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+    n = len(x)
+    best = (x @ flat).reshape(n, k, -1).argmax(axis=1)
+    counts = np.bincount((best + k * np.arange(n)[:, None]).ravel(), minlength=n * k)
+    return np.asarray(counts.reshape(n, k) / best.shape[1], np.float32)
+
+
+def _design(factors: tuple[Float64, ...], regressors: Float64, blocks: tuple[int, ...]) -> Float64:
+    """What multiplies the D coefficients in the reward of each action, float64[N, K, D]."""
+    ends = pairwise(accumulate(blocks, initial=0))
+    parts = [
+        (u[:, :, None] * regressors[:, None, None, slice(*end)]).reshape(len(regressors), len(u), u.shape[1] * width)
+        for u, end, width in zip(factors, ends, blocks, strict=True)
+    ]
+    return np.concatenate(parts, axis=2)
+
+
+def _parts(fitted: Posterior, drawn: Float64, blocks: tuple[int, ...]) -> list[tuple[Float64, Float64]]:
+    """Each block's factor and its share of coefficients [D, n], as [r, p, n]."""
+    shapes = [(u.shape[1], p) for u, p in zip(fitted.factors, blocks, strict=True)]
+    ends = pairwise(accumulate((r * p for r, p in shapes), initial=0))
+    return [
+        (u, drawn[slice(*end)].reshape(*shape, drawn.shape[1]))
+        for u, end, shape in zip(fitted.factors, ends, shapes, strict=True)
+    ]

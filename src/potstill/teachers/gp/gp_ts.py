@@ -1,0 +1,227 @@
+"""GP-TS: a Gaussian process over contexts and actions, so that neighbouring actions share what they learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers import memory
+from potstill.teachers.contract import Exactness, Float32
+from potstill.teachers.gp import regression
+from potstill.teachers.gp.kernels import Independent, Kernel, Matern, Typical, depends_on_action
+from potstill.teachers.gp.max_variance import inducing_points
+from potstill.teachers.gp.pairs import Float64, Points, geometry
+from potstill.teachers.joint_normal import Joint, draws, shares
+from potstill.teachers.neural.weights import Weighting, weights
+
+#: Numbers that a chunk of contexts holds at a time, for draws or for covariances: 32 MB.
+_CHUNK = 4_000_000
+#: Observations among which inducing points are chosen, per inducing point.
+_CANDIDATES = 8
+#: Rewards whose standard deviation is below this share of the largest are equal, but for rounding.
+_EQUAL = 1e-12
+
+
+class GaussianProcessState(NamedTuple):
+    """What was observed and learnt.
+
+    Attributes:
+        features: of the actions, float64[K, e].
+        memory: the observations.
+        logs: logarithms of the kernel's hyperparameters and of the noise variance, float64[size + 1].
+        relevance: logarithms of factors on the columns of contexts, float64[d].
+        unit: mean and standard deviation of the rewards, float64[2]; all else is in these units.
+        posterior: after the observations.
+    """
+
+    features: Float64
+    memory: memory.Memory
+    logs: Float64
+    relevance: Float64
+    unit: Float64
+    posterior: regression.Posterior
+
+
+class GaussianProcessTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="gaussian-process-ts"):
+    """Reward = f(context, action) + noise, with a Gaussian process prior on f and normal noise.
+
+    Actions are correlated, so that propensities are shares of joint draws (with two actions they are exact). The
+    default kernel suits actions without an order: what all have in common, and each action's own part. For doses,
+    prices or bitrates let neighbours share: ``Matern("context") + Matern("context") * RBF("action")``.
+
+    Args:
+        kernel: how alike the rewards of two (context, action) points are; its numbers are where learning starts.
+        action_features: a tuple of numbers for each action, which kernels on the action compare; left out, its
+            position in the action list, scaled to [0, 1].
+        noise: variance of the noise relative to that of the rewards, where learning starts; from 1e-6 to 10.
+        draws: posterior draws per context for propensities.
+        exact_limit: with more observations than this, inducing points stand for them.
+        inducing: how many inducing points at most.
+        fit_limit: with more observations than this, hyperparameters are learnt from that many, chosen at random.
+        fit_steps: steps of learning the hyperparameters at each update, from where the last update left them; 0
+            keeps them as they are.
+        relevance: whether to learn also how much each column of the context matters, as a factor on it; worth it where
+            contexts have many columns, of which few matter.
+        spread: standard deviation of the prior on the logarithm of each hyperparameter; large is plain marginal
+            likelihood.
+        window: remember only that many of the latest observations.
+        weighting: how much each observation counts; one of weight 2 has half the noise variance.
+    """
+
+    kernel: Kernel = Matern("context") + Matern("context") * Independent()
+    action_features: tuple[tuple[float, ...], ...] | None = None
+    noise: float = 0.1
+    draws: int = 2048
+    exact_limit: int = 1000
+    inducing: int = 500
+    fit_limit: int = 500
+    fit_steps: int = 40
+    relevance: bool = True
+    spread: float = 1.5
+    window: int | None = None
+    weighting: Weighting = "equal"
+
+    def __post_init__(self) -> None:
+        least, most = regression.NOISE
+        _refuse_unless(least <= self.noise <= most, self, "noise", f"from {least} to {most}")
+        _refuse_unless(0 < self.spread < np.inf, self, "spread", "a positive number")
+        for field in ("draws", "inducing", "fit_limit"):
+            _refuse_unless(getattr(self, field) >= 1, self, field, "at least 1")
+        for field in ("exact_limit", "fit_steps"):
+            _refuse_unless(getattr(self, field) >= 0, self, field, "0 or more")
+        _refuse_unless(self.window is None or self.window >= 1, self, "window", "at least 1, or None")
+        if not depends_on_action(self.kernel):
+            raise ValueError(
+                "GaussianProcessTS: a kernel on the context alone makes all actions alike; add or multiply one on the "
+                "action, such as Independent() or RBF('action')"
+            )
+
+    @property
+    def exactness(self) -> Exactness:
+        """Sampled: a share of `draws` has a standard error of at most ½/√draws."""
+        return Exactness("sampled", draws=self.draws, standard_error=0.5 / self.draws**0.5)
+
+    def init(self, problem: Problem) -> GaussianProcessState:
+        """The prior."""
+        features = self._features(problem)
+        return GaussianProcessState(
+            features,
+            memory.empty(problem.width),
+            *self._start(problem.width, features)[1:3],
+            np.array([0.0, 1.0]),
+            regression.prior(problem.width),
+        )
+
+    def update(self, state: GaussianProcessState, observations: Observations, key: Key) -> GaussianProcessState:
+        """The posterior after more observations."""
+        if not len(observations):
+            return state
+        kept = state.memory.remember(observations, self.window, weights(observations, self.weighting))
+        points, (unit, targets) = Points(kept.contexts, kept.actions), _standardised(kept)
+        model = self._fitted(state, points, targets, key.child("fit"))
+        posterior = self._posterior(model, points, targets, key.child("inducing"))
+        return GaussianProcessState(state.features, kept, model.logs, model.relevance, unit, posterior)
+
+    def propensities(self, state: GaussianProcessState, contexts: Float32, key: Key) -> Float32:
+        """The probability that each action is best, float32[N, K]: shares of joint draws; exact for two actions."""
+        rng = key.generator()
+        parts = [shares(joint, self.draws, rng) for joint in self._joints(state, contexts, self.draws)]
+        return np.concatenate([np.zeros((0, len(state.features)), np.float32), *parts])
+
+    def sample_actions(self, state: GaussianProcessState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """Thompson sampling's own actions, int64[N, n]."""
+        rng = key.generator()
+        parts = [draws(joint, n, rng).argmax(axis=1) for joint in self._joints(state, contexts, n)]
+        return np.concatenate([np.zeros((0, n), np.int64), *parts])
+
+    def joint(self, state: GaussianProcessState, contexts: Float32) -> Joint:
+        """The posterior of the mean rewards of all actions in each context, in units of the reward."""
+        k, (offset, scale) = len(state.features), state.unit
+        parts = list(self._joints(state, contexts, 1))
+        mean = np.concatenate([np.zeros((0, k)), *(part.mean for part in parts)])
+        covariance = np.concatenate([np.zeros((0, k, k)), *(part.covariance for part in parts)])
+        return Joint(offset + scale * mean, scale**2 * covariance)
+
+    def model(self, state: GaussianProcessState) -> regression.Model:
+        """The prior at the hyperparameters of a state."""
+        return regression.Model(self.kernel, state.logs, state.relevance, state.features)
+
+    def _joints(self, state: GaussianProcessState, contexts: Float32, draws: int) -> Iterator[Joint]:
+        """The posterior in standard units, for as many contexts at a time as memory should hold."""
+        model, k = self.model(state), len(state.features)
+        step = max(1, _CHUNK // (k * max(draws, k, len(state.posterior.weights))))
+        for start in range(0, len(contexts), step):
+            yield Joint(*regression.predict(model, state.posterior, contexts[start : start + step]))
+
+    def _features(self, problem: Problem) -> Float64:
+        k, given = len(problem.actions), self.action_features
+        if given is None:
+            return np.linspace(0.0, 1.0, k)[:, None]
+        alike = len(given) == k and len({len(row) for row in given}) == 1
+        if not alike or not np.isfinite(given).all():
+            raise ValueError(
+                f"GaussianProcessTS: action_features must hold equally many finite numbers for each of the {k} actions"
+            )
+        return np.array(given, np.float64)
+
+    def _start(self, width: int, features: Float64) -> regression.Model:
+        """The prior before learning. Encoded columns are in [0, 1], and so their number says how far contexts lie."""
+        between_actions = float(np.sqrt(geometry(features, features).squared.mean()))
+        typical = Typical(max(width, 1) ** 0.5 / 2, between_actions or 1.0)
+        logs = np.append(self.kernel.start(typical), np.log(self.noise))
+        return regression.Model(self.kernel, logs, np.zeros(width), features)
+
+    def _fitted(
+        self, state: GaussianProcessState, points: Points, targets: regression.Targets, key: Key
+    ) -> regression.Model:
+        if not self.fit_steps:
+            return self.model(state)
+        some = _some(len(targets.values), self.fit_limit, key)
+        start = self._start(points.contexts.shape[1], state.features)
+        chosen = regression.Targets(targets.values[some], targets.weights[some])
+        return regression.fit(
+            start,
+            self.model(state),
+            points.at(some),
+            chosen,
+            steps=self.fit_steps,
+            spread=self.spread,
+            relevance=self.relevance,
+        )
+
+    def _posterior(
+        self, model: regression.Model, points: Points, targets: regression.Targets, key: Key
+    ) -> regression.Posterior:
+        if len(targets.values) <= self.exact_limit:
+            return regression.exact(model, points, targets)
+        candidates = points.at(_some(len(targets.values), _CANDIDATES * self.inducing, key))
+        return regression.sparse(model, points, targets, inducing_points(model, candidates, self.inducing))
+
+
+def _standardised(kept: memory.Memory) -> tuple[Float64, regression.Targets]:
+    """Mean and standard deviation of the rewards, float64[2], and the rewards in these units."""
+    # Through the largest, so that no square overflows. Equal rewards have no spread: any unit will do.
+    largest = float(np.abs(kept.rewards).max()) or 1.0
+    shares = kept.rewards / largest
+    mean = float(np.average(shares, weights=kept.weights))
+    spread = float(np.sqrt(np.average((shares - mean) ** 2, weights=kept.weights)))
+    spread = spread if spread > _EQUAL else 1.0
+    return largest * np.array([mean, spread]), regression.Targets((shares - mean) / spread, kept.weights)
+
+
+def _some(n: int, limit: int, key: Key) -> NDArray[np.int64]:
+    """Positions of at most `limit` of n observations, at random and in their order."""
+    if n <= limit:
+        return np.arange(n)
+    return np.sort(key.generator().choice(n, limit, replace=False))
+
+
+def _refuse_unless(fine: bool, teacher: GaussianProcessTS, field: str, expected: str) -> None:
+    if not fine:
+        raise ValueError(f"GaussianProcessTS: {field} must be {expected}, got {getattr(teacher, field)!r}")

@@ -1,0 +1,89 @@
+"""Points chosen one after another where the posterior is least certain: a first batch, and inducing points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.problem import Contexts, Problem
+from potstill.teachers.gp import regression
+from potstill.teachers.gp.pairs import Float64, Points
+
+if TYPE_CHECKING:
+    from potstill.teachers.gp.gp_ts import GaussianProcessState, GaussianProcessTS
+
+#: Inducing points that the others explain up to this share of the largest variance would add nothing but rounding.
+_EXPLAINED = 1e-6
+
+
+class Design(NamedTuple):
+    """What to try first, in the order in which it was chosen.
+
+    Attributes:
+        contexts: positions in the pool, int64[n].
+        actions: positions in the action list, int64[n].
+    """
+
+    contexts: NDArray[np.int64]
+    actions: NDArray[np.int64]
+
+
+def max_variance_design(
+    teacher: GaussianProcessTS, problem: Problem, pool: Contexts, n: int, state: GaussianProcessState | None = None
+) -> Design:
+    """The n (context, action) pairs of a pool with the largest posterior variance, chosen one after another.
+
+    The paper's initialisation: trying these first bounds what a batch can still teach, and with it the price of
+    learning in batches. Each choice counts as observed before the next is made, which needs no reward, since the
+    variance of a Gaussian process does not depend on any. A pair can come twice, if its noise is large.
+
+    Costs O(P·n²) time and O(P·n) memory for the P pairs of the pool.
+
+    Args:
+        teacher: says the kernel and the noise.
+        problem: what is decided.
+        pool: contexts that could be met.
+        n: how many pairs.
+        state: what was learnt before, with its hyperparameters; left out, nothing.
+    """
+    contexts, k = problem.encode_many(pool), len(problem.actions)
+    if n < 0 or not len(contexts):
+        raise ValueError(f"max_variance_design: needs n >= 0 and a pool of contexts, got n={n} and {len(contexts)}")
+    state = teacher.init(problem) if state is None else state
+    model, posterior = teacher.model(state), state.posterior
+    candidates = Points(np.repeat(contexts, k, axis=0), np.tile(np.arange(k, dtype=np.int32), len(contexts)))
+    known = posterior.root @ model.covariance(posterior.points, candidates)
+    chosen = _least_certain(model, candidates, n, known, model.noise, floor=-np.inf)
+    return Design(chosen // k, chosen % k)
+
+
+def inducing_points(model: regression.Model, candidates: Points, m: int) -> Points:
+    """Up to m of the candidates that together explain the others best (greedy, as Burt et al. 2020 analyse)."""
+    floor = _EXPLAINED * float(model.variances(candidates).max())
+    return candidates.at(_least_certain(model, candidates, m, np.zeros((0, len(candidates.actions))), 0.0, floor))
+
+
+def _least_certain(
+    model: regression.Model, candidates: Points, n: int, known: Float64, noise: float, floor: float
+) -> NDArray[np.int64]:
+    """Positions of n candidates, or fewer once all variances are at most `floor`.
+
+    The posterior covariance of candidates is k - rowsᵀrows; every choice adds a row (a step of a Cholesky
+    factorisation). `known` are the rows of what was observed before, float64[m, P].
+    """
+    start = len(known)
+    rows = np.concatenate([known, np.empty((n, known.shape[1]))])
+    variances = model.variances(candidates) - (known**2).sum(axis=0)
+    chosen: list[int] = []
+    for i in range(start, start + n):
+        best = int(variances.argmax())
+        if variances[best] <= floor:
+            break
+        one = candidates.at(slice(best, best + 1))
+        covariances = model.covariance(one, candidates)[0] - rows[:i, best] @ rows[:i]
+        rows[i] = covariances / np.sqrt(max(variances[best], 0.0) + noise)
+        variances -= rows[i] ** 2
+        chosen.append(best)
+    return np.array(chosen, np.int64)

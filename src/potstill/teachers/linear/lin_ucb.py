@@ -1,0 +1,48 @@
+"""Batch UCB on the linear posterior: optimism instead of sampling, as a baseline and as something to distil."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.teachers.choice import sample_rows, split_ties
+from potstill.teachers.contract import Float32
+from potstill.teachers.linear.linear_ts import LinearState, LinearTS
+
+
+class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb"):
+    """The action with the highest upper confidence bound, location + √β·scale, under the posterior of Linear-TS.
+
+    Args:
+        beta_t: β of the bound; the paper's 2·log((T⁴rd)ᵈT²) with r = d = 1 and T the observations so far if left out.
+    """
+
+    beta_t: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.beta_t is not None and not 0 <= self.beta_t < math.inf:
+            raise ValueError(f"LinUCB: beta_t must be a number of at least 0, got {self.beta_t!r}")
+
+    def propensities(self, state: LinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+        """1 on the action with the highest bound, float32[N, K]; ties are split evenly."""
+        return split_ties(self.bounds(state, contexts))
+
+    def sample_actions(self, state: LinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """Actions with the highest bound, int64[N, n]; ties at random."""
+        return sample_rows(self.propensities(state, contexts, key), n, key)
+
+    def bounds(self, state: LinearState, contexts: Float32) -> NDArray[np.float64]:
+        """The upper confidence bound of each action, float64[N, K]."""
+        marginals = self.marginals(state, contexts)
+        beta = self.beta_t if self.beta_t is not None else paper_beta(float(state.sums.n.sum()))
+        return marginals.location + math.sqrt(beta) * marginals.scale
+
+
+def paper_beta(rounds: float) -> float:
+    """β of the paper's batch upper confidence bound after a number of rounds, for actions in [0, 1]: r = d = 1."""
+    t = max(rounds, 1.0)
+    return 2 * math.log(t**4 * t**2)

@@ -1,0 +1,105 @@
+"""Linear-TS: a Bayesian linear regression for each action, in closed form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.linear import nig
+from potstill.teachers.neural.weights import Weighting, weights
+from potstill.teachers.probability_best import probability_best
+
+
+class LinearState(NamedTuple):
+    """Sums over all observations, and the posterior that they give."""
+
+    sums: nig.Sums
+    posterior: nig.Posterior
+
+
+class LinearTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="linear-ts"):
+    """Reward = xᵀθ + noise for each action apart, with the conjugate prior NIG(0, precision·I, alpha, beta).
+
+    The defaults are the paper's. Propensities are exact: given a context, the rewards of the actions are
+    independent Student-t variables.
+
+    Args:
+        precision: of the prior on θ, relative to the noise; small is vague.
+        alpha: shape of the prior on the noise variance.
+        beta: scale of the prior on the noise variance.
+        discount: weight of everything learnt before, at each update; below 1 forgets, for worlds that drift.
+        weighting: of observations.
+    """
+
+    precision: float = 0.25
+    alpha: float = 6.0
+    beta: float = 6.0
+    discount: float = 1.0
+    weighting: Weighting = "equal"
+
+    def __post_init__(self) -> None:
+        for field in ("precision", "alpha", "beta"):
+            value = getattr(self, field)
+            if not 0 < value < np.inf:
+                raise ValueError(f"{type(self).__name__}: {field} must be a positive number, got {value!r}")
+        if not 0 < self.discount <= 1:
+            raise ValueError(f"{type(self).__name__}: discount must be above 0 and at most 1, got {self.discount!r}")
+
+    @property
+    def exactness(self) -> Exactness:
+        """Exact, by quadrature."""
+        return EXACT
+
+    def init(self, problem: Problem) -> LinearState:
+        """The prior."""
+        return self._state(self.summarise(Observations.none(problem)))
+
+    def update(self, state: LinearState, observations: Observations, key: Key) -> LinearState:  # noqa: ARG002
+        """The posterior after more observations."""
+        return self.absorb(state, self.summarise(observations))
+
+    def summarise(self, observations: Observations) -> nig.Sums:
+        """Sums over some observations."""
+        return nig.sums(
+            observations.contexts,
+            observations.actions,
+            observations.rewards,
+            weights(observations, self.weighting),
+            len(observations.problem.actions),
+            intercept=True,
+        )
+
+    def absorb(self, state: LinearState, stats: nig.Sums) -> LinearState:
+        """The posterior after the observations behind `stats`."""
+        return self._state(state.sums.scaled(self.discount) + stats)
+
+    def propensities(self, state: LinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+        """The probability that each action is best, float32[N, K]."""
+        return probability_best(*self.marginals(state, contexts))
+
+    def sample_actions(self, state: LinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """Thompson sampling's own actions, int64[N, n]."""
+        return nig.sample_best(self.marginals(state, contexts), n, key)
+
+    def marginals(self, state: LinearState, contexts: Float32) -> nig.Marginals:
+        """Each action's mean reward in each context."""
+        return nig.marginals(state.posterior, nig.with_intercept(contexts))
+
+    def _state(self, total: nig.Sums) -> LinearState:
+        return LinearState(total, nig.posterior(total, self.precision, self.alpha, self.beta))
+
+
+class DiagonalLinearTS(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="diagonal-linear-ts"):
+    """Linear-TS with a mean-field posterior: parameters are taken as independent, which makes it cheap and less certain
+    of the right things. To compare against: the paper's appendix on complexity, and Riquelme et al. (2018).
+    """
+
+    def _state(self, total: nig.Sums) -> LinearState:
+        exact = super()._state(total)
+        return LinearState(total, nig.diagonal(exact.posterior))

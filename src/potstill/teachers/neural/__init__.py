@@ -1,0 +1,1 @@
+"""Teachers that learn a network."""

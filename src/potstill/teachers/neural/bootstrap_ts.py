@@ -1,0 +1,139 @@
+"""Bootstrap-TS: an ensemble of networks, each of which saw the observations a little differently, votes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers import memory as memories
+from potstill.teachers.choice import sample_rows, split_ties
+from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.memory import Memory
+from potstill.teachers.neural import network
+from potstill.teachers.neural import noise_selection as noises
+from potstill.teachers.neural.base import Neural
+from potstill.teachers.neural.network import Data, Networks, Units
+from potstill.teachers.neural.noise_selection import Noise
+
+Float64 = NDArray[np.float64]
+
+
+class BootstrapState(NamedTuple):
+    """The ensemble and what it was trained on.
+
+    Attributes:
+        memory: the observations.
+        counts: how often each observation is in each network's sample, uint8[N, B]. Drawn once for all updates:
+            networks that are trained on with new draws every time would come to agree.
+        networks: B networks.
+        noise: that they were trained with.
+        priors: B fixed random networks that are added to them, in units of rewards.
+    """
+
+    memory: Memory
+    counts: NDArray[np.uint8]
+    networks: Networks
+    noise: Noise
+    priors: Networks
+
+
+class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="bootstrap-ts"):
+    """Networks that are trained together, on a bootstrap sample each; a posterior draw is one network taken at random.
+
+    Propensities are votes, counted exactly: the share of networks that predict the highest reward for an action, ties
+    split evenly. Votes are multiples of 1/networks. With `smoothing` they are no longer those of the ensemble:
+    (votes + smoothing) / (networks + K·smoothing) is the mean of a Dirichlet posterior over who wins.
+
+    Args:
+        networks: how many.
+        bootstrap: each network counts each observation Poisson(1) times. The paper is without: every network learns
+            from all observations, and they differ by their start and their minibatches.
+        prior_scale: of random prior functions (Osband, Aslanides, Cassirer 2018), in standard deviations of the
+            rewards of the first batch; 0 is without.
+        smoothing: votes that each action is given beforehand; 0 is without.
+    """
+
+    networks: int = 10
+    bootstrap: bool = True
+    prior_scale: float = 0.0
+    smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.networks < 1:
+            self._refuse("networks", "1 or more")
+        for field in ("prior_scale", "smoothing"):
+            if not 0 <= getattr(self, field) < np.inf:
+                self._refuse(field, "0 or more")
+
+    @property
+    def exactness(self) -> Exactness:
+        """Exact: votes are counted."""
+        return EXACT
+
+    def init(self, problem: Problem) -> BootstrapState:
+        """Networks that predict 0 everywhere, so that every action gets an equal share of every vote."""
+        blank = self._blank(problem, self.networks)
+        nothing, counts = memories.empty(problem.width), np.zeros((0, self.networks), np.uint8)
+        return BootstrapState(nothing, counts, blank, noises.given(self.recipe.noise), blank)
+
+    def update(self, state: BootstrapState, observations: Observations, key: Key) -> BootstrapState:
+        """The ensemble trained on, with more observations."""
+        from potstill.teachers.neural import train
+
+        if not len(observations):
+            return state
+        memory, learnt = self._remember(state.memory, observations), len(state.memory.actions)
+        counts = np.concatenate([state.counts, self._draw_counts(len(observations), key.child("bootstrap"))])
+        counts, units = counts[-len(memory.actions) :], self._units(memory)
+        priors = self._draw_priors(state.priors, units, key.child("prior")) if not learnt else state.priors
+        plain, new = self._data(memory, units), len(observations)
+        start, noise = self._begun(state.networks, state.noise, learnt, new, plain, units, key)
+        left_over = units.standardise(memory.rewards - self._prior_rewards(priors, memory))
+        data = Data(memory.contexts, memory.actions, left_over, counts.T * memory.weights)
+        networks = train.fit(start, data, self.recipe, key.child("train")).in_units(units)
+        return BootstrapState(memory, counts, networks, noise, priors)
+
+    def propensities(self, state: BootstrapState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+        """The share of votes of each action, smoothed if so configured, float32[N, K]."""
+        votes = np.concatenate(
+            [self._votes(state, contexts[rows]) for rows in network.chunks(len(contexts), self.networks)]
+        )
+        total = self.networks + self.smoothing * votes.shape[1]
+        smoothed: Float32 = ((votes + self.smoothing) / total).astype(np.float32)
+        return smoothed
+
+    def sample_actions(self, state: BootstrapState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """The choice of a network taken at random for each, int64[N, n]; smoothed likewise."""
+        return sample_rows(self.propensities(state, contexts, key), n, key)
+
+    def predict(self, state: BootstrapState, contexts: Float32) -> Float64:
+        """The reward of each action according to each network and its prior, float64[B, N, K]."""
+        learnt = state.networks.predict(contexts)
+        return learnt + state.priors.predict(contexts) if self.prior_scale else learnt
+
+    def _votes(self, state: BootstrapState, contexts: Float32) -> Float64:
+        ballots = [split_ties(predicted) for predicted in self.predict(state, contexts)]
+        votes: Float64 = np.sum(ballots, axis=0, dtype=np.float64)
+        return votes
+
+    def _draw_counts(self, n: int, key: Key) -> NDArray[np.uint8]:
+        if not self.bootstrap:
+            return np.ones((n, self.networks), np.uint8)
+        return key.generator().poisson(1.0, (n, self.networks)).astype(np.uint8)
+
+    def _draw_priors(self, blank: Networks, units: Units, key: Key) -> Networks:
+        if not self.prior_scale:
+            return blank
+        return network.random(blank.sizes, blank.size, key).in_units(Units(0.0, self.prior_scale * units.scale))
+
+    def _prior_rewards(self, priors: Networks, memory: Memory) -> Float64:
+        """What the priors say of the actions taken, float64[B, N]."""
+        if not self.prior_scale:
+            return np.zeros((self.networks, len(memory.actions)))
+        chunks = network.chunks(len(memory.actions), self.networks)
+        return np.concatenate([priors.taken(memory.contexts[i], memory.actions[i]) for i in chunks], axis=1)

@@ -1,0 +1,160 @@
+"""LowRank-TS: a Gaussian over all weights of a network, read off the path of its own training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers import memory as memories
+from potstill.teachers.contract import Exactness, Float32
+from potstill.teachers.memory import Memory
+from potstill.teachers.neural import network
+from potstill.teachers.neural import noise_selection as noises
+from potstill.teachers.neural.base import Neural
+from potstill.teachers.neural.network import Array, Data, Networks, Start
+from potstill.teachers.neural.noise_selection import Noise
+
+#: Networks drawn at once: enough for matrix products to be large, few enough for the memory.
+_AT_ONCE = 32
+
+
+class LowRankState(NamedTuple):
+    """A Gaussian over the weights of one network.
+
+    Attributes:
+        memory: the observations.
+        networks: the mean.
+        noise: that it was trained with.
+        deviations: `rank` steps of the path, less their mean; half of the covariance is theirs, half is its diagonal.
+    """
+
+    memory: Memory
+    networks: Networks
+    noise: Noise
+    deviations: Networks
+
+
+class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-rank-ts"):
+    """A low-rank plus diagonal Gaussian over network weights, after SWAG (Maddox et al. 2019). Cheap, and approximate.
+
+    After training, the optimiser goes on at a constant rate, and its iterates give mean and covariance. Their spread is
+    that of minibatches; it is scaled by √(batch / observations), as a posterior narrows (Mandt, Hoffman, Blei 2017).
+    Propensities are counted over draws of whole networks, the same for all contexts of a call.
+
+    Args:
+        rank: iterates that are kept.
+        every: steps from one iterate to the next.
+        collect_rate: the constant learning rate.
+        spread: factor on the standard deviations; above 1 explores more.
+        draws: networks per propensity.
+    """
+
+    rank: int = 20
+    every: int = 10
+    collect_rate: float = 0.003
+    spread: float = 1.0
+    draws: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field, least in (("rank", 2), ("every", 1), ("draws", 1)):
+            if getattr(self, field) < least:
+                self._refuse(field, f"{least} or more")
+        for field in ("collect_rate", "spread"):
+            if not 0 < getattr(self, field) < np.inf:
+                self._refuse(field, "a positive number")
+
+    @property
+    def exactness(self) -> Exactness:
+        """Sampled: a share of `draws` networks."""
+        return Exactness("sampled", self.draws, 0.5 / self.draws**0.5)
+
+    def init(self, problem: Problem) -> LowRankState:
+        """Weights of 0 without spread, so that all actions tie."""
+        nothing, noise = memories.empty(problem.width), noises.given(self.recipe.noise)
+        return LowRankState(nothing, self._blank(problem), noise, self._blank(problem, self.rank))
+
+    def update(self, state: LowRankState, observations: Observations, key: Key) -> LowRankState:
+        """The network trained on, with more observations, and a Gaussian fitted to the end of its path."""
+        if not len(observations):
+            return state
+        memory = self._remember(state.memory, observations)
+        units, learnt = self._units(memory), len(state.memory.actions)
+        data = self._data(memory, units)
+        start, noise = self._begun(state.networks, state.noise, learnt, len(observations), data, units, key)
+        path = self._path(start, data, key).in_units(units)
+        mean, deviations = self._gaussian(path, len(memory.actions))
+        return LowRankState(memory, mean, noise, deviations)
+
+    def propensities(self, state: LowRankState, contexts: Float32, key: Key) -> Float32:
+        """The share of drawn networks that prefer each action, ties split evenly, float32[N, K]."""
+        wins = np.zeros((len(contexts), state.networks.sizes[-1]))
+        for drawn in self._drawn(state, self.draws, key):
+            for rows in network.chunks(len(contexts), drawn.size):
+                predicted = drawn.predict(contexts[rows])
+                best = predicted == predicted.max(axis=2, keepdims=True)
+                wins[rows] += (best / best.sum(axis=2, keepdims=True)).sum(axis=0)
+        return (wins / self.draws).astype(np.float32)
+
+    def sample_actions(self, state: LowRankState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """The best action of each of n networks, int64[N, n]; ties at random."""
+        rng, chosen = key.child("ties").generator(), []
+        for drawn in self._drawn(state, n, key):
+            predicted = drawn.predict(contexts)
+            best = predicted == predicted.max(axis=2, keepdims=True)
+            chosen.append((best * rng.random(best.shape)).argmax(axis=2))
+        return np.concatenate(chosen).T
+
+    def _path(self, start: Start, data: Data, key: Key) -> Networks:
+        """The iterates, which predict standardised rewards."""
+        from potstill.teachers.neural import train
+
+        trained = train.fit(start, data, self.recipe, key.child("train"))
+        constant = msgspec.structs.replace(self.recipe, rate=self.collect_rate)
+        return train.iterates(trained, data, constant, start.noise, self.every, self.rank, key.child("collect"))
+
+    def _gaussian(self, path: Networks, n: int) -> tuple[Networks, Networks]:
+        """Mean and deviations of iterates."""
+        mean = path.map(lambda a: a.mean(axis=0, keepdims=True))
+        narrowed = self.spread * min(1.0, self.recipe.batch / n) ** 0.5
+        return mean, path.map(lambda a: narrowed * (a - a.mean(axis=0)))
+
+    def _drawn(self, state: LowRankState, n: int, key: Key) -> Iterator[Networks]:
+        """Stacks of n networks in all: mean + (deviations·z₁/√(rank - 1) + √diagonal·z₂) / √2, in float32."""
+        rng, half = key.generator(), 0.5**0.5
+        mean = _centred(state.networks).map(_float32)
+        low_rank = state.deviations.map(lambda a: _float32(half / (self.rank - 1) ** 0.5 * a))
+        diagonal = state.deviations.map(lambda a: _float32(half * a.std(axis=0)))
+        for first in range(0, n, _AT_ONCE):
+            z = rng.standard_normal((min(_AT_ONCE, n - first), self.rank), np.float32)
+            yield _shifted(mean, low_rank, diagonal, z, rng)
+
+
+def _shifted(mean: Networks, low_rank: Networks, diagonal: Networks, z: Array, rng: np.random.Generator) -> Networks:
+    """The mean, and added to it one combination of the deviations per row of z, and noise on every weight."""
+
+    def draw(mean: Array, low_rank: Array, diagonal: Array) -> Array:
+        drawn: Array = rng.standard_normal((len(z), *diagonal.shape), np.float32)
+        drawn *= diagonal
+        drawn += np.tensordot(z, low_rank, axes=1)
+        drawn += mean
+        return drawn
+
+    weights = map(draw, mean.weights, low_rank.weights, diagonal.weights)
+    return Networks(tuple(weights), tuple(map(draw, mean.biases, low_rank.biases, diagonal.biases)))
+
+
+def _centred(networks: Networks) -> Networks:
+    """The networks less a constant reward, which changes no comparison and keeps float32 from losing differences."""
+    bias = networks.biases[-1]
+    return networks._replace(biases=(*networks.biases[:-1], bias - bias.mean()))
+
+
+def _float32(array: Array) -> Array:
+    return array.astype(np.float32)

@@ -1,0 +1,163 @@
+"""NeuralLinear-TS: features by a network, and on them a Bayesian linear regression for each action."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
+from potstill.teachers import memory as memories
+from potstill.teachers import parts as reading
+from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
+from potstill.teachers.linear import nig
+from potstill.teachers.memory import Memory
+from potstill.teachers.neural import network
+from potstill.teachers.neural import noise_selection as noises
+from potstill.teachers.neural.base import Neural
+from potstill.teachers.neural.network import Networks, Units
+from potstill.teachers.neural.noise_selection import Noise
+from potstill.teachers.neural.weights import Weighting
+from potstill.teachers.probability_best import probability_best
+
+
+class NeuralLinearState(NamedTuple):
+    """Features change with every training, so that all observations are wanted again.
+
+    Attributes:
+        memory: the observations; none if they are kept elsewhere, and were read from there.
+        learnt: how many observations the posterior is of, int64[].
+        networks: one network, whose last hidden layer gives the features.
+        noise: that it was trained with.
+        posterior: of the regression on the features and an intercept, in units of rewards.
+    """
+
+    memory: Memory
+    learnt: NDArray[np.int64]
+    networks: Networks
+    noise: Noise
+    posterior: nig.Posterior
+
+
+class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="neural-linear-ts"):
+    """Reward = φ(x)ᵀθ + noise for each action apart, with φ the last hidden layer of a network that all actions share.
+
+    The network is trained on the rewards of the actions taken. Its uncertainty is that of θ alone, with the conjugate
+    prior NIG(0, precision·I, alpha, beta), whose defaults are the paper's; of standardised rewards and of regressors
+    whose mean square length is 1, unless `standardise` is off as in the paper. Propensities are exact: given a context,
+    the rewards of the actions are independent Student-t variables.
+
+    Args:
+        precision: of the prior on θ, relative to the noise; small is vague.
+        alpha: shape of the prior on the noise variance.
+        beta: scale of the prior on the noise variance.
+    """
+
+    precision: float = 0.25
+    alpha: float = 3.0
+    beta: float = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("precision", "alpha", "beta"):
+            if not 0 < getattr(self, field) < np.inf:
+                self._refuse(field, "a positive number")
+
+    @property
+    def exactness(self) -> Exactness:
+        """Exact, by quadrature."""
+        return EXACT
+
+    @property
+    def passes(self) -> int:
+        """To look over, to train the network, to regress on its features; a window is kept in memory."""
+        return 3 if self.window is None else 0
+
+    def init(self, problem: Problem) -> NeuralLinearState:
+        """The prior."""
+        memory, networks = memories.empty(problem.width), self._blank(problem)
+        posterior = self._posterior(_all_sums(networks, memory, network.RAW), network.RAW)
+        return NeuralLinearState(memory, np.array(0), networks, noises.given(self.recipe.noise), posterior)
+
+    def update(self, state: NeuralLinearState, observations: Observations, key: Key) -> NeuralLinearState:
+        """The posterior after more observations: train the network on, and regress anew on its features."""
+        if not len(observations):
+            return state
+        self._check_kept(state.memory, int(state.learnt))
+        memory = self._remember(state.memory, observations)
+        units, learnt = self._units(memory), int(state.learnt)
+        networks, noise = self._fitted(state.networks, state.noise, learnt, len(observations), memory, units, key)
+        posterior = self._posterior(_all_sums(networks, memory, units), units)
+        return NeuralLinearState(memory, np.array(len(memory.actions)), networks, noise, posterior)
+
+    def reread(self, state: NeuralLinearState, parts: Parts, key: Key) -> NeuralLinearState:
+        """The same after all observations, which stay where they are."""
+        seen = reading.overview(parts)
+        if not seen.rows.sum():
+            return state
+        units = self._units_of(seen)
+        networks, noise = self._fitted_in_parts(state.networks, state.noise, int(state.learnt), parts, seen, key)
+        sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting, seen.inverse))
+        nothing = memories.empty(state.memory.contexts.shape[1])
+        return NeuralLinearState(nothing, seen.rows.sum(), networks, noise, self._posterior(sums, units))
+
+    def propensities(self, state: NeuralLinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+        """The probability that each action is best, float32[N, K]."""
+        parts = (probability_best(*self.marginals(state, contexts[rows])) for rows in network.chunks(len(contexts)))
+        return np.concatenate(list(parts))
+
+    def sample_actions(self, state: NeuralLinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
+        """Thompson sampling's own actions, int64[N, n]."""
+        return nig.sample_best(self.marginals(state, contexts), n, key)
+
+    def marginals(self, state: NeuralLinearState, contexts: Float32) -> nig.Marginals:
+        """Each action's mean reward in each context."""
+        return nig.marginals(state.posterior, regressors(state.networks, contexts))
+
+    def _posterior(self, sums: nig.Sums, units: Units) -> nig.Posterior:
+        """From sums in standardised rewards."""
+        precision = self.precision * (_square_length(sums) if self.standardise else 1.0)
+        return _in_units(nig.posterior(sums, precision, self.alpha, self.beta), units)
+
+
+def regressors(networks: Networks, contexts: Float32) -> nig.Float64:
+    """The features of each context and a constant 1, float64[N, H + 1]."""
+    return nig.with_intercept(networks.hidden(contexts)[0].astype(np.float32))
+
+
+def _square_length(sums: nig.Sums) -> float:
+    """The mean square length of the regressors, 1 or more with the constant; a network is free to choose it."""
+    n = float(sums.n.sum())
+    return float(np.trace(sums.gram, axis1=1, axis2=2).sum()) / n if n else 1.0
+
+
+def _part_sums(
+    number: int,  # noqa: ARG001
+    observations: Observations,
+    networks: Networks,
+    units: Units,
+    weighting: Weighting,
+    inverse: float,
+) -> nig.Sums:
+    return _all_sums(networks, reading.remembered(observations, weighting, inverse), units)
+
+
+def _all_sums(networks: Networks, memory: Memory, units: Units) -> nig.Sums:
+    """Sums over observations, of standardised rewards."""
+    return reduce(add, (_sums(networks, memory.rows(rows), units) for rows in network.chunks(len(memory.rewards))))
+
+
+def _sums(networks: Networks, memory: Memory, units: Units) -> nig.Sums:
+    features, rewards = regressors(networks, memory.contexts), units.standardise(memory.rewards)
+    return nig.sums(features, memory.actions, rewards, memory.weights, networks.sizes[-1])
+
+
+def _in_units(standard: nig.Posterior, units: Units) -> nig.Posterior:
+    """The posterior of rewards, from that of standardised rewards: the intercept, last, carries the shift."""
+    mean = standard.mean * units.scale
+    mean[:, -1] += units.shift
+    return nig.Posterior(mean, standard.root, standard.alpha, standard.beta * units.scale**2)

@@ -1,0 +1,1 @@
+"""Reward models written as NumPyro programs."""

@@ -1,0 +1,83 @@
+"""A look at what a NumPyro program registers and returns, before it is trusted with observations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpyro import handlers
+
+from potstill.teachers.program.program_ts import name_of
+
+Registered = dict[str, Any]
+
+
+class Sites(NamedTuple):
+    """The names that a program registers, sorted: of its latent parameters, and of what it observes."""
+
+    latents: tuple[str, ...]
+    likelihoods: tuple[str, ...]
+
+
+@lru_cache(maxsize=128)
+def look(program: Callable[..., Any], width: int) -> Sites:
+    """The sites of a program over contexts with that many columns; a ValueError says what a program does wrong."""
+    few, more = (_registered(program, width, n) for n in (2, 3))
+    latents = sorted(name for name, site in few.items() if _is_latent(program, site))
+    if not latents:
+        raise _refusal(program, "it has no latent parameter: register some with numpyro.sample(name, prior)")
+    for name in latents:
+        if name not in more or more[name]["value"].shape != few[name]["value"].shape:
+            raise _refusal(program, f"latent {name!r} must not change its shape with the number of observations")
+    return Sites(tuple(latents), _likelihoods(program, few))
+
+
+def _registered(program: Callable[..., Any], width: int, n: int) -> Registered:
+    """What it registers for n observations, as shapes; it must return their mean rewards, with and without rewards."""
+    sites: Registered = {}
+
+    def run(contexts: Any, actions: Any, rewards: Any) -> Any:
+        with handlers.trace() as registered, handlers.seed(rng_seed=0):
+            mean = program(contexts, actions, rewards)
+        sites.update(registered)
+        return mean
+
+    contexts, column = np.zeros((n, width), np.float32), np.zeros(n, np.float32)
+    actions = np.zeros(n, np.int32)
+    for rewards in (None, column):
+        mean = jax.eval_shape(run, contexts, actions, rewards)
+        if getattr(mean, "shape", None) != (n,):
+            got = f"shape {mean.shape}" if hasattr(mean, "shape") else repr(mean)
+            raise _refusal(program, f"it must return the mean rewards, of shape ({n},) for {n} rows, got {got}")
+    return sites
+
+
+def _likelihoods(program: Callable[..., Any], sites: Registered) -> tuple[str, ...]:
+    observed = {name: site["fn"].batch_shape for name, site in sites.items() if _is_observed(site)}
+    if not observed:
+        raise _refusal(program, "it has no likelihood: end with numpyro.sample(name, distribution, obs=rewards)")
+    for name, shape in observed.items():
+        if shape != (2,):
+            raise _refusal(program, f"the likelihood {name!r} must have shape (2,) for 2 rows, got {shape}")
+    return tuple(sorted(observed))
+
+
+def _is_observed(site: Any) -> bool:
+    return bool(site["type"] == "sample" and site["is_observed"])
+
+
+def _is_latent(program: Callable[..., Any], site: Any) -> bool:
+    if site["type"] == "param":
+        raise _refusal(program, f"{site['name']!r} has no prior: use numpyro.sample instead of numpyro.param")
+    if site["type"] != "sample" or _is_observed(site):
+        return False
+    if site["fn"].support.is_discrete:
+        raise _refusal(program, f"latent {site['name']!r} is discrete, and posterior draws need gradients: sum it out")
+    return True
+
+
+def _refusal(program: Callable[..., Any], reason: str) -> ValueError:
+    return ValueError(f"ProgramTS: program {name_of(program)}: {reason}")

@@ -1,0 +1,468 @@
+"""`potstill evaluate`, as a newcomer types it."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import worlds
+from typer.testing import CliRunner
+
+import potstill as ps
+from potstill.cli import app
+from potstill.events import now
+from potstill.events.join.join import join
+from potstill.policy.artifact import Lineage
+from potstill.policy.network import Layer
+from potstill.workspace import Workspace
+
+DAY = 24 * worlds.HOUR
+
+
+def run(*arguments):
+    runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"})
+    return runner.invoke(app, [str(argument) for argument in arguments])
+
+
+def done(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def figures(*arguments):
+    return json.loads(done(*arguments, "--json"))
+
+
+def tilted(workspace, version, towards):
+    """A policy that mostly does one thing."""
+    bias = np.zeros(3, np.float32)
+    bias[towards] = 1.5
+    layers = [Layer(np.zeros((workspace.problem.width, 3), np.float32), bias)]
+    lineage = Lineage(library="0", origin={"cut": 1}) if version == 1 else None
+    return ps.Policy.build(workspace.problem, layers, version=version, parent=version - 1, lineage=lineage)
+
+
+def joined(workspace):
+    from potstill.events.lake.flush import Flusher
+    from potstill.events.wal.spool import Spool
+
+    Flusher(Spool(workspace.spool), workspace.lake).flush()
+    join(workspace.lake, workspace.cuts, workspace.problem, aggregate="last", settle=0, now=now())
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory):
+    """Version 0 decided on two days, uniformly. 1 serves, prefers 720p, and knows the first; 2 prefers 360p."""
+    workspace = worlds.made(str(tmp_path_factory.mktemp("evaluate") / "video"))
+    start = workspace.start()
+    for day in range(2):
+        worlds.log(workspace, start, 600, seed=day, at=worlds.NOON + day * DAY)
+        joined(workspace)
+    for version, towards in ((1, 1), (2, 0)):
+        head = workspace.registry.head()
+        policy = tilted(workspace, version, towards)
+        workspace.registry.publish(policy, teacher=None, report=b"{}", serve=version == 1, expected=head.number)
+    return workspace.url
+
+
+@pytest.fixture
+def empty(tmp_path):
+    return worlds.made(str(tmp_path / "empty")).url
+
+
+@pytest.fixture
+def clicks(tmp_path):
+    """A log of random banners; blue is clicked most by the young."""
+    rng = np.random.default_rng(0)
+    n = 2_000
+    banner, age = rng.choice(["blue", "grün", "red"], n), rng.integers(18, 80, n)
+    clicked = rng.random(n) < 0.2 + 0.5 * (banner == "blue") * (age < 40)
+    frame = pl.DataFrame(
+        {
+            "banner": banner,
+            "clicked": clicked.astype(int),
+            "p": np.full(n, 1 / 3),
+            "age": age,
+            "city": rng.choice(["Köln", "Paris"], n),
+            "new": np.where(age < 40, "blue", "red"),
+            "new_blue": np.where(age < 40, 0.75, 0.0),
+            "new_red": np.where(age < 40, 0.25, 1.0),
+            "at": [f"2026-11-{1 + i % 14:02} 08:00:00" for i in range(n)],
+        }
+    )
+    frame.write_csv(tmp_path / "clicks.csv")
+    frame.write_parquet(tmp_path / "clicks.parquet")
+    return str(tmp_path / "clicks.csv")
+
+
+CLICKS = ("--action", "banner", "--reward", "clicked", "--propensity", "p")
+
+
+# Workspaces
+
+
+def test_a_version_is_compared_with_the_serving_one(video):
+    found = figures("evaluate", video, "--policy", 2, "--against", "current")
+    assert (found["target"]["name"], found["against"]["name"], found["rows"]) == ("policy 2", "policy 1", 1200)
+    workspace = Workspace(video)
+    p = workspace.registry.policy(2).probabilities_many([{"bandwidth_kbps": 1.0, "connection": "2g"}])[0]
+    observed = workspace.lake.scan("observations").select("action", "reward").collect()
+    weights = observed["action"].replace_strict(["360p", "720p", "1080p"], (3 * p).tolist(), return_dtype=pl.Float64)
+    assert found["target"]["estimates"]["ips"]["value"] == pytest.approx((weights * observed["reward"]).mean())
+    dr = found["difference"]["dr"]
+    assert dr["intervals"]["normal"]["low"] < dr["value"] < dr["intervals"]["normal"]["high"]
+
+
+def test_the_terminal_shows_a_table_and_a_sentence(video):
+    printed = done("evaluate", video, "--policy", 2)
+    assert printed.startswith(
+        "policy 2 against policy 1, on 1,200 decisions from 2024-10-04 to 2024-10-05; 95 % intervals"
+    )
+    assert re.search(r"^dr +0\.\d+ +0\.\d+ +[−+]0\.\d+ +[−+]0\.\d+ to [−+]0\.\d+", printed, re.M)
+    assert re.search(
+        r"^On these 1,200 decisions, policy 2 would have earned 0\.\d+ each, 0\.\d+ less than policy 1", printed, re.M
+    )
+    assert "It would have been worse." in printed
+    assert max(map(len, printed.split("\n\n")[0].splitlines())) <= 100
+
+
+def test_what_serves_is_compared_with_what_was_done_unless_something_is_said(video):
+    assert figures("evaluate", video)["against"]["name"] == "logged"
+    assert figures("evaluate", video, "--policy", "current")["against"]["name"] == "logged"
+    assert figures("evaluate", video, "--policy", 1)["against"]["name"] == "logged"
+    assert figures("evaluate", video, "--policy", "uniform")["against"]["name"] == "policy 1"
+    assert "more than what was done" in done("evaluate", video)
+
+
+def test_fixed_actions_and_files_can_be_evaluated(video, tmp_path):
+    Workspace(video).registry.policy(2).save(tmp_path / "mine.policy")
+    found = figures("evaluate", video, "--policy", tmp_path / "mine.policy", "--against", "action:360p")
+    assert (found["target"]["name"], found["against"]["name"]) == ("mine.policy", "always 360p")
+    assert found["target"]["estimates"] == figures("evaluate", video, "--policy", 2)["target"]["estimates"]
+
+
+def test_segments_and_stretches_of_time(video):
+    found = figures("evaluate", video, "--policy", 2, "--by", "connection", "--by", "bandwidth_kbps", "--over", "day")
+    assert {one["name"] for one in found["segments"]["connection"]} == {"2g", "4g", "wifi", "satellite"}
+    assert sum(one["rows"] for one in found["segments"]["bandwidth_kbps"]) == 1200
+    assert [(one["name"], one["rows"]) for one in found["stretches"]] == [("2024-10-04", 600), ("2024-10-05", 600)]
+    printed = done("evaluate", video, "--policy", 2, "--by", "connection,bandwidth_kbps", "--over", 3)
+    assert "by connection" in printed
+    assert "by bandwidth_kbps" in printed
+    assert printed.count("2024-10-0") == 2 + 3
+
+
+def test_times_can_be_stated(video):
+    assert figures("evaluate", video, "--since", "2024-10-05")["rows"] == 600
+    assert figures("evaluate", video, "--until", "2024-10-05T12:00:00Z")["rows"] == 600
+    assert figures("evaluate", video, "--until", "2024-10-05T14:00:00+02:00")["rows"] == 600
+
+
+def test_what_a_policy_has_learnt_from_is_told_and_can_be_left_out(video):
+    told = "Of these decisions, policy 1 has learnt from 600. A policy looks a little better on what it has learnt from"
+    assert told in done("evaluate", video, "--policy", 2)
+    assert figures("evaluate", video, "--policy", 2)["against"]["learnt"] == 600
+    first = done("evaluate", video, "--until", "2024-10-05")
+    assert "It can be trusted" not in first
+    assert "policy 1 has learnt from all" in first
+    later = figures("evaluate", video, "--policy", 2, "--unseen")
+    assert (later["rows"], later["notes"], later["against"]["learnt"]) == (600, [], 0)
+    assert "learnt" not in done("evaluate", video, "--policy", 2, "--unseen")
+    assert (
+        figures("evaluate", video, "--since", "2024-10-05")["target"]
+        == figures("evaluate", video, "--unseen")["target"]
+    )
+    assert figures("evaluate", video, "--policy", 2, "--against", "logged", "--unseen")["rows"] == 1200
+
+
+def test_estimators_intervals_and_levels_can_be_chosen(video):
+    found = figures("evaluate", video, "--estimators", "snips,ips", "--interval", "bootstrap,normal", "--level", 0.9)
+    assert list(found["target"]["estimates"]) == ["snips", "ips"]
+    assert found["headline"] == "snips"
+    assert list(found["target"]["estimates"]["ips"]["intervals"]) == ["bootstrap", "normal"]
+    assert "90 % interval" in done("evaluate", video, "--level", 0.9)
+    unbounded = done("evaluate", video, "--interval", "bernstein")
+    assert "There is no interval to judge by: the problem states no bounds of the reward." in unbounded
+
+
+def test_a_page_is_written_where_it_is_wanted(video, tmp_path):
+    out = tmp_path / "pages" / "evaluation.html"
+    assert f"see it all in {out}" in done("evaluate", video, "--policy", 2, "--by", "connection", "--out", out)
+    assert "policy 2 against policy 1" in out.read_text(encoding="utf-8")
+
+
+def test_rows_without_exact_propensities_are_told(video, tmp_path):
+    place = tmp_path / "mixed"
+    workspace = worlds.made(str(place))
+    worlds.log(workspace, workspace.start(), 50)
+    joined(workspace)
+    (tmp_path / "old.csv").write_text("bandwidth_kbps,connection,action,reward\n" + "900,4g,360p,1\n" * 30)
+    done("warm-start", place, tmp_path / "old.csv")
+    printed = done("evaluate", place, "--policy", "action:360p")
+    assert "on 50 decisions" in printed
+    assert "30 rows left out (import-estimated): imported without propensities" in printed
+    assert figures("evaluate", place, "--policy", "uniform")["left_out"] == {"import-estimated": 30}
+    estimated = worlds.made(str(tmp_path / "estimated")).url
+    done("warm-start", estimated, tmp_path / "old.csv")
+    result = run("evaluate", estimated, "--policy", "uniform")
+    assert "none of the observations" in result.stderr
+    assert "(30 import-estimated: imported without propensities" in result.stderr
+
+
+def test_one_decision_is_said_to_be_too_few(tmp_path):
+    workspace = worlds.made(str(tmp_path / "one"))
+    worlds.log(workspace, workspace.start(), 1)
+    joined(workspace)
+    printed = done("evaluate", workspace.url, "--policy", "uniform", "--by", "connection", "--over", "day")
+    assert "On this one decision, uniform would have earned" in printed
+    assert "Do not rely on it." in printed
+
+
+# Tables
+
+
+def test_someone_elses_log(clicks):
+    found = figures("evaluate", clicks, *CLICKS, "--policy", "action:blue")
+    frame = pl.read_csv(clicks)
+    expected = frame.filter(banner="blue")["clicked"].mean()
+    assert found["target"]["estimates"]["snips"]["value"] == pytest.approx(expected)
+    assert (found["target"]["name"], found["against"]["name"], found["rows"]) == ("always blue", "logged", 2000)
+    parquet = clicks.replace(".csv", ".parquet")
+    assert figures("evaluate", parquet, *CLICKS, "--policy", "action:blue")["target"] == found["target"]
+
+
+def test_a_column_that_names_the_action_and_columns_of_probabilities(clicks):
+    named = figures("evaluate", clicks, *CLICKS, "--policy", "column:new", "--against", "columns:new_")
+    frame = pl.read_csv(clicks)
+    taken = frame.filter(pl.col("banner") == pl.col("new"))["clicked"]
+    assert named["target"]["estimates"]["ips"]["value"] == pytest.approx(3 * taken.sum() / 2000)
+    assert (named["target"]["name"], named["against"]["name"]) == ("column new", "columns new_…")
+    probability = pl.when(banner="blue").then("new_blue").when(banner="red").then("new_red").otherwise(0)
+    ips = frame.select((3 * probability * pl.col("clicked")).mean()).item()
+    assert named["against"]["estimates"]["ips"]["value"] == pytest.approx(ips)
+
+
+def test_contexts_make_intervals_narrower_and_columns_make_segments(clicks):
+    plain = figures("evaluate", clicks, *CLICKS, "--policy", "column:new")
+    known = figures("evaluate", clicks, *CLICKS, "--policy", "column:new", "--context", "age,city", "--by", "city")
+    error = [one["target"]["estimates"]["dr"]["standard_error"] for one in (plain, known)]
+    assert error[1] < error[0]
+    assert {one["name"] for one in known["segments"]["city"]} == {"Köln", "Paris"}
+
+
+def test_a_policy_file_can_be_evaluated_on_a_table(clicks, tmp_path):
+    problem = ps.Problem(
+        name="banners", context=[ps.Numeric("age", low=0, high=100)], actions=ps.Discrete(["red", "grün", "blue"])
+    )
+    ps.Policy.uniform(problem).save(tmp_path / "start.policy")
+    found = figures("evaluate", clicks, *CLICKS, "--policy", tmp_path / "start.policy", "--against", "logged")
+    assert found["difference"]["ips"]["value"] == pytest.approx(0, abs=1e-6)
+    assert found["problem"] == "banners"
+
+
+def test_tables_with_times_ranges_and_one_propensity(clicks):
+    columns = ("--action", "banner", "--reward", "clicked", "--propensity", 1 / 3, "--time", "at")
+    found = figures("evaluate", clicks, *columns, "--policy", "action:red", "--over", "week", "--since", "2026-11-02")
+    assert [one["name"] for one in found["stretches"]] == ["2026-11-02", "2026-11-09"]
+    assert found["left_out"] == {"outside": 143}
+    bounded = figures(
+        "evaluate", clicks, *CLICKS, "--policy", "action:red", "--interval", "bernstein", "--reward-range", "0,1"
+    )
+    interval = bounded["target"]["estimates"]["ips"]["intervals"]["bernstein"]
+    assert 0 <= interval["low"] < interval["high"] <= 3
+
+
+def test_bad_rows_are_named_or_left_out(clicks):
+    lines = Path(clicks).read_text(encoding="utf-8").splitlines()
+    lines[3] = lines[3].replace("0.333", "1.333")
+    Path(clicks).write_text("\n".join(lines), encoding="utf-8")
+    result = run("evaluate", clicks, *CLICKS, "--policy", "uniform")
+    assert "row 2: p must be a probability above 0 and at most 1, got 1.333" in result.stderr
+    printed = done("evaluate", clicks, *CLICKS, "--policy", "uniform", "--skip-unfit")
+    assert "1 row left out: p must be a probability above 0 and at most 1\n" in printed
+
+
+def test_actions_without_a_column_of_probabilities_are_named(clicks):
+    told = "columns new_… have none for grün: a probability of 0 is taken"
+    assert told in done("evaluate", clicks, *CLICKS, "--policy", "columns:new_")
+    pl.read_csv(clicks).with_columns(pl.col("new_red") / 2).write_csv(clicks)
+    result = run("evaluate", clicks, *CLICKS, "--policy", "columns:new_")
+    assert "new_blue, new_red must add up to 1 (there is no column for grün), got" in result.stderr
+
+
+def test_a_biased_headline_is_not_trusted(tmp_path):
+    rng = np.random.default_rng(0)
+    action = np.where(rng.random(4_000) < 0.8, "a", "b")
+    reward = (action == "a") * 0.5 + rng.random(4_000)
+    frame = pl.DataFrame({"action": action, "reward": reward, "propensity": np.where(action == "a", 0.8, 0.2)})
+    frame.write_csv(tmp_path / "log.csv")
+    printed = done("evaluate", tmp_path / "log.csv", "--policy", "action:a", "--estimators", "replay")
+    assert "replay *" in printed
+    assert "It would have been better" not in printed
+    assert "Do not rely on it. The log's actions were not uniformly random, so replay is biased." in printed
+    assert "It can be trusted." in done("evaluate", tmp_path / "log.csv", "--policy", "action:a")
+
+
+# Before launch
+
+
+def test_a_plan_says_what_a_log_will_be_good_for(video):
+    found = figures("evaluate", "plan", video)
+    assert (found["logging"], found["contexts"]) == ("policy 1", 1200)
+    assert [one["target"] for one in found["current"]["targets"]] == ["uniform", "360p", "720p", "1080p"]
+    assert found["sd_is_worst"] is False
+    printed = done("evaluate", "plan", video, "--policy", 2, "--floor", 0.2, "--rows", 5000)
+    assert printed.startswith("5,000 decisions by policy 2, foreseen from 1,200 contexts")
+    assert re.search(r"Hardest to evaluate is always (720p|1080p): 5,000 decisions will say as much", printed)
+    floor = r"A floor of 0\.2 would make that [\d,]+ and an interval of ± 0\.\d+, and cost −?[\d.e-]+ per decision"
+    assert re.search(floor, printed)
+
+
+def test_a_plan_for_machines_is_for_the_rows_that_were_asked_for(video):
+    found = figures("evaluate", "plan", video, "--rows", 2500)
+    assert found["rows"] == 2500
+    floored = [found["current"], *found["floors"]]
+    widths = [(one["half_width"], one["half_width_at_rows"]) for each in floored for one in each["targets"]]
+    assert len(widths) == 4 * len(floored)
+    assert all(at_rows == pytest.approx(single / 50) for single, at_rows in widths)
+
+
+@pytest.mark.parametrize(
+    ("own", "actions", "next_up"),
+    [(0.0, 3, 0.01), (0.01, 3, 0.02), (0.03, 3, 0.05), (0.1, 3, 0.1), (0.0, 150, 0.005), (0.0, 5_000, 0.0)],
+)
+def test_a_plan_considers_the_next_floor_up(own, actions, next_up):
+    from potstill.cli.evaluate_plan import _floor
+
+    assert _floor(None, own, actions) == next_up
+    assert _floor(0.0001, own, actions) == 0.0001
+
+
+def test_a_plan_for_a_policy_that_has_a_floor_looks_above_it(tmp_path, video):
+    policy = Workspace(video).registry.policy(2)
+    ps.Policy.build(policy.problem, policy.layers, version=7, floor=0.03).save(tmp_path / "floor.policy")
+    printed = done("evaluate", "plan", video, "--policy", tmp_path / "floor.policy")
+    assert "with floor 0.05" in printed
+    assert "A floor of 0.05 would" in printed
+
+
+def test_an_interval_wider_than_all_rewards_is_said_to_be(video):
+    printed = done("evaluate", "plan", video, "--rows", 2)
+    assert "> range" in printed
+    assert re.search(r"an interval wider than the range of rewards, [\d.]+\.", printed)
+    assert "> range" not in done("evaluate", "plan", video, "--rows", 100_000)
+    huge = done("evaluate", "plan", video, "--sd", 1e6)
+    assert "e+" not in huge.split("\n", 1)[1]
+
+
+def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
+    rows = worlds.contexts(40)
+    pl.DataFrame(rows).write_csv(tmp_path / "requests.csv")
+    printed = done("evaluate", "plan", empty, "--contexts", tmp_path / "requests.csv", "--sd", 0.4)
+    assert "foreseen from 40 contexts; rewards with a standard deviation of 0.4" in printed
+    assert "A floor of 0.01 would not change that." in printed
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["VIDEO", "--policy", "9"], "has no version 9; potstill versions lists those it has"),
+        (
+            ["VIDEO", "--policy", "best"],
+            "there is no policy 'best'; name a version of potstill versions, current, action:",
+        ),
+        (["VIDEO", "--policy", "action:4k"], "unknown action '4k'; the actions are 360p, 720p, 1080p"),
+        (["VIDEO", "--policy", "column:x"], "there is no policy 'column:x'"),
+        (
+            ["VIDEO", "--by", "spede"],
+            "there is no feature 'spede' to segment by; the features are bandwidth_kbps, connection",
+        ),
+        (["VIDEO", "--over", "month"], "over must be 'day', 'week' or a number"),
+        (["VIDEO", "--since", "yesterday"], "--since must be a day or a moment, such as 2026-11-16, got 'yesterday'"),
+        (["VIDEO", "--since", "2030-01-01"], "has no observations in the time that --since and --until state"),
+        (["VIDEO", "--estimators", "drr"], "unknown estimator 'drr'; there are replay, ips"),
+        (["VIDEO", "--interval", "wide"], "unknown interval 'wide'; there are normal, bootstrap"),
+        (["VIDEO", "--out", "."], "--out must name a file, such as evaluation.html; . is a folder"),
+        (["VIDEO", "--level", "95"], "level must be between 0 and 1"),
+        (["VIDEO", "--action", "x"], "--action is for tables such as log.csv"),
+        (["VIDEO", "--unseen", "--until", "2024-10-05"], "has no observations yet that these policies have not learnt"),
+        (["CLICKS", *CLICKS, "--policy", "uniform", "--unseen"], "--unseen is for workspaces"),
+        (["EMPTY"], "no version serves yet; potstill update makes the first; until then, name another with --policy"),
+        (["EMPTY", "--policy", "uniform"], "has no observations yet: decisions become observations in potstill update"),
+        (["nowhere"], "nowhere is no workspace"),
+        (["CLICKS"], "say with --policy what to evaluate: column:NAME"),
+        (["nowhere.csv", "--policy", "uniform"], "nowhere.csv: there is no such file"),
+        (["CLICKS", "--policy", "uniform"], "there is no column 'action'; name the right one with --action"),
+        (["CLICKS", *CLICKS, "--policy", "x"], "there is no policy 'x'; name column:NAME"),
+        (["CLICKS", *CLICKS, "--policy", "CLICKS"], "clicks.csv: "),
+        (["CLICKS", *CLICKS, "--policy", "column:x"], "there is no column 'x'; the columns are banner, clicked"),
+        (
+            ["CLICKS", *CLICKS, "--policy", "uniform", "--by", "x"],
+            "there is no column 'x'; name the right one with --by",
+        ),
+        (["CLICKS", *CLICKS, "--policy", "uniform", "--over", "day"], "--over needs to know when rows were"),
+        (["CLICKS", *CLICKS, "--policy", "uniform", "--reward-range", "1"], "--reward-range must be two numbers"),
+        (
+            ["CLICKS", *CLICKS, "--policy", "uniform", "--context", "age,clicked"],
+            "column 'clicked' is --reward already",
+        ),
+        (["CLICKS", *CLICKS[:4], "--policy", "uniform", "--propensity", "1.5"], "--propensity must be a column, or a"),
+        (["CLICKS", *CLICKS[:4], "--policy", "uniform", "--propensity", "nan"], "at most 1 if it was always the same"),
+        (["plan", "EMPTY"], "has no observations to take contexts from; name a table of contexts with --contexts"),
+        (["plan", "VIDEO", "--floor", "0.4"], "--floor must be at most 1/3"),
+        (["plan", "VIDEO", "--policy", "x"], "there is no policy 'x'; name a version of potstill versions"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(video, empty, clicks, arguments, message):
+    places = {"VIDEO": video, "EMPTY": empty, "CLICKS": clicks}
+    result = run("evaluate", *(places.get(argument, argument) for argument in arguments))
+    assert result.exit_code == 1, result.output
+    assert message in result.stderr
+    assert result.stderr.startswith("potstill: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_help_is_that_of_the_command_one_wants():
+    assert "potstill evaluate video --policy 12" in done("evaluate", "--help")
+    assert "potstill evaluate plan video --floor 0.02" in done("evaluate", "plan", "--help")
+    assert run("evaluate").stdout == done("evaluate", "--help").rstrip("\n") + "\n"
+
+
+def test_usage_names_the_other_command_and_not_the_one_that_is_left_out():
+    for name in ("evaluate", "experiment"):
+        assert f"Usage: potstill {name} [plan] [OPTIONS] " in done(name, "--help")
+    assert "Try 'potstill evaluate --help'" in run("evaluate", "--no-such-option").stderr
+
+
+def test_help_names_every_interval():
+    from potstill.evaluate.estimates import INTERVALS
+
+    shown = re.sub(r"[\s│]+", " ", done("evaluate", "--help"))
+    assert ", ".join(INTERVALS) in shown
+    docs = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    assert ", ".join(f"`{name}`" for name in INTERVALS) in docs
+
+
+# Documentation
+
+
+def commands():
+    """What the how-to types, line by line."""
+    text = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    return [shlex.split(line, comments=True)[2:] for line in re.findall(r"^\$ potstill evaluate .*$", text, re.M)]
+
+
+def test_the_commands_of_the_documentation_run(video, clicks, monkeypatch, tmp_path):
+    (tmp_path / "video").symlink_to(video)
+    monkeypatch.chdir(tmp_path)
+    assert len(commands()) >= 10
+    for command in commands():
+        done(*command)
+    assert (tmp_path / "evaluation.html").exists()

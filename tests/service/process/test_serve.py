@@ -1,0 +1,171 @@
+"""The processes of a service: each may die, and what was acknowledged is there all the same."""
+
+import os
+import signal
+import socket
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from service_process import PATIENCE, Load, serving, until
+
+from potstill.events.lake.flush import Flusher
+from potstill.events.wal.spool import Spool
+from potstill.service.process.serve import CannotServe, Settings, serve
+from potstill.service.tokens import TokenFile
+from potstill.workspace import Workspace, template
+
+REST = b'"context": {"bandwidth_kbps": 1, "hd_screen": true}}'
+CONTEXT = {"bandwidth_kbps": 900, "connection": "4g", "hd_screen": True}
+WORKER, UPDATER = "potstill.service.process.worker", "potstill.cli"
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return Workspace.create(tmp_path / "video", template.PROBLEM.encode(), template.CONFIG.encode())
+
+
+def alive(pid):
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def in_lake(workspace, table):
+    return Counter(workspace.lake.scan(table).select("id").collect()["id"].to_list())
+
+
+def assert_kept(workspace, *loads):
+    """All that was acknowledged is in the lake, and once."""
+    decisions, rewards = in_lake(workspace, "decisions"), in_lake(workspace, "rewards")
+    for load in loads:
+        assert set(load.decided) <= set(decisions)
+        assert set(load.rewarded) <= set(rewards)
+    assert {*decisions.values(), *rewards.values()} == {1}
+
+
+# ---- processes that die
+
+
+@contextmanager
+def half_sent(running):
+    """A connection on which a worker has taken on a request that is not whole yet; `REST` is missing."""
+    head = "POST /v1/video-upload/decide HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE) as slow:
+        slow.sendall(f"{head}Content-Length: {1 + len(REST)}\r\nExpect: 100-continue\r\n\r\n{{".encode())
+        assert slow.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        yield slow
+
+
+def counted(running, name):
+    """The sum of a metric over all its labels."""
+    families = text_string_to_metric_families(running.ask("GET", "/metrics")[1].decode())
+    return sum(sample.value for family in families for sample in family.samples if sample.name == name)
+
+
+def test_a_killed_worker_is_replaced_and_the_end_under_load_loses_nothing(workspace, tmp_path):
+    with serving(tmp_path / "out", workspace.url, "--workers", 2) as running:
+        first = running.children()[WORKER]
+        with Load(running, "video-upload", CONTEXT) as load:
+            until(lambda: len(load.rewarded) > 20)
+            os.kill(first[0], signal.SIGKILL)
+            until(lambda: len(set(running.children()[WORKER]) - set(first)) == 1)
+            seen = len(load.rewarded)
+            until(lambda: len(load.rewarded) > seen + 20)
+        assert len(load.failures) <= 4  # connections of the one that was killed
+        # What was counted is what was acknowledged, and perhaps what was about to be.
+        assert 0 <= counted(running, "potstill_rewards_total") - len(load.rewarded) <= len(load.failures)
+        with Load(running, "video-upload", CONTEXT, name="last", threads=8) as last, half_sent(running) as slow:
+            until(lambda: len(last.rewarded) > 20)
+            began = time.monotonic()
+            running.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            slow.sendall(REST)
+            assert slow.recv(1000).startswith(b"HTTP/1.1 200")  # what was begun is answered
+            assert running.process.wait(PATIENCE) == 0
+            assert time.monotonic() - began < 10
+    assert running.errors.count("\n") == 1
+    assert "was ended by SIGKILL; another takes its place" in running.errors
+    assert Spool(workspace.spool).pending().segments == 0  # the flusher has taken them before it ended
+    assert_kept(workspace, load, last)
+
+
+def test_processes_end_with_a_parent_that_is_killed(workspace, tmp_path):
+    with serving(tmp_path / "out", workspace.url, "--workers", 2, TMPDIR=str(tmp_path)) as running:
+        children = [pid for pids in running.children().values() for pid in pids]
+        assert len(children) == 3
+        assert list(tmp_path.glob("potstill-metrics-*"))
+        with Load(running, "video-upload", CONTEXT) as load:
+            until(lambda: len(load.rewarded) > 20)
+            running.process.kill()
+            until(lambda: not any(map(alive, children)))
+    Flusher(Spool(workspace.spool), workspace.lake).flush()
+    assert_kept(workspace, load)
+    assert not list(tmp_path.glob("potstill-metrics-*"))
+
+
+def test_a_second_signal_ends_at_once_with_updates_and_all(workspace, tmp_path):
+    with serving(tmp_path / "out", workspace.url, "--update-every", "1h") as running:
+        children = running.children()
+        priorities = {module: os.getpriority(os.PRIO_PROCESS, pid) for module, (pid,) in children.items()}
+        assert priorities[UPDATER] == priorities[WORKER] + 10
+        with half_sent(running):
+            running.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            assert running.process.poll() is None  # it waits for the request
+            assert running.stop(signal.SIGINT) == 1
+    assert not any(alive(pid) for (pid,) in children.values())
+
+
+def test_a_service_that_cannot_start_says_why_and_ends(workspace, tmp_path):
+    (tmp_path / "video" / "events").mkdir()
+    (tmp_path / "video" / "events" / "log").write_text("a file where a folder should be")
+    with pytest.raises(AssertionError) as caught, serving(tmp_path / "out", workspace.url):
+        pass
+    assert "the service ended with 1" in str(caught.value)
+    assert "a worker cannot be started; what it said is above" in str(caught.value)
+
+
+# ---- what is refused before anything starts
+
+
+def refused(*places, **options):
+    with pytest.raises(CannotServe) as caught:
+        serve(Settings(places=places, **options), on_ready=pytest.fail, tell=pytest.fail)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_other_machines_need_tokens(workspace, host):
+    said = refused(workspace.url, host=host)
+    assert "callers need tokens" in said
+    assert f"potstill token create {workspace.url} NAME" in said
+
+
+def test_only_workspaces_without_tokens_are_named(workspace, tmp_path):
+    text = template.PROBLEM.replace("video-upload", "other").encode()
+    other = Workspace.create(tmp_path / "other", text, template.CONFIG.encode())
+    TokenFile(other.storage).create("web", ["decide"])
+    said = refused(workspace.url, other.url, host="0.0.0.0")
+    assert f"create {workspace.url}" in said
+    assert f"create {other.url}" not in said
+
+
+def test_a_port_that_is_taken(workspace):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert refused(workspace.url, port=port).startswith(f"cannot listen on 127.0.0.1 port {port}: Address already")
+
+
+def test_an_address_that_is_none(workspace):
+    assert "cannot listen on no.such.host.invalid" in refused(workspace.url, host="no.such.host.invalid")
+
+
+def test_two_workspaces_of_one_name(workspace, tmp_path):
+    again = Workspace.create(tmp_path / "again", template.PROBLEM.encode(), template.CONFIG.encode())
+    assert "are both called 'video-upload'" in refused(workspace.url, again.url)

@@ -1,0 +1,51 @@
+"""Names that a page elsewhere has pointed at this machine."""
+
+import asyncio
+
+import pytest
+
+from potstill.service.allowed_hosts import KnownHosts, is_local
+from potstill.service.tokens import Guard, TokenFile
+from potstill.storage import open_storage
+
+
+@pytest.mark.parametrize(
+    "host", [b"localhost", b"localhost:8080", b"LOCALHOST", b"127.0.0.1", b"127.0.0.1:8080", b"127.1.2.3", b"[::1]:80"]
+)
+def test_names_of_this_machine(host):
+    assert is_local(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    b" evil.example evil.example:8080 localhost.evil.example 127.0.0.1.evil.example 10.0.0.1 0.0.0.0 1 \xff "
+    b"[fe80::1] [::1].evil.example:80 [::1 ::1 localhost:80:80 localhost@evil.example".split(b" "),
+)
+def test_other_names(host):
+    assert not is_local(host)
+
+
+def answer(app, host):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "headers": [(b"host", host)]}
+    asyncio.run(app(scope, None, send))
+    return sent[0]["status"]
+
+
+async def inner(_scope, _receive, send):
+    await send({"status": 200})
+
+
+def test_only_while_it_is_open(tmp_path):
+    file = TokenFile(open_storage(tmp_path))
+    guard = Guard(file)
+    app = KnownHosts(inner, [guard])
+    assert answer(app, b"evil.example") == 403
+    assert answer(app, b"localhost:8080") == 200
+    file.create("web", ["decide"])
+    guard.reload()
+    assert answer(app, b"evil.example") == 200  # whoever calls needs a token, which no page has

@@ -1,0 +1,227 @@
+import logging
+import threading
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+import worlds
+from service_examples import flushed, publish, server
+
+import potstill as ps
+from potstill.pipeline.audit import audit
+from potstill.service.modes import FILE, read_mode, write_mode
+from potstill.service.snapshot import Serving
+from potstill.workspace import Workspace
+from potstill.workspace.config import InvalidConfig
+
+CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
+
+
+@pytest.fixture
+def workspace(tmp_path) -> Workspace:
+    return worlds.made(str(tmp_path / "video"))
+
+
+@pytest.fixture
+def outcomes() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def serving(workspace, outcomes) -> Serving:
+    serving = Serving(workspace, outcomes.append)
+    serving.start()
+    return serving
+
+
+def damage(workspace: Workspace, version: int) -> None:
+    """Alter the file of a version's policy."""
+    entry = workspace.registry.head()
+    assert entry.version == version
+    path = workspace.storage.folder / "registry" / entry.files.policy.name
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 1
+    path.write_bytes(data)
+
+
+def test_where_nothing_was_published_a_uniform_policy_is(serving, workspace):
+    assert serving.now.policy.version == 0
+    assert workspace.registry.head().serving == 0
+
+
+def test_a_new_version_takes_over_and_is_told(serving, workspace, outcomes):
+    before = serving.now
+    publish(workspace)
+    serving.reload()
+    assert serving.now.policy.version == 1
+    assert serving.now.since > before.since
+    assert before.policy.version == 0  # whoever holds the snapshot decides on with it
+    assert outcomes == ["swapped", "swapped"]
+    again = serving.now
+    serving.reload()
+    assert serving.now is again
+
+
+def test_a_version_that_is_only_staged_does_not_serve(serving, workspace):
+    head = workspace.registry.head()
+    staged = ps.Policy.uniform(workspace.problem, version=1, seed=4)
+    workspace.registry.publish(staged, teacher=None, report=b"{}", serve=False, expected=head.number)
+    serving.reload()
+    assert serving.now.policy.version == 0
+    assert serving.now.number == 2
+
+
+def test_a_bad_version_is_refused_and_the_one_before_serves_on(serving, workspace, outcomes, caplog):
+    publish(workspace)
+    serving.reload()
+    publish(workspace)
+    damage(workspace, 2)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            serving.reload()
+    assert serving.now.policy.version == 1
+    assert outcomes == ["swapped", "swapped", "refused"]  # the fault is told once
+    assert len(caplog.records) == 1
+    workspace.registry.rollback()
+    serving.reload()
+    assert serving.now.policy.version == 1
+    publish(workspace)
+    serving.reload()
+    assert serving.now.policy.version == 3
+
+
+def test_a_policy_that_cannot_decide_is_refused(serving, workspace, outcomes):
+    layers = ps.Policy.uniform(workspace.problem).layers
+    layers[0].weight[:] = 3e38
+    layers[0].weight[:, 0] = -3e38
+    head = workspace.registry.head()
+    bad = ps.Policy.build(workspace.problem, layers, version=1)
+    workspace.registry.publish(bad, teacher=None, report=b"{}", expected=head.number)
+    serving.reload()
+    assert serving.now.policy.version == 0
+    assert outcomes[-1] == "refused"
+
+
+def test_a_version_of_an_earlier_problem_is_refused_until_there_is_one_for_the_present(workspace, outcomes):
+    publish(workspace)
+    (workspace.storage.folder / "problem.toml").write_bytes(worlds.PROBLEM.replace(b"1080p", b"2160p"))
+    changed = Workspace(workspace.url)
+    serving = Serving(changed, outcomes.append)
+    serving.reload()
+    assert serving.now.policy is None
+    assert outcomes == ["refused"]
+    serving.start()
+    assert serving.now.policy.version == 2
+
+
+def test_storage_that_is_away_changes_nothing(serving, workspace, outcomes, monkeypatch):
+    publish(workspace)
+    with monkeypatch.context() as away:
+        away.setattr(workspace.registry, "changed_since", lambda _: (_ for _ in ()).throw(OSError("away")))
+        serving.reload()
+        serving.reload()
+    assert serving.now.policy.version == 0
+    assert outcomes[1:] == ["unavailable"]
+    serving.reload()
+    assert serving.now.policy.version == 1
+
+
+def test_a_damaged_start_has_no_policy_until_there_is_a_sound_one(workspace, outcomes):
+    publish(workspace)
+    damage(workspace, 1)
+    serving = Serving(workspace, outcomes.append)
+    serving.start()
+    assert serving.now.policy is None
+    assert serving.now.artifact == b""
+    publish(workspace)
+    serving.reload()
+    assert serving.now.policy.version == 2
+
+
+def test_the_mode_is_kept_in_the_workspace_and_followed(serving, workspace):
+    assert serving.now.mode == "online"
+    write_mode(workspace.storage, workspace.config.serve, "apprentice")
+    serving.reload()
+    assert serving.now.mode == "apprentice"
+    assert Serving(workspace).now.mode == "online"  # until it is started
+    (workspace.storage.folder / FILE).unlink()
+    serving.reload()
+    assert serving.now.mode == "online"
+
+
+def test_a_mode_that_makes_no_sense_is_refused(serving, workspace, outcomes):
+    stated = workspace.config.serve
+    with pytest.raises(InvalidConfig, match=r"serve\.fallback"):
+        write_mode(workspace.storage, stated, "log-only")
+    (workspace.storage.folder / FILE).write_bytes(b'{"mode": "of its own"}')
+    with pytest.raises(InvalidConfig, match=r"mode\.json"):
+        read_mode(workspace.storage, stated)
+    serving.reload()
+    assert serving.now.mode == "online"
+    assert outcomes[-1] == "refused"
+
+
+def test_the_artifact_is_the_file_of_the_policy(serving, workspace):
+    policy = publish(workspace)
+    serving.reload()
+    assert serving.now.artifact == policy.to_bytes()
+    assert ps.Policy.from_bytes(serving.now.artifact).version == 1
+    assert serving.now.since <= datetime.now(UTC)
+
+
+class Callers:
+    """Threads that decide, singly and in batches, until told to stop."""
+
+    def __init__(self, url: str, count: int) -> None:
+        self.versions: list[list[int]] = []  # of each batch, and of each single decision
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._call, args=(url, i)) for i in range(count)]
+
+    def __enter__(self) -> "Callers":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _call(self, url: str, number: int) -> None:
+        with httpx.Client(base_url=f"{url}/v1/video-upload/", timeout=30) as client:
+            for i, context in enumerate(worlds.contexts(100_000, seed=number)):
+                if self._stop.is_set():
+                    return
+                if number % 2:
+                    asked = {"requests": [{"context": context, "id": f"{number}-{i}-{j}"} for j in range(40)]}
+                    reply = client.post("decide/batch", json=asked)
+                else:
+                    reply = client.post("decide", json={"context": context, "id": f"{number}-{i}"})
+                if reply.status_code == 200:
+                    told = reply.json()
+                    self.versions.append([decision["policy"] for decision in told.get("decisions", [told])])
+                else:
+                    self.failures.append(reply.text)
+
+
+def test_swaps_under_load_drop_nothing_mix_no_batch_and_pass_the_audit(workspace):
+    publish(workspace)
+    with server(workspace.url, reload_seconds=0.02, patience=30) as started, Callers(started.url, 4) as callers:
+        for version in range(2, 9):
+            seen = threading.Event()
+            publish(workspace)
+            while not any(versions[-1] == version for versions in callers.versions[-50:]):
+                assert not callers.failures
+                seen.wait(0.01)
+    assert callers.failures == []
+    assert all(len(set(versions)) == 1 for versions in callers.versions)
+    assert {versions[0] for versions in callers.versions} >= set(range(2, 9))
+    found = audit_of(workspace)
+    assert found.clean
+    assert found.checked == found.decisions == sum(map(len, callers.versions))
+
+
+def audit_of(workspace: Workspace):
+    flushed(workspace)
+    return audit(workspace)

@@ -22,10 +22,9 @@ import polars as pl
 from scipy import stats
 
 from potstill.experiments.analysis import Before, Daily, Units, analyse, power_of, units_needed
+from potstill.experiments.analysis.breakdowns import by_day
 from potstill.experiments.analysis.cuped import covariates
-from potstill.experiments.analysis.days import by_day
-from potstill.experiments.analysis.effects import effect
-from potstill.experiments.analysis.measured import Measured
+from potstill.experiments.analysis.effects import Measured, effect
 from potstill.experiments.analysis.read import read_units
 
 DAY = 86_400_000_000
@@ -136,7 +135,7 @@ def returning(rng: np.random.Generator) -> tuple[np.ndarray, Daily, np.ndarray |
 
 def power(runs: int) -> None:
     """Experiments of the planned size on skewed units; the spread is taken from a large sample of them."""
-    from potstill.experiments.analysis.ratio import linearised
+    from potstill.experiments.analysis.effects import linearised
 
     large = units(np.random.default_rng(3), 400_000)
     sd = float(linearised(large.outcomes["reward"], large.decisions).std())

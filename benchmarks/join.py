@@ -34,10 +34,10 @@ import potstill as ps
 from potstill.events.join.join import join
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.observations import observed
-from potstill.events.lake.schema import TIME
-from potstill.mapping import Map
+from potstill.parallel import Map
 from potstill.pipeline.engines import open_engine
 from potstill.storage import LocalStorage
+from potstill.tables.columns import TIME
 
 SECOND, DAY = 1_000_000, 86_400_000_000
 #: When decisions were taken: over five days, and 1% more after that.

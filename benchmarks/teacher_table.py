@@ -18,11 +18,10 @@ import numpy as np
 
 from potstill.distill import Student
 from potstill.keys import Key
+from potstill.lab.problems.environment import Simulation
 from potstill.lab.problems.video import VideoUpload
 from potstill.lab.problems.wheel import Wheel
-from potstill.lab.problems.world import Simulation
-from potstill.lab.runs.agents import Distilled, Undistilled
-from potstill.lab.runs.trial import Turn, play
+from potstill.lab.runs.trial import Distilled, Turn, Undistilled, play
 from potstill.teachers import available, from_config
 
 PROBLEMS = {"wheel": Wheel, "video": VideoUpload}

@@ -4,8 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from potstill.events.join.execute import observe
-from potstill.events.join.looking import look
+from potstill.events.join.execute import look, observe
 from potstill.pipeline.labels import label_shard
 
 

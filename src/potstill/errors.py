@@ -7,15 +7,19 @@ from collections.abc import Iterable
 MAX_SHOWN = 60
 
 
-class InvalidProblem(ValueError):
+class PotstillError(Exception):
+    """Base of every error that Potstill raises on purpose."""
+
+
+class InvalidProblem(PotstillError, ValueError):
     """The definition of a problem does not make sense."""
 
 
-class InvalidContext(ValueError):
+class InvalidContext(PotstillError, ValueError):
     """A context does not fit the problem."""
 
 
-class InvalidObservation(ValueError):
+class InvalidObservation(PotstillError, ValueError):
     """An observation does not fit the problem."""
 
 
@@ -44,3 +48,7 @@ def check_distinct(names: Iterable[str], what: str) -> None:
         if name in seen:
             raise InvalidProblem(f"{what} {name!r} is named twice; names must be distinct")
         seen.add(name)
+
+
+class InvalidLog(PotstillError, ValueError):
+    """A log cannot be evaluated; the message names the rows, the values and the way out."""

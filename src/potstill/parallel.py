@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
@@ -16,9 +16,12 @@ from rich.progress import Progress, TextColumn
 
 from potstill.progress import bars
 
+#: ``each(function, items, *common)``: maps a function over items, in their order, with arguments that all have.
+Map = Callable[..., Iterator[Any]]
+
+
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
-
 #: Read by numeric libraries when they are loaded, so that a worker has to be born with them. NPROC is the size of
 #: XLA's thread pool. Trials are run on the CPU even where there is something faster that rounds differently.
 ONE_THREAD = {
@@ -33,6 +36,12 @@ ONE_THREAD = {
 }
 #: Seconds between two looks at how far workers have come.
 _TICK = 0.5
+_counter: _Counter | None = None
+
+
+def in_turn(function: Callable[..., Any], items: Iterable[Any], *common: Any) -> Iterator[Any]:
+    """One after the other, in this process, each when it is asked for."""
+    return (function(item, *common) for item in items)
 
 
 class _Counter(Protocol):
@@ -41,9 +50,6 @@ class _Counter(Protocol):
     value: int
 
     def get_lock(self) -> Any: ...
-
-
-_counter: _Counter | None = None
 
 
 def _born(counter: _Counter) -> None:

@@ -13,14 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from potstill.errors import PotstillError
 from potstill.files import make_folder, sync_folder, write_atomically
 
 
-class AlreadyThere(FileExistsError):
+class AlreadyThere(PotstillError, FileExistsError):
     """A file of that name exists, and it was to be created."""
 
 
-class StorageUnavailable(OSError):
+class StorageUnavailable(PotstillError, OSError):
     """An object store cannot be reached, or refuses; the message says why."""
 
 

@@ -10,7 +10,7 @@ from potstill.cli import app
 from potstill.cli.format import counted, length, size, when
 from potstill.events import LoggedDecision, LoggedReward
 from potstill.workspace import Workspace, template
-from potstill.workspace.example import log_example
+from potstill.workspace.template import log_example
 
 
 @pytest.fixture(autouse=True)

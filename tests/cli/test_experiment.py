@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from potstill.cli import app
-from potstill.cli.experiment_terminal import show_report
+from potstill.cli.experiment import show_report
 from potstill.cli.serve import _standing
 from potstill.events import LoggedDecision, LoggedReward, now
 from potstill.events.join.join import join

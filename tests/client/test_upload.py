@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from potstill.client.errors import Refused, Unreachable
 from potstill.client.sansio import run
-from potstill.client.upload import upload
+from potstill.client.sync import upload
 
 
 def sending(rows, bad, status=422):

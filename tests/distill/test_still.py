@@ -5,10 +5,9 @@ import pytest
 
 import potstill as ps
 from potstill.keys import Key
+from potstill.lab.problems.environment import Simulation
 from potstill.lab.problems.wheel import Wheel
-from potstill.lab.problems.world import Simulation
-from potstill.lab.runs.agents import Distilled, Undistilled
-from potstill.lab.runs.trial import play
+from potstill.lab.runs.trial import Distilled, Undistilled, play
 from potstill.teachers import LinearTS, NeuralLinearTS, Recipe, Uniform, from_config
 from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
 

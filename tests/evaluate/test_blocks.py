@@ -5,9 +5,10 @@ import pytest
 from evaluate_examples import CONTEXTS, TINY, CutLog, rich_log
 
 import potstill as ps
+from potstill.errors import InvalidLog
 from potstill.evaluate.blocks import Witnessed, numbered, rows_per_block
 from potstill.evaluate.evaluation import evaluate
-from potstill.evaluate.log import ArrayLog, Block, InvalidLog
+from potstill.evaluate.log import ArrayLog, Block
 
 
 def log(actions):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate
 
+from potstill.errors import InvalidLog
 from potstill.evaluate import continuous, intervals
 from potstill.evaluate.continuous import KERNELS, Doses
-from potstill.evaluate.log import InvalidLog
 
 #: The kernels' second moments: a reward c·dose² is blurred upwards by c·moment·bandwidth².
 MOMENTS = {"epanechnikov": 1 / 5, "gaussian": 1.0}

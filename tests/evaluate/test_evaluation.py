@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import potstill as ps
+from potstill.errors import InvalidLog
 from potstill.evaluate.estimators import ESTIMATORS, Parts, ips
 from potstill.evaluate.evaluation import Evaluation, evaluate
-from potstill.evaluate.log import ArrayLog, InvalidLog
+from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.models import RidgeModel
 
 EVERYTHING = {"intervals": ("normal", "bootstrap", "bernstein", "exact"), "by": ("speed", "device"), "over": "week"}

@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 
 import potstill as ps
+from potstill.errors import InvalidLog
 from potstill.evaluate import lake_log
 from potstill.evaluate.lake_log import LakeLog, raw_values
-from potstill.evaluate.log import InvalidLog
-from potstill.events.lake.schema import TIME, table_schema
+from potstill.events.lake.schema import table_schema
+from potstill.tables.columns import TIME
 from potstill.workspace import Workspace
 
 PROBLEM = b"""

@@ -5,7 +5,8 @@ import pytest
 from evaluate_examples import TINY
 
 import potstill as ps
-from potstill.evaluate.log import ArrayLog, Block, InvalidLog, check
+from potstill.errors import InvalidLog
+from potstill.evaluate.log import ArrayLog, Block, check
 
 BOUNDED = ps.Problem(
     name="bounded", context=[ps.Boolean("x")], actions=ps.Discrete(["a", "b"]), reward=ps.Reward(low=-1, high=1)

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from potstill.errors import InvalidLog
 from potstill.evaluate import intervals, rankings
-from potstill.evaluate.log import InvalidLog
 from potstill.evaluate.rankings import Rankings
 
 SLATES = list(itertools.permutations(range(3), 2))

@@ -11,11 +11,11 @@ pytest.importorskip("altair", reason="needs the extra lab")
 import potstill as ps
 from potstill.evaluate import ArrayLog, evaluate
 from potstill.evaluate import text as words
+from potstill.evaluate.diagnostics import EDGES, Weighing
 from potstill.evaluate.intervals import Interval
 from potstill.evaluate.report import page
 from potstill.evaluate.targets import target
-from potstill.evaluate.weights import EDGES, Weighing
-from potstill.pages.page import png
+from potstill.pages import png
 
 DAY = 86_400_000_000
 PROBLEM = ps.Problem(name="banners", context=[ps.Numeric("age", low=0, high=1)], actions=ps.Discrete(["blau", "rød"]))

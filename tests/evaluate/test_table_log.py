@@ -8,11 +8,10 @@ import polars as pl
 import pytest
 
 import potstill as ps
+from potstill.errors import InvalidLog
 from potstill.evaluate import table_log
-from potstill.evaluate.log import InvalidLog
-from potstill.evaluate.table_log import TableLog, table_contexts
-from potstill.evaluate.table_targets import Stated, StatedTarget
-from potstill.tables.columns import Columns
+from potstill.evaluate.table_log import StatedTarget, TableLog, table_contexts
+from potstill.tables.columns import Columns, Stated
 from potstill.tables.scan import UnreadableTable
 
 COLUMNS = Columns(action="quality", reward="watched", propensity="p")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from evaluate_examples import CONTEXTS, MEANS, TARGET, TINY, CutLog, rich_log, table, terms_of
 
-from potstill.evaluate.log import ArrayLog, InvalidLog
+from potstill.errors import InvalidLog
+from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.models import FunctionModel
 from potstill.evaluate.targets import InvalidTarget, target
 from potstill.evaluate.terms import gather, uniforms

@@ -13,10 +13,11 @@ from potstill.events.join.join import join
 from potstill.events.lake import delta
 from potstill.events.lake.flush import Flusher
 from potstill.events.lake.lake import Lake
-from potstill.events.lake.schema import METRICS, TABLES, TIME, table_schema, with_day
+from potstill.events.lake.schema import METRICS, TABLES, table_schema, with_day
 from potstill.events.wal.segment import frame, start
 from potstill.events.wal.spool import Spool
 from potstill.storage import child, open_storage
+from potstill.tables.columns import TIME
 
 #: The columns that came later.
 LATER = {"decisions": {"arm"}, "rewards": {"metrics"}, "observations": {"arm", "unit", "eligible", "metrics"}}

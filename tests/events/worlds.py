@@ -11,9 +11,10 @@ from events.join_oracle import SECOND, D, R, World
 import potstill as ps
 from potstill.events.join.join import JoinReport, join, preview
 from potstill.events.lake.lake import Lake
-from potstill.events.lake.schema import METRICS, TIME
-from potstill.mapping import Map
+from potstill.events.lake.schema import METRICS
+from potstill.parallel import Map
 from potstill.storage import child, open_storage
+from potstill.tables.columns import TIME
 
 ACTIONS = ("l", "r")
 WINDOW, SETTLE = 100, 20

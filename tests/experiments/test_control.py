@@ -5,8 +5,7 @@ import pytest
 
 import potstill as ps
 from potstill.experiments.config import ControlConfig, ExperimentConfig, InvalidExperiment
-from potstill.experiments.control import load_control
-from potstill.experiments.rules import Rules
+from potstill.experiments.rules import Rules, load_control
 
 
 def never(_):

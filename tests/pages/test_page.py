@@ -11,8 +11,7 @@ import polars as pl
 import pytest
 import vl_convert
 
-from potstill.pages.page import Page, Section, Table, png
-from potstill.pages.picture import smaller
+from potstill.pages import Page, Section, Table, png, smaller
 
 TABLE = Table(("algorithm", "regret", "verdict"), [("TS <b>", "12 ± 3", "worse"), ("IL", "–", "3 % better")], "Sums.")
 

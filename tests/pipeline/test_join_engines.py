@@ -9,9 +9,8 @@ from events.join_oracle import DAY, SECOND, D, R
 from events.worlds import BASE, Workspace, after, counts, mixed_events, world
 from worlds import LATER, log, made
 
-from potstill.events.join import execute, looking
-from potstill.events.join.execute import observe
-from potstill.events.join.looking import look
+from potstill.events.join import execute
+from potstill.events.join.execute import look, observe
 from potstill.pipeline.engines import LocalEngine
 from potstill.pipeline.update import update
 
@@ -19,7 +18,7 @@ from potstill.pipeline.update import update
 @pytest.fixture(autouse=True)
 def _small():
     """Several partitions, and many slices, of few rows. Both are cut by the driver, so that workers need not know."""
-    with mock.patch.object(looking, "PARTITION", 50), mock.patch.object(execute, "SLICE", 15):
+    with mock.patch.object(execute, "PARTITION", 50), mock.patch.object(execute, "SLICE", 15):
         yield
 
 

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from potstill.cli import app
 from potstill.cli.tune import TEACHERS, _verdict, _with_interval
 from potstill.distill.still import Still
+from potstill.errors import InvalidLog
 from potstill.evaluate.evaluation import evaluate
 from potstill.evaluate.lake_log import LakeLog
-from potstill.evaluate.log import InvalidLog
 from potstill.pipeline.candidates import Candidate, candidates
 from potstill.pipeline.resume import configured
 from potstill.pipeline.tune import Judged, _bounds, _observations, tune

@@ -8,9 +8,8 @@ from worlds import CONFIG, LATER, NOON, PROBLEM, contexts, log, made, rate
 
 import potstill as ps
 from potstill.events.lake.observations import observed
-from potstill.pipeline.lock import Busy, only_updater
 from potstill.pipeline.status import status
-from potstill.pipeline.update import STEPS, foresee, update
+from potstill.pipeline.update import STEPS, Busy, foresee, only_updater, update
 from potstill.registry import Conflict
 from potstill.teachers import from_config
 from potstill.workspace import Workspace

@@ -16,8 +16,7 @@ from potstill.events.lake.flush import Flusher
 from potstill.events.wal import segment_writer
 from potstill.events.wal.segment_writer import SegmentWriter
 from potstill.events.wal.spool import Spool
-from potstill.service import status as standing
-from potstill.service import whole
+from potstill.service import endpoints, status
 from potstill.service.app import App, Options, create_app
 from potstill.service.decide import Decider
 from potstill.service.tokens import Guard, TokenFile
@@ -365,9 +364,9 @@ def full(*_: object) -> None:
 
 def test_a_disk_that_hangs_takes_no_threads_from_others(workspace, monkeypatch):
     mended = threading.Event()
-    monkeypatch.setattr(standing, "PATIENCE", 0.05)
-    monkeypatch.setattr(standing, "ready", lambda _: mended.wait(60))
-    monkeypatch.setattr(whole, "ready", standing.ready)
+    monkeypatch.setattr(status, "PATIENCE", 0.05)
+    monkeypatch.setattr(status, "ready", lambda _: mended.wait(60))
+    monkeypatch.setattr(endpoints, "ready", status.ready)
 
     async def work(asker: Asker) -> None:
         answers = await asyncio.gather(*[asker.get("/ready") for _ in range(40)])
@@ -376,7 +375,7 @@ def test_a_disk_that_hangs_takes_no_threads_from_others(workspace, monkeypatch):
         await asyncio.wait_for(asker.app._problems[0].reload(), 10)
         assert (await asker.post("decide", DECIDE)).status == 200
         mended.set()
-        monkeypatch.setattr(standing, "PATIENCE", 30.0)
+        monkeypatch.setattr(status, "PATIENCE", 30.0)
         assert (await asker.get("/ready")).status == 200
 
     asking(workspace, work)
@@ -386,7 +385,7 @@ def test_a_full_disk_acknowledges_nothing_and_recovers(workspace, monkeypatch):
     async def work(asker: Asker) -> None:
         with monkeypatch.context() as disk:
             disk.setattr(SegmentWriter, "commit", full)
-            disk.setattr(standing, "write_atomically", full)
+            disk.setattr(status, "write_atomically", full)
             for path, body in [
                 ("decide", {**DECIDE, "id": "a"}),
                 ("decide/batch", {"requests": [DECIDE] * 2}),

@@ -10,9 +10,8 @@ import potstill as ps
 from potstill.events import InvalidEvent, LoggedDecision
 from potstill.events.validate import Checker, payload
 from potstill.events.wal.segment import DecisionBlock
-from potstill.service.decide import SMALLEST, Decider
-from potstill.service.errors import Refusal
-from potstill.service.questions import Questions
+from potstill.service.decide import SMALLEST, Decider, Questions
+from potstill.service.http import Refusal
 from potstill.service.snapshot import Snapshot
 from potstill.service.wire import Requests
 

@@ -18,10 +18,9 @@ from potstill.experiments.assignment import arm_of
 from potstill.experiments.config import ControlConfig, ExperimentConfig
 from potstill.experiments.rules import Rules
 from potstill.pipeline.audit import audit
-from potstill.service.decide import Decider
+from potstill.service.decide import Decider, Questions
 from potstill.service.experiment import Experiment
 from potstill.service.metrics import Metrics
-from potstill.service.questions import Questions
 from potstill.service.snapshot import Snapshot
 from potstill.service.wire import Requests
 from potstill.workspace import Workspace

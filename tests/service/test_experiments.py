@@ -8,7 +8,7 @@ import worlds
 from service_examples import Asker, experiment, opened
 
 from potstill.experiments.assignment import arm_of
-from potstill.service.experiments import Experiments, check_experiment
+from potstill.service.experiment import Experiments, check_experiment
 from potstill.workspace import Workspace
 from potstill.workspace.config import InvalidConfig
 from potstill.workspace.workspace import CONFIG

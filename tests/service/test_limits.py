@@ -10,7 +10,7 @@ import pytest
 import worlds
 from service_examples import opened, running
 
-from potstill.service.errors import Refusal
+from potstill.service.http import Refusal
 from potstill.service.limits import Disconnected, Load
 
 BODY = json.dumps({"context": {"bandwidth_kbps": 900.0, "connection": "4g"}}).encode()

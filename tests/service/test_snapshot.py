@@ -9,8 +9,7 @@ from service_examples import flushed, publish, server
 
 import potstill as ps
 from potstill.pipeline.audit import audit
-from potstill.service.modes import FILE, read_mode, write_mode
-from potstill.service.snapshot import Serving
+from potstill.service.snapshot import FILE, Serving, read_mode, write_mode
 from potstill.workspace import Workspace
 from potstill.workspace.config import InvalidConfig
 

@@ -12,8 +12,8 @@ from potstill.events.lake.flush import Flusher
 from potstill.events.wal.spool import Spool
 from potstill.storage import open_storage
 from potstill.workspace import InvalidConfig, NoWorkspace, Workspace, WorkspaceExists, template
-from potstill.workspace.example import log_example
 from potstill.workspace.overview import overview
+from potstill.workspace.template import log_example
 
 PROBLEM, CONFIG = template.PROBLEM.encode(), template.CONFIG.encode()
 

@@ -2,14 +2,11 @@
 
 # Each adds its commands to the app.
 from potstill.cli import (
-    demo,
     evaluate,
     evaluate_plan,
     events,
     experiment,
     lab,
-    lab_data,
-    lab_report,
     lab_studies,
     policy,
     serve,
@@ -22,14 +19,11 @@ from potstill.cli.app import app
 
 __all__ = [
     "app",
-    "demo",
     "evaluate",
     "evaluate_plan",
     "events",
     "experiment",
     "lab",
-    "lab_data",
-    "lab_report",
     "lab_studies",
     "main",
     "policy",

@@ -2,30 +2,101 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
 from potstill.cli.common import MENDABLE
 from potstill.cli.groups import group
+from potstill.evaluate.estimates import Estimate
+from potstill.evaluate.evaluation import Evaluation, Segment
+from potstill.evaluate.text import Figures, doubt, doubtful, footnotes, percent, spanned, starred, trusted, verdict
 
 if TYPE_CHECKING:
     from potstill.cli.evaluate_logs import Asked, Compared
+    from potstill.evaluate.diagnostics import Weighing
     from potstill.evaluate.evaluation import Evaluation
     from potstill.evaluate.lake_log import Progress
-    from potstill.evaluate.weights import Weighing
     from potstill.problem import Reward
     from potstill.tables.columns import Columns
 
-evaluate = group("evaluate", "log", "Estimate what another policy would have earned on what was logged.")
-app.add_typer(evaluate)
+_COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 
+
+evaluate = group("evaluate", "log", "Estimate what another policy would have earned on what was logged.")
 Many = list[str]
 _OF_TABLES = "Of someone else's log"
+
+
+def show_evaluation(
+    evaluation: Evaluation, span: tuple[int, int] | None, notes: Sequence[str], console: Console
+) -> None:
+    """The estimates, segments and stretches of time, and what to think of them."""
+    console.print(_title(evaluation, span), highlight=False, soft_wrap=True)
+    tables = [_estimates(evaluation)]
+    tables += [_segments(evaluation, f"by {feature}", segments) for feature, segments in evaluation.segments.items()]
+    tables += [_segments(evaluation, "over time", evaluation.stretches)] if evaluation.stretches else []
+    for table in tables:
+        console.print(table, "")
+    for note in (*footnotes(evaluation), *notes):
+        console.print(escape(note), highlight=False, soft_wrap=True, style="dim")
+    console.print(escape(verdict(evaluation)), highlight=False, soft_wrap=True, style="bold")
+    colour = _COLOURS[doubt(evaluation)[1].grade]
+    console.print(escape(trusted(evaluation)), highlight=False, soft_wrap=True, style=colour)
+
+
+def _title(evaluation: Evaluation, span: tuple[int, int] | None) -> str:
+    against = f" against {evaluation.against.name}" if evaluation.against else ""
+    rows = f"{evaluation.rows:,} decisions {spanned(span)}".strip()
+    return escape(f"{evaluation.target.name}{against}, on {rows}; {percent(evaluation.level)} intervals")
+
+
+def _table(evaluation: Evaluation, *first: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(escape(first[0]))
+    names = [evaluation.target.name, *([evaluation.against.name, "difference"] if evaluation.against else [])]
+    for name in (*first[1:], *names):
+        table.add_column(escape(name), justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    return table
+
+
+def _cells(figures: Figures, target: Estimate, against: Estimate | None, difference: Estimate | None) -> list[str]:
+    """What the target would have earned, with an interval; where there are two, that of the difference."""
+    if against is None or difference is None:
+        return [figures.number(target.value), figures.interval(target)]
+    values = [figures.number(target.value), figures.number(against.value), figures.change(difference.value)]
+    return [*values, figures.interval(difference, signed=True)]
+
+
+def _estimates(evaluation: Evaluation) -> Table:
+    table, figures = _table(evaluation, "estimator"), Figures(evaluation)
+    others = evaluation.against.estimates if evaluation.against else {}
+    for name, estimate in evaluation.target.estimates.items():
+        cells = _cells(figures, estimate, others.get(name), (evaluation.difference or {}).get(name))
+        style = "bold" if name == evaluation.headline else None
+        table.add_row(escape(starred(estimate)), *cells, style=style)
+    return table
+
+
+def _segments(evaluation: Evaluation, title: str, segments: Sequence[Segment]) -> Table:
+    table, figures = _table(evaluation, title, "rows"), Figures(evaluation)
+    table.add_column("", no_wrap=True)
+    for one in segments:
+        cells = _cells(figures, one.target, one.against, one.difference)
+        word = doubtful(one) if one.trust.grade == "no" else ""  # nearly all segments want some caution
+        table.add_row(escape(one.name), f"{one.rows:,}", *cells, word, style="dim" if word else None)
+    return table
+
+
+app.add_typer(evaluate)
 
 
 @evaluate.command(no_args_is_help=True)
@@ -113,7 +184,7 @@ def log(
     """
     with needs("lake"):
         from potstill.cli import evaluate_logs as logs
-        from potstill.cli.evaluate_terminal import show_evaluation
+        from potstill.cli.evaluate import show_evaluation
         from potstill.cli.update_terminal import rows
         from potstill.evaluate.estimators import ESTIMATORS
     if out is not None:
@@ -192,9 +263,9 @@ def _range(stated: str | None) -> Reward:
 
 def _evaluated(compared: Compared, asked: Asked, manner: dict[str, Any]) -> tuple[Evaluation, Weighing | None]:
     """The evaluation, and the weights of its target; None if it is what was logged."""
+    from potstill.evaluate.diagnostics import Weighing
     from potstill.evaluate.evaluation import evaluate as evaluated
     from potstill.evaluate.targets import Logged
-    from potstill.evaluate.weights import Weighing
 
     weighing = None if isinstance(compared.target, Logged) else Weighing(compared.target)
     found = evaluated(

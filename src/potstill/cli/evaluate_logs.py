@@ -7,17 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from potstill.errors import InvalidLog
 from potstill.evaluate.lake_log import WHY, LakeLog, Progress
-from potstill.evaluate.log import InvalidLog
 from potstill.evaluate.segments import Over
-from potstill.evaluate.table_log import TableLog, columns_of
-from potstill.evaluate.table_targets import Stated, StatedTarget
+from potstill.evaluate.table_log import StatedTarget, TableLog, columns_of
 from potstill.evaluate.targets import FixedAction, InvalidTarget, Target, target
 from potstill.evaluate.text import left_out
 from potstill.policy import Policy
 from potstill.problem import Problem, Reward
 from potstill.registry import UnknownVersion
-from potstill.tables.columns import Columns
+from potstill.tables.columns import Columns, Stated
 from potstill.tables.scan import scan_table
 from potstill.workspace import Workspace
 

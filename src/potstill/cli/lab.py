@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from potstill.cli.app import app, fail, make_directory, needs, print_json, refusing
+from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
 
 if TYPE_CHECKING:
     from potstill.lab.runs.run_spec import Experiment
@@ -68,7 +70,7 @@ def run(
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
     """
     with needs("lab"):
-        from potstill.lab.problems.own_table import OwnTable
+        from potstill.lab.problems.scenarios import OwnTable
         from potstill.lab.runs.run_spec import Experiment
     if listing:
         _print_list(as_json)
@@ -149,3 +151,109 @@ def _print_list(as_json: bool) -> None:
     for algorithm in ALGORITHMS.values():
         table.add_row(algorithm.name, algorithm.about, ", ".join(algorithm.presets))
     console.print(table)
+
+
+@lab.command()
+def data(
+    out: Annotated[Path | None, typer.Option(help="Folder to fetch to; a cache of its own if left out.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Only say where the files are.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch the real data files that are not there yet, and say where each is.
+
+    They are looked for in the folder that POTSTILL_DATA names, then beside the checkout, then in the cache.
+    """
+    with needs("lab"):
+        from potstill.lab.problems.data import download, located
+    # What is there already is fetched again only for a folder that somebody names.
+    with refusing(OSError):
+        wanted = [] if show else [file.source for file in located() if out or not file.path]
+        for path in download(out, wanted):
+            typer.echo(f"fetched {path}", err=True)
+        files = located()
+    if as_json:
+        print_json(
+            [{"name": file.source.name, "place": file.place, "path": file.path and str(file.path)} for file in files]
+        )
+        return
+    for file in files:
+        found = f"{file.path} ({file.place})" if file.path else "not there"
+        typer.echo(f"{file.source.name}: {found}; {file.source.about}")
+    if out and wanted:
+        typer.echo(f"to use what was fetched: export POTSTILL_DATA={out}")
+
+
+@lab.command()
+def report(
+    results: Annotated[Path, typer.Argument(help="The folder that `potstill lab run` has written to.")] = Path(
+        "results"
+    ),
+    out: Annotated[Path | None, typer.Option(help="Folder for the report; RESULTS/report if left out.")] = None,
+    calls: Annotated[
+        int, typer.Option(min=0, help="Of one decision, for each latency; 0 leaves out what is measured here.")
+    ] = 100_000,
+    again: Annotated[bool, typer.Option("--again", help="Measure anew what an earlier report has measured.")] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the Markdown page here, with a folder of figures and trials beside it.")
+    ] = None,
+    notes: Annotated[Path | None, typer.Option(help="A text file with remarks to print in the report.")] = None,
+    as_json: AsJson = False,
+    open_report: Annotated[bool, typer.Option("--open/--no-open", help="Open the report in a browser.")] = False,
+) -> None:
+    """Show finished trials: figures, tables, and how fast decisions are on this machine.
+
+    Writes report.html, figures as PNG, summary.json and results.md. Trials of any problems, presets and algorithms may
+    be there; what is missing is left out.
+    """
+    with needs("lab"):
+        from potstill.lab.report.report import report as written
+    if not results.is_dir():
+        fail(f"there is no folder {results}: run trials first, with potstill lab run --out {results}")
+    folder = out or results / "report"
+    with refusing(ValueError, OSError):
+        remarks = notes.read_text(encoding="utf-8") if notes else ""
+    make_directory(folder)
+    console = Console(stderr=True)
+    with refusing(ValueError, OSError), console.status("reading") as status:
+        made = written(
+            results,
+            folder,
+            calls=calls,
+            again=again,
+            markdown=markdown,
+            notes=remarks,
+            command=f"potstill {shlex.join(sys.argv[1:])}",
+            say=status.update,
+        )
+    if as_json:
+        print_json(made.summary)
+    else:
+        typer.echo(str(made.page))
+    if open_report:
+        typer.launch(str(made.page))
+
+
+@app.command()
+def demo(
+    decisions: Annotated[int, typer.Option(min=1, help="Uploads to decide on, in all.")] = 20_000,
+    batch: Annotated[int, typer.Option(min=1, help="Decisions between two updates of the policy.")] = 1_000,
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal results, apart from timings.")] = 0,
+    out: Annotated[Path, typer.Option(help="Directory for the policy and the report.")] = Path("potstill-demo"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results as JSON; progress goes to stderr.")
+    ] = False,
+    open_report: Annotated[bool, typer.Option("--open/--no-open", help="Open the report in a browser.")] = False,
+) -> None:
+    """Run the whole circle on a simulated upload service.
+
+    A policy starts out uniform, decides batch after batch of uploads, and is distilled anew after each one. It is shown
+    beside undistilled Thompson sampling, uniform choice and the best possible. Ends with a policy file, a report page
+    to open in a browser, and three lines of Python to use the policy.
+    """
+    with needs("lab"):
+        from potstill.lab.demo.demo import Demo
+        from potstill.lab.demo.terminal import run
+    make_directory(out)
+    report = run(Demo(decisions=decisions, batch=batch, seed=seed), out, as_json=as_json)
+    if open_report:
+        typer.launch(str(report))

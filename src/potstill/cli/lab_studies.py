@@ -15,7 +15,7 @@ from potstill.cli.lab import Label, Levels, Target, Without, cores, lab
 
 if TYPE_CHECKING:
     from potstill.lab.problems.scenarios import Scenario
-    from potstill.pages.page import Page, Table
+    from potstill.pages import Page, Table
 
 Problem = Annotated[str, typer.Option(help="A simulated problem of `lab run --list`, or a table of your own.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; one per core if left out.")]
@@ -171,7 +171,7 @@ def _scenario(
     name: str, label: str | None, target: str | None, levels: int, without: list[str] | None, decisions: int
 ) -> Scenario:
     """A problem by name or of a table, large enough for so many decisions."""
-    from potstill.lab.problems.own_table import OwnTable, named, refuse_unused
+    from potstill.lab.problems.scenarios import OwnTable, named, refuse_unused
 
     own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
     found = named(name, own, decisions)
@@ -189,7 +189,7 @@ def _mapped(jobs: int | None, steps: int, title: str, console: Console) -> Any:
 
 def _write(page: Page, found: Any, stem: Path) -> None:
     """The page, its figures, and all that was found."""
-    from potstill.pages.page import png
+    from potstill.pages import png
 
     page.write(stem.with_suffix(".html"))
     stem.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))

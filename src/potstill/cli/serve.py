@@ -158,7 +158,7 @@ def _announce(service: Service) -> None:
 
 def _standing(workspace: Workspace) -> str:
     from potstill.events import now
-    from potstill.service.modes import read_mode
+    from potstill.service.snapshot import read_mode
     from potstill.workspace.experiment import standing
 
     try:

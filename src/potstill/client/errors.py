@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from potstill.errors import PotstillError
 
-class ServiceError(Exception):
+
+class ServiceError(PotstillError):
     """The service did not do what it was asked."""
 
 
@@ -23,13 +25,13 @@ class Refused(ServiceError):
         self.status = status
 
 
-class QueueFull(Exception):
+class QueueFull(PotstillError):
     """There is no room for another row; what is in the queue is kept."""
 
 
-class FolderInUse(Exception):
+class FolderInUse(PotstillError):
     """Another process, or another client in this one, works in the folder."""
 
 
-class NoPolicy(Exception):
+class NoPolicy(PotstillError):
     """There is no policy to decide with: none is stored, and none could be downloaded."""

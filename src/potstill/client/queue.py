@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,11 +13,12 @@ from typing import Literal
 import msgspec
 
 from potstill.client.errors import QueueFull
-from potstill.client.sqlite_file import open_file
+
+log = logging.getLogger("potstill.client")
+
 
 Kind = Literal["decision", "reward"]
 Survives = Literal["power", "process"]
-
 _SYNCHRONOUS = {"power": "FULL", "process": "NORMAL"}
 _TABLES = """
 CREATE TABLE IF NOT EXISTS queue
@@ -25,6 +27,44 @@ CREATE UNIQUE INDEX IF NOT EXISTS decided ON queue (id) WHERE kind = 'decision';
 CREATE TABLE IF NOT EXISTS refused
     (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL, reason TEXT NOT NULL);
 """
+
+
+def open_file(path: Path, tables: str, synchronous: str) -> tuple[sqlite3.Connection, Path | None]:
+    """A connection for all threads, with write-ahead log; and where a corrupt file was moved, if there was one."""
+    try:
+        return _open(path, tables, synchronous), None
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):  # locked, no permission, disk full: the file may be sound
+            raise
+        aside = _move_aside(path)
+        log.error("%s is corrupt (%s); it was moved to %s, and a fresh one begun", path, error, aside.name)
+        return _open(path, tables, synchronous), aside
+
+
+def _open(path: Path, tables: str, synchronous: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA synchronous = {synchronous}")
+        found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+        database.executescript(tables)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _move_aside(path: Path) -> Path:
+    """Rename a file, and what SQLite keeps beside it, so that they still belong together."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
+        number += 1
+    for suffix in ("-wal", "-shm", ""):
+        if (part := path.with_name(path.name + suffix)).exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside
 
 
 class Row(msgspec.Struct):

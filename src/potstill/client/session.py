@@ -12,7 +12,7 @@ from potstill.client.errors import Unreachable
 from potstill.client.retry import Retry
 from potstill.client.reward_buffer import Pending
 from potstill.client.sansio import Call
-from potstill.client.upload import upload
+from potstill.client.sync import upload
 from potstill.client.wire import Answer, DecideRequest, Observation, RewardReport, encode, reward_report
 from potstill.policy import Policy
 

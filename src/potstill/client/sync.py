@@ -11,21 +11,53 @@ import msgspec
 
 from potstill.client import calls
 from potstill.client.device_store import StoredPolicy
-from potstill.client.errors import NoPolicy, ServiceError, Unreachable
+from potstill.client.errors import NoPolicy, Refused, ServiceError, Unreachable
 from potstill.client.http import Http
 from potstill.client.queue import Queue, Row
 from potstill.client.retry import Retry
 from potstill.client.sansio import Call, run
-from potstill.client.upload import upload
 from potstill.policy import InvalidPolicy
+
+R = TypeVar("R")
+#: Refusals that may be about a single row. Others, such as 401 and 404, are about the client.
+ABOUT_ROWS = frozenset({400, 409, 413, 422})
+
 
 T = TypeVar("T")
 #: Rows and bytes of one upload; the service takes 1,000 and 16 MiB, but waits only ten seconds for them.
 BATCH_ROWS, BATCH_BYTES = 1000, 1024 * 1024
 #: Fewer rows are not sent at once, however slow the network.
 FEWEST_ROWS = 10
-
 log = logging.getLogger("potstill.client")
+
+
+def upload(
+    rows: Sequence[R],
+    post: Callable[[Sequence[R]], Call[None]],
+    accepted: Callable[[Sequence[R]], object],
+    refused: Callable[[R, str], object],
+) -> Call[None]:
+    """Send rows; a batch that is refused is halved until the bad row stands alone.
+
+    Args:
+        rows: at least one.
+        post: sends some of them.
+        accepted: told of rows that the service has acknowledged.
+        refused: told of a row that the service does not take, and why.
+    """
+    try:
+        yield from post(rows)
+    except Refused as error:
+        if error.status not in ABOUT_ROWS:
+            raise
+        if len(rows) == 1:
+            refused(rows[0], str(error))
+            return
+        middle = len(rows) // 2
+        yield from upload(rows[:middle], post, accepted, refused)
+        yield from upload(rows[middle:], post, accepted, refused)
+    else:
+        accepted(rows)
 
 
 class Synced(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from potstill.distill.averaged import imitate_together
 from potstill.distill.reservoir import Part, ReadParts, Seen, observations_of, seen_in, summarised
 from potstill.distill.streamed import OnProgress, Unlabelled, imitate_streamed
 from potstill.keys import Key
-from potstill.mapping import Map, in_turn
+from potstill.parallel import Map, in_turn
 from potstill.policy import Layer, Lineage, Policy
 from potstill.problem import Contexts, InvalidObservation, Observations, Problem
 from potstill.teachers import AnyTeacher, Exactness, LinearTS, Rereading, Summarising, to_config

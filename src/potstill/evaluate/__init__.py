@@ -6,6 +6,7 @@ The logs of a workspace (`lake.LakeLog`) and of a CSV or Parquet file (`table.Ta
 modules of their own, which need more libraries; so is the analysis of randomised experiments (`experiments`).
 """
 
+from potstill.errors import InvalidLog
 from potstill.evaluate import continuous, rankings
 from potstill.evaluate.blocks import numbered
 from potstill.evaluate.diagnostics import Diagnostics, Trust, diagnose, trust
@@ -13,7 +14,7 @@ from potstill.evaluate.estimates import INTERVALS, Estimate
 from potstill.evaluate.estimators import ESTIMATORS, Estimator, Parts, clipped_ips, dr_os, switch_dr
 from potstill.evaluate.evaluation import Evaluation, Segment, Side, evaluate
 from potstill.evaluate.intervals import Interval
-from potstill.evaluate.log import ArrayLog, Block, InvalidLog, Log
+from potstill.evaluate.log import ArrayLog, Block, Log
 from potstill.evaluate.models import FittedModel, InvalidModel, RewardModel, RidgeModel
 from potstill.evaluate.planning import Plan, plan
 from potstill.evaluate.targets import InvalidTarget, Target, target

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.evaluate.log import Block, InvalidLog, Log, check
+from potstill.errors import InvalidLog
+from potstill.evaluate.log import Block, Log, check
 from potstill.problem import Problem
 
 #: Rows in a block as estimates see them. Fixed, so that sums are the same to the bit however a log was cut.

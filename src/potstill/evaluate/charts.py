@@ -9,11 +9,11 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from potstill.evaluate.diagnostics import Bin
 from potstill.evaluate.estimates import Estimate
 from potstill.evaluate.evaluation import Evaluation, Segment
 from potstill.evaluate.text import first_interval, starred
-from potstill.evaluate.weights import Bin
-from potstill.pages.page import Chart
+from potstill.pages import Chart
 
 # Readable on white and on near-black.
 TARGET, AGAINST, LOGGED = "#c8662b", "#4a83c4", "#8b919b"

@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidLog
 from potstill.evaluate.estimators import Parts
-from potstill.evaluate.log import InvalidLog
 
 Values: TypeAlias = NDArray[np.float64]
 KernelName: TypeAlias = Literal["epanechnikov", "gaussian"]

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.evaluate.log import Block
+from potstill.evaluate.targets import Target
+
+#: Bins: four to the factor of ten. Weights beyond the ends are counted in the outermost ones.
+EDGES = 10.0 ** np.arange(-4, 6.01, 0.25)
+#: Bins that are there also without rows, so that small weights are told from large ones at a glance.
+_AROUND_ONE = (0.1, 10.0)
+
+
 Values = NDArray[np.float64]
 Grade = Literal["good", "caution", "no"]
-
 # Thresholds. Weights are a target's probability over the propensity; rows that count nothing have weight 0.
 #: Effective rows below which the estimate is a guess. With skewed weights, normal intervals of nominal 95 % cover 91 %
 #: with 30 effective rows, and 94 % with 100 (`benchmarks/coverage.py`).
@@ -31,10 +39,76 @@ FEW_ROWS = 0.50
 MEAN_WEIGHT_ERRORS = 4.0
 #: ... and how far it must be away to matter: 2 % of the value.
 MEAN_WEIGHT_GAP = 0.02
-
 _MORE = "Log more rows, serve with a higher floor, or evaluate a policy nearer to the one that served."
 _NEARER = "Serve with a floor, so that every action is tried, or evaluate a policy nearer to the one that served."
 _RIGHT = "Check that each row has the probability with which its action was drawn, and that no rows were left out."
+#: Share of the rows that a policy has learnt from, above which its estimate rests on them more than on others.
+LEARNT_CAUTION = 0.5
+_REPLAY = "the log's actions were not uniformly random, so replay is biased"
+_MODEL = "the intervals leave out how wrong the reward model is"
+_OTHERS = "Let another estimator speak, such as dr or snips."
+#: Said of policies that have learnt from rows of the log, and what to do about it.
+LOOKS_BETTER = "A policy looks a little better on what it has learnt from than it is."
+UNSEEN = "--unseen takes later decisions only."
+
+
+class Bin(NamedTuple):
+    """Rows of similar weight.
+
+    Attributes:
+        low: the smallest weight.
+        high: the largest.
+        rows: share of all rows.
+        weight: share of the total weight.
+    """
+
+    low: float
+    high: float
+    rows: float
+    weight: float
+
+
+class Weighing:
+    """A target that counts its weights: the probability of each logged action over its propensity.
+
+    Rows are counted as they go by, so a log must be gone through once with it.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.name = target.name
+        self._target = target
+        self._rows = np.zeros(len(EDGES) - 1, np.int64)
+        self._weight = np.zeros(len(EDGES) - 1)
+        self._zero = 0
+
+    def probabilities(self, block: Block, first_row: int) -> NDArray[np.float64]:
+        """Those of the target."""
+        p = self._target.probabilities(block, first_row)
+        weights = p[np.arange(len(block)), block.actions] / block.propensities
+        positive = weights[weights > 0]
+        place = np.clip(np.searchsorted(EDGES, positive, side="right") - 1, 0, len(self._rows) - 1)
+        self._zero += len(weights) - len(positive)
+        self._rows += np.bincount(place, minlength=len(self._rows))
+        self._weight += np.bincount(place, positive, minlength=len(self._rows))
+        return p
+
+    @property
+    def zero(self) -> float:
+        """The share of rows whose action the target never takes."""
+        return self._zero / max(self._zero + int(self._rows.sum()), 1)
+
+    @property
+    def bins(self) -> list[Bin]:
+        """From small weights to large ones: where there are rows, and about 1; empty if all weights are 0."""
+        used = np.flatnonzero(self._rows)
+        if not len(used):
+            return []
+        rows, weight = self._zero + self._rows.sum(), self._weight.sum()
+        first, last = (int(np.searchsorted(EDGES, end * (1 - 1e-9))) for end in _AROUND_ONE)
+        return [
+            Bin(float(EDGES[i]), float(EDGES[i + 1]), float(self._rows[i] / rows), float(self._weight[i] / weight))
+            for i in range(min(used[0], first), max(used[-1] + 1, last))
+        ]
 
 
 class Weighted(Protocol):
@@ -153,3 +227,30 @@ def _top(weights: Values) -> float:
     counting = weights[weights > 0]
     top = math.ceil(len(counting) / 100)
     return float(np.partition(counting, len(counting) - top)[len(counting) - top :].sum())
+
+
+def note(estimator: str, *, uniform: bool) -> str:
+    """Why an estimator may be biased on a log, whose actions were `uniform`ly random or not; mostly empty."""
+    if estimator == "replay" and not uniform:
+        return _REPLAY
+    return _MODEL if estimator == "dm" else ""
+
+
+def by_estimator(found: Trust, said: str) -> Trust:
+    """The trust in an estimate that has such a note: none in one that is biased, and good in neither."""
+    if not said or (found.grade != "good" and said != _REPLAY):
+        return found
+    return Trust("no" if said == _REPLAY else "caution", f"{said[0].upper()}{said[1:]}.", _OTHERS)
+
+
+def by_learning(found: Trust, learnt: int, rows: int) -> Trust:
+    """The trust in a policy that has learnt from some of the rows: it looks better on them than it is."""
+    if found.grade != "good" or learnt <= LEARNT_CAUTION * rows:
+        return found
+    of = "all" if learnt == rows else f"{learnt:,}"
+    return Trust("caution", f"This policy has learnt from {of} of these decisions. {LOOKS_BETTER}", UNSEEN)
+
+
+def is_by_learning(found: Trust) -> bool:
+    """Whether that is why there is caution."""
+    return found.advice == UNSEEN

@@ -8,13 +8,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.evaluate import caveats, targets
+from potstill.errors import InvalidLog
+from potstill.evaluate import targets
 from potstill.evaluate.blocks import Witnessed
-from potstill.evaluate.diagnostics import Diagnostics, Trust, diagnose, trust
+from potstill.evaluate.diagnostics import Diagnostics, Trust, by_estimator, by_learning, diagnose, note, trust
 from potstill.evaluate.estimates import INTERVALS, Case, Estimate, IntervalName, Manner
 from potstill.evaluate.estimators import ESTIMATORS, Estimator, Parts
 from potstill.evaluate.intervals import check_level
-from potstill.evaluate.log import InvalidLog, Log
+from potstill.evaluate.log import Log
 from potstill.evaluate.models import ModelLike, fitted
 from potstill.evaluate.segments import Grouping, Over, by_value, over_time
 from potstill.evaluate.targets import Target, TargetLike
@@ -194,17 +195,17 @@ class _Comparison:
 
     def _side(self, name: str, cases: Mapping[str, Case], terms: Terms, learnt: int) -> Side:
         diagnostics = diagnose(terms)
-        found = caveats.by_learning(self._trust(diagnostics), learnt, len(terms))
+        found = by_learning(self._trust(diagnostics), learnt, len(terms))
         return Side(name=name, estimates=self._estimates(cases), diagnostics=diagnostics, trust=found, learnt=learnt)
 
     def _trust(self, diagnostics: Diagnostics) -> Trust:
-        return caveats.by_estimator(trust(diagnostics), self._note(self.headline))
+        return by_estimator(trust(diagnostics), self._note(self.headline))
 
     def _estimates(self, cases: Mapping[str, Case]) -> dict[str, Estimate]:
         return {name: case.estimate(self.manner, self._note(name)) for name, case in cases.items()}
 
     def _note(self, estimator: str) -> str:
-        return caveats.note(estimator, uniform=self.gathered.uniform)
+        return note(estimator, uniform=self.gathered.uniform)
 
     def _times(self) -> NDArray[np.int64]:
         if self.gathered.times is None:

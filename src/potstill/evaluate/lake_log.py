@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.evaluate.log import Block, InvalidLog
+from potstill.errors import InvalidLog
+from potstill.evaluate.log import Block
 from potstill.events.join.changes import moment
 from potstill.events.lake.fit import decision_fits, reward_fits
 from potstill.events.lake.observations import eligible_mask, encoded_contexts
-from potstill.events.lake.schema import context_column
 from potstill.problem import Problem
+from potstill.tables.columns import context_column
 from potstill.workspace import Workspace
 
 #: Sources of observations whose propensities are those of the draw: the log, and imports that state them.

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from potstill.errors import InvalidLog
 from potstill.problem import Contexts, Observations, Problem
 from potstill.problem.observations import LARGEST
 
@@ -16,10 +17,6 @@ from potstill.problem.observations import LARGEST
 _NAMED = 5
 
 Float64 = NDArray[np.float64]
-
-
-class InvalidLog(ValueError):
-    """A log cannot be evaluated; the message names the rows, the values and the way out."""
 
 
 @dataclass(frozen=True, eq=False)

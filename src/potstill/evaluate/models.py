@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import PotstillError
 from potstill.evaluate.gram import FOLDS, Sums, pieces
 from potstill.evaluate.log import Block, Log
 from potstill.problem import Problem, Reward
@@ -23,7 +24,7 @@ Float64 = NDArray[np.float64]
 RewardFunction: TypeAlias = Callable[[Float32], NDArray[Any]]
 
 
-class InvalidModel(ValueError):
+class InvalidModel(PotstillError, ValueError):
     """A reward model gives something else than one finite number per row and action."""
 
 

@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidLog
 from potstill.evaluate.estimators import Parts
-from potstill.evaluate.log import InvalidLog
 
 #: What the reward at a position depends on besides the item there.
 DependsOn: TypeAlias = Literal["position", "above", "all"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from potstill.evaluate import charts, text
-from potstill.evaluate.diagnostics import Diagnostics
+from potstill.evaluate.diagnostics import Diagnostics, Weighing
 from potstill.evaluate.evaluation import Evaluation, Segment, Side
-from potstill.evaluate.weights import Weighing
-from potstill.pages.page import Chart, Page, Section, Table
+from potstill.pages import Chart, Page, Section, Table
 
 _GRADES = {"good": "trust it", "caution": "caution", "no": "unreliable"}
 

@@ -10,19 +10,39 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidLog
 from potstill.evaluate.lake_log import Progress, raw_values
-from potstill.evaluate.log import Block, InvalidLog
-from potstill.evaluate.table_targets import Stated
+from potstill.evaluate.log import Block
 from potstill.events.lake.observations import encoded_contexts
 from potstill.problem import Discrete, Problem, Reward
 from potstill.tables import columns as m
 from potstill.tables import rows as f
-from potstill.tables.columns import Columns
+from potstill.tables.columns import Columns, Stated
 from potstill.tables.infer import in_one_line
 from potstill.tables.scan import scan_table
 
 #: Rows in memory at a time, and rows that a refusal names.
 ROWS, NAMED = 200_000, 5
+
+
+class StatedTarget:
+    """Such a policy as a target, on blocks that carry its columns among their groups."""
+
+    def __init__(self, stated: Stated, problem: Problem) -> None:
+        self.name = f"column {stated.name}" if not stated.actions else f"columns {stated.name}…"
+        self._stated, self._actions = stated, problem.actions
+
+    def probabilities(self, block: Block, first_row: int) -> NDArray[np.float64]:  # noqa: ARG002 - others name rows by it
+        """As the columns say; rows in which they do not were refused when the table was read."""
+        found: NDArray[np.float64] = np.zeros((len(block), len(self._actions)))
+        for action, column in zip(self._stated.actions, self._stated.columns, strict=False):
+            found[:, self._actions.index(action)] = block.groups[column]
+        if self._stated.actions:
+            found /= found.sum(axis=1, keepdims=True)
+            return found
+        named = [self._actions.index(name) for name in block.groups[self._stated.name].tolist()]
+        found[np.arange(len(block)), named] = 1.0
+        return found
 
 
 class TableLog:

@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import shown
+from potstill.errors import PotstillError, shown
 from potstill.evaluate.log import Block
 from potstill.keys import Key
 from potstill.policy import Policy
 from potstill.problem import Problem
+from potstill.tables.columns import TOLERANCE
 
 if TYPE_CHECKING:
     from potstill.teachers.contract import AnyTeacher
 
-#: How far the probabilities of a row may be from adding up to one: float32 over many actions.
-TOLERANCE = 1e-4
 
 Float64 = NDArray[np.float64]
 #: Encoded contexts float32[n, d] to probabilities float[n, K], or to positions of actions int[n].
 Function: TypeAlias = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
-class InvalidTarget(ValueError):
+class InvalidTarget(PotstillError, ValueError):
     """A target does not say what it would have done; the message names the row and the way out."""
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidLog
 from potstill.evaluate.blocks import Witnessed, numbered
-from potstill.evaluate.log import Block, InvalidLog, Log
+from potstill.evaluate.log import Block, Log
 from potstill.evaluate.models import FittedModel, predictions
 from potstill.evaluate.targets import InvalidTarget, Logged, Matrix, Target
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from potstill.evaluate.caveats import LOOKS_BETTER, UNSEEN, is_by_learning
-from potstill.evaluate.diagnostics import Trust
+from potstill.evaluate.diagnostics import LOOKS_BETTER, UNSEEN, Trust, is_by_learning
 from potstill.evaluate.estimates import Estimate
 from potstill.evaluate.evaluation import Evaluation, Segment, Side
 from potstill.evaluate.intervals import Interval

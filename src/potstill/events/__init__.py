@@ -5,7 +5,7 @@ The lake that the log is emptied into, and the join, are in modules of their own
 
 from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, microseconds, now
 from potstill.events.validate import InvalidEvent
-from potstill.events.wal.commit import Commit, LogUnavailable
+from potstill.events.wal.group_commit import Commit, LogUnavailable
 from potstill.events.wal.log import EventLog
 
 __all__ = [

@@ -14,24 +14,34 @@ from typing import Annotated, Any, get_args
 import msgspec
 import numpy as np
 
-from potstill.errors import shown
-from potstill.events.names import check_names
+from potstill.errors import PotstillError, shown
 from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, Mode, now
 from potstill.events.wal.segment import DecisionRow, ObservationRow, RewardRow
-from potstill.problem import Boolean, Categorical, Feature, InvalidContext, Numeric, Problem
+from potstill.problem import Boolean, Categorical, Feature, InvalidContext, InvalidProblem, Numeric, Problem
 from potstill.problem.observations import LARGEST
 
 ID_BYTES = 1_000
 EVENT_BYTES = 1024 * 1024
 VERSIONS = 2**63  # policy versions are 64-bit integers in the tables
 YEAR_2200 = 7_258_118_400_000_000  # its first microsecond
-
 _Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 _REAL = (int, float, np.integer, np.floating)
 _MODES: tuple[str, ...] = get_args(Mode)
 
 
-class InvalidEvent(ValueError):
+def check_names(problem: Problem) -> None:
+    """Refuse features that a Delta table would take for one another, since its columns have no upper and lower case."""
+    seen: dict[str, str] = {}
+    for feature in problem.context:
+        other = seen.setdefault(feature.name.lower(), feature.name)
+        if other != feature.name:
+            raise InvalidProblem(
+                f"features {other!r} and {feature.name!r} differ only in upper and lower case, "
+                "and columns of a Delta table must not; rename one of them in the problem"
+            )
+
+
+class InvalidEvent(PotstillError, ValueError):
     """An event does not fit the problem; nothing of it was written."""
 
 

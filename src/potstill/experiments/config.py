@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from potstill.errors import PotstillError
 from potstill.problem import Boolean, Problem
 
 Arm = Literal["control", "treatment"]
@@ -44,7 +45,7 @@ def in_words(error: str) -> str:
     return f"experiment.{place[1]} must be {_LOOKS[place[1]]}"
 
 
-class InvalidExperiment(ValueError):
+class InvalidExperiment(PotstillError, ValueError):
     """An experiment does not fit the problem; the message says what, and the way out."""
 
 

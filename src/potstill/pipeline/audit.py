@@ -11,11 +11,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.events.lake.observations import eligible_mask, encoded_contexts
-from potstill.events.lake.schema import context_column
 from potstill.policy import Policy
 from potstill.policy.draw import uniforms
 from potstill.problem import Problem
 from potstill.registry import CorruptVersion, UnknownVersion
+from potstill.tables.columns import context_column
 from potstill.workspace import Workspace
 
 #: Runtimes agree to this (docs/policy-format.md); a larger difference has another cause than rounding.

@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 
 from potstill._version import __version__
 from potstill.keys import Key
-from potstill.pipeline.engines.contract import Engine
+from potstill.pipeline.engines import Engine
 from potstill.pipeline.shards import SHARD_ROWS, Encoded, Shard, none_fit, read_shard
 from potstill.problem import Problem
 from potstill.storage import LocalStorage, Storage, open_storage

@@ -10,6 +10,7 @@ import msgspec
 from potstill._version import __version__
 from potstill.distill import Student
 from potstill.distill.still import Still
+from potstill.errors import PotstillError
 from potstill.events.lake.observations import chunks
 from potstill.pipeline.contexts import Further, further_contexts
 from potstill.pipeline.engines import LocalEngine
@@ -24,7 +25,7 @@ from potstill.workspace import Workspace
 _BEFORE = {"contexts": 0}
 
 
-class NotReproducible(ValueError):
+class NotReproducible(PotstillError, ValueError):
     """A version cannot be made again; the message says what is missing."""
 
 

@@ -12,9 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.events.lake.observations import encoded_contexts
-from potstill.events.lake.schema import context_column, context_schema
 from potstill.keys import Key
 from potstill.problem import Feature, InvalidContext, Problem
+from potstill.tables.columns import context_column, context_schema
 from potstill.tables.scan import UnreadableTable, scan_table
 
 #: Rows of a shard: some megabytes, a second or two of labelling.

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from potstill.distill import Student
 from potstill.distill.still import Still
-from potstill.evaluate import caveats
+from potstill.errors import InvalidLog
+from potstill.evaluate import diagnostics
 from potstill.evaluate.diagnostics import Trust, diagnose, trust
 from potstill.evaluate.estimators import ESTIMATORS, Parts
 from potstill.evaluate.intervals import normal
 from potstill.evaluate.lake_log import LakeLog
-from potstill.evaluate.log import InvalidLog
 from potstill.evaluate.models import fitted
 from potstill.evaluate.targets import target
 from potstill.evaluate.terms import gather
@@ -183,8 +183,8 @@ def _run(task: _Task) -> _Run:
         gathered = gather(judged, [policy], fitted(None, judged), seed=stated.seed)
         (terms,) = gathered.terms
         influences.append(ESTIMATORS[task.estimator](terms).influence)
-        said = caveats.note(task.estimator, uniform=gathered.uniform)
-        verdict = caveats.by_estimator(trust(diagnose(terms)), said)
+        said = diagnostics.note(task.estimator, uniform=gathered.uniform)
+        verdict = diagnostics.by_estimator(trust(diagnose(terms)), said)
         advance()
     return _Run(influences, float(np.mean(divergences)), took, verdict)
 

@@ -6,25 +6,28 @@ update that was killed anywhere is picked up by the next one.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import msgspec
 
 from potstill.distill.still import Report
+from potstill.errors import PotstillError
 from potstill.events import now as clock
 from potstill.events.join.cuts import last_cut
 from potstill.events.join.join import JoinReport, join, preview
 from potstill.events.lake.flush import Flusher, FlushReport
 from potstill.events.lake.observations import Chunk, chunks, count
 from potstill.events.wal.spool import Spool
+from potstill.files import hold
 from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.contexts import further_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
-from potstill.pipeline.lock import only_updater
 from potstill.pipeline.resume import Origin, Start, start
 from potstill.storage import child
 from potstill.workspace import Workspace
@@ -33,6 +36,23 @@ from potstill.workspace import Workspace
 OnStep = Callable[[str, int, int], None]
 STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "done")
 Outcome = Literal["published", "staged", "refused", "waiting"]
+
+
+class Busy(PotstillError, BlockingIOError):
+    """Another updater is at work on this workspace."""
+
+
+@contextmanager
+def only_updater(workspace: Workspace, *, wait: bool) -> Iterator[None]:
+    """Hold the workspace's update lock; `Busy` if another has it and `wait` is false. It ends with the process."""
+    workspace.spool.mkdir(parents=True, exist_ok=True)
+    held = hold(workspace.spool / "update.lock", wait=wait)
+    if held is None:
+        raise Busy(f"another update of {workspace.url} is going on; try again later, or wait for it with --wait")
+    try:
+        yield
+    finally:
+        os.close(held)
 
 
 class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,9 +13,9 @@ import polars as pl
 from potstill.events import now
 from potstill.events.backfill import add, refuse_again
 from potstill.events.join.cuts import Source
-from potstill.events.lake.schema import TIME, context_column, context_schema
 from potstill.problem import Feature, InvalidObservation, Problem
 from potstill.problem.observations import LARGEST
+from potstill.tables.columns import TIME, context_column, context_schema
 from potstill.tables.scan import scan_table
 from potstill.workspace import Workspace
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
+from potstill.errors import PotstillError
 from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import ACTIVATIONS, Activation, Layer
 from potstill.problem import Problem
@@ -20,7 +21,7 @@ _KEY = "potstill"
 _NO_CHECKSUM = "0" * 64
 
 
-class InvalidPolicy(ValueError):
+class InvalidPolicy(PotstillError, ValueError):
     """A policy file cannot be trusted; the message says why."""
 
 

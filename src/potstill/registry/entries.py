@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -126,3 +127,35 @@ def unseal(data: bytes, number: int, where: str) -> Entry:
     if entry.number != number:
         raise CorruptVersion(f"{where}: it is entry {entry.number} under another name; {WAY_OUT}")
     return entry
+
+
+def versions_in(entries: Sequence[Entry], after: int = 0) -> list[Version]:
+    """The versions after a number that were published in these entries, which go on to the last one there is."""
+    served = {entry.serving for entry in entries}
+    serving = entries[-1].serving if entries else None
+    return [
+        _version(entry, served, serving) for entry in entries if entry.event == "published" and entry.version > after
+    ]
+
+
+def _version(entry: Entry, served: set[int | None], serving: int | None) -> Version:
+    return Version(
+        version=entry.version,
+        state=_state(entry, served, serving),
+        time=entry.time,
+        parent=entry.parent,
+        problem=entry.problem,
+        observations=entry.observations,
+        kl=entry.kl,
+        reasons=entry.reasons,
+        note=entry.note,
+        files=entry.files,
+    )
+
+
+def _state(entry: Entry, served: set[int | None], serving: int | None) -> State:
+    if entry.version == serving:
+        return "serving"
+    if entry.version in served:
+        return "served before"
+    return "refused" if entry.reasons else "staged"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from potstill.registry.blobs import states
 from potstill.registry.entries import Entry, entry_name, entry_number, seal, unseal
 from potstill.registry.errors import Conflict, CorruptVersion
 from potstill.storage import AlreadyThere, Storage, child, holds
@@ -130,3 +131,19 @@ def conflict(expected: int, found: int) -> Conflict:
 
 def _place(number: int) -> str:
     return f"{ENTRIES}/{entry_name(number)}"
+
+
+def old_states(storage: Storage, journal: Journal, head: Entry, newest: int) -> dict[int, list[str]]:
+    """The files of states of versions up to a number, save that of the serving one.
+
+    Looks from the last entry back to where states were forgotten before, so that it costs little each time.
+    """
+    found: dict[int, list[str]] = {}
+    for entry in journal.backwards(head.number):
+        # A version that served until lately was spared until lately, however old it is.
+        for version in {entry.version, entry.serving or 0}:
+            if 0 < version <= newest and version != head.serving and version not in found:
+                found[version] = states(storage, version)
+        if entry.event == "published" and entry.files.teacher and found.get(entry.version) == []:
+            break
+    return {version: names for version, names in found.items() if names}

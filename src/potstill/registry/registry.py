@@ -13,11 +13,9 @@ from typing import Any
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
 from potstill.registry.blobs import keep, read_kept, states
-from potstill.registry.entries import WAY_OUT, Entry, Files, Version
+from potstill.registry.entries import WAY_OUT, Entry, Files, Version, versions_in
 from potstill.registry.errors import CorruptVersion, NoState, OtherProblem, UnknownVersion
-from potstill.registry.forget import old_states
-from potstill.registry.history import versions_in
-from potstill.registry.journal import Journal, conflict, read_all
+from potstill.registry.journal import Journal, conflict, old_states, read_all
 from potstill.storage import Storage, child
 
 

@@ -12,8 +12,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
-from potstill.service.errors import Refusal
-from potstill.service.http import Receive, Scope, Send, refused, send_reply
+from potstill.service.http import Receive, Refusal, Scope, Send, refused, send_reply
 from potstill.service.tokens import Guard
 
 _HOST = re.compile(r"(\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(:\d*)?")

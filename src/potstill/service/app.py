@@ -10,16 +10,25 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from potstill.service.auth import check
-from potstill.service.counting import Uncounted
-from potstill.service.errors import CLOSE, Refusal
-from potstill.service.http import JSON, Headers, Receive, Reply, Scope, Send, header, refused, send_reply
-from potstill.service.limits import Disconnected, Load
-from potstill.service.metrics import Standing
-from potstill.service.options import Options
+from potstill.service.endpoints import Whole
+from potstill.service.http import (
+    CLOSE,
+    JSON,
+    Headers,
+    Receive,
+    Refusal,
+    Reply,
+    Scope,
+    Send,
+    header,
+    refused,
+    send_reply,
+)
+from potstill.service.limits import Disconnected, Load, Options
+from potstill.service.metrics import Standing, Uncounted
 from potstill.service.problem_service import Served
 from potstill.service.routes import Route, Routes, of_problem, of_service
 from potstill.service.status import log_status
-from potstill.service.whole import Whole
 from potstill.workspace import Workspace
 
 __all__ = ["App", "Options", "create_app"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from potstill.service.errors import Refusal
-from potstill.service.http import Headers, header
-from potstill.service.options import Options
+from potstill.service.http import Headers, Refusal, header
+from potstill.service.limits import Options
 from potstill.service.tokens import Refused, Scope
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,14 +15,52 @@ from potstill.events import now
 from potstill.events.validate import ID_BYTES, text
 from potstill.events.wal.segment import DecisionBlock, DecisionRow
 from potstill.policy import Policy
+from potstill.policy.native_runtime import digests
 from potstill.problem import Problem
-from potstill.service.errors import unfit
-from potstill.service.questions import Questions
+from potstill.service.http import unfit
 from potstill.service.snapshot import Snapshot
 from potstill.service.wire import Decided, DecideRequest, Mode
 
+_values = msgspec.structs.astuple
+
+
 #: The log takes no propensity of zero, and tables keep float32: where the policy all but rules out what the caller did.
 SMALLEST = float(np.finfo(np.float32).tiny)
+
+
+class Questions:
+    """Requests that are decided together.
+
+    Attributes:
+        requests: as they came.
+        ids: of theirs; None where one is to be made up.
+        values: of their contexts, in the order of the features.
+        eligible: of theirs; None if all of them allow all actions.
+        digests: of their contexts and eligible actions; requests that differ in them have different ones, but for
+            chance.
+        arms: of the experiment that they are decided in, or None; set by it, and None if there is none.
+    """
+
+    __slots__ = ("arms", "digests", "eligible", "ids", "requests", "values")
+
+    def __init__(self, requests: Sequence[DecideRequest]) -> None:
+        self.requests = requests
+        self.arms: list[str | None] | None = None
+        self.ids = [request.id for request in requests]
+        self.values = [_values(request.context) for request in requests]
+        eligible = [request.eligible for request in requests]
+        self.eligible = eligible if any(eligible) else None
+        self.digests = digests(self.values)
+        if self.eligible is not None:
+            pairs = zip(self.digests, self.eligible, strict=True)
+            self.digests = [digest if some is None else hash((digest, some)) for digest, some in pairs]
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def at(self, places: Sequence[int]) -> Questions:
+        """Those at some places."""
+        return Questions([self.requests[place] for place in places])
 
 
 class Outcome(NamedTuple):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from potstill.service.async_log import Group
-from potstill.service.errors import Refusal, unfit
-from potstill.service.questions import Questions
+from potstill.service.decide import Questions
+from potstill.service.http import Refusal, unfit
 from potstill.service.wire import Decided
 
 

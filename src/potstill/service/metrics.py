@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, values
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -24,6 +24,41 @@ BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 #: Of how many policy versions decisions are shown apart; a service that learns every ten minutes has many in a year.
 VERSIONS = 50
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+_Labelled = Callable[..., Counter]
+
+
+class Counting(Protocol):
+    """Is told of what happens; see `metrics.ProblemMetrics`."""
+
+    def decided(self, mode: str, policy: int, count: int = 1) -> None:
+        """Decisions were taken."""
+
+    def assigned(self, arm: str, count: int = 1) -> None:
+        """Decisions were taken in an experiment: ``control``, ``treatment``, or ``none`` for want of a unit."""
+
+    def rewarded(self, count: float) -> None:
+        """Rewards were taken up."""
+
+    def observed(self, count: float) -> None:
+        """Decisions of devices were taken up."""
+
+    def took(self, seconds: float) -> None:
+        """A request to decide was answered."""
+
+    def refused(self, reason: str) -> None:
+        """A request was refused."""
+
+    def reloaded(self, outcome: str) -> None:
+        """Another policy, mode or experiment was found."""
+
+
+class Uncounted:
+    """Counts nothing."""
+
+    def _pass(self, *_: object) -> None:
+        return
+
+    decided = assigned = rewarded = observed = took = refused = reloaded = _pass
 
 
 class Standing(NamedTuple):
@@ -144,9 +179,6 @@ class ProblemMetrics:
     def reloaded(self, outcome: str) -> None:
         """Something else was taken up (``swapped``), or had to be left (``refused``, ``unavailable``)."""
         self._reloads(outcome).inc()
-
-
-_Labelled = Callable[..., Counter]
 
 
 def _labelled(counter: Counter, problem: str) -> _Labelled:

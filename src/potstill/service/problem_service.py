@@ -13,13 +13,11 @@ from potstill.events.wal.segment import DecisionBlock, DecisionRow
 from potstill.policy import InvalidPolicy
 from potstill.problem import InvalidContext
 from potstill.service.async_log import Durable, Group
-from potstill.service.counting import Counting
-from potstill.service.decide import Decider, Outcome
-from potstill.service.errors import unavailable, unfit
-from potstill.service.experiment import Experiment
-from potstill.service.experiments import Experiments
+from potstill.service.decide import Decider, Outcome, Questions
+from potstill.service.experiment import Experiment, Experiments
+from potstill.service.http import unavailable, unfit
 from potstill.service.idempotency import Kept, Remembered
-from potstill.service.questions import Questions
+from potstill.service.metrics import Counting
 from potstill.service.snapshot import Serving, Snapshot
 from potstill.service.wire import Decided, DecideRequest, Requests
 from potstill.workspace import Workspace

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from potstill.service.endpoints import Endpoints
+from potstill.service.endpoints import Endpoints, Whole
 from potstill.service.http import Headers, Reply
-from potstill.service.options import Options
+from potstill.service.limits import Options
 from potstill.service.problem_service import Served
 from potstill.service.tokens import Scope
-from potstill.service.whole import Whole
 
 Handler = Callable[[bytes, Headers], Awaitable[Reply]]
 

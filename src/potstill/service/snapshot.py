@@ -9,16 +9,50 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
+import msgspec
+
 from potstill.policy import InvalidPolicy, Policy
 from potstill.registry import Conflict, CorruptVersion, Entry, OtherProblem, UnknownVersion
-from potstill.service.modes import read_mode
+from potstill.storage import Storage, child
 from potstill.workspace import Workspace
-from potstill.workspace.config import InvalidConfig, ServeMode
+from potstill.workspace.config import InvalidConfig, ServeConfig, ServeMode
+
+FILE = "mode.json"
+
 
 _logger = logging.getLogger(__name__)
 #: What makes a version unfit to serve; the one before serves on.
 _UNFIT = (CorruptVersion, InvalidPolicy, OtherProblem, UnknownVersion, InvalidConfig)
 _AWAY = (OSError, Conflict)
+
+
+class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    mode: ServeMode
+
+
+def read_mode(storage: Storage, stated: ServeConfig) -> ServeMode:
+    """The mode that was asked for last; the one that `potstill.toml` states if none was."""
+    try:
+        mode = msgspec.json.decode(storage.read(FILE), type=_Kept).mode
+    except FileNotFoundError:
+        mode = stated.mode
+    except msgspec.DecodeError as error:
+        where = child(storage.url, FILE)
+        raise InvalidConfig(f"{where}: {error}; delete it, and potstill.toml states the mode") from error
+    check_mode(mode, stated)
+    return mode
+
+
+def write_mode(storage: Storage, stated: ServeConfig, mode: ServeMode) -> None:
+    """Ask for a mode."""
+    check_mode(mode, stated)
+    storage.replace(FILE, msgspec.json.encode(_Kept(mode)))
+
+
+def check_mode(mode: ServeMode, stated: ServeConfig) -> None:
+    """Refuse a mode that the configuration does not allow."""
+    if mode == "log-only" and stated.fallback is None:
+        raise InvalidConfig("mode log-only needs an action to answer with: state serve.fallback in potstill.toml")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from potstill.events import now
 from potstill.events.wal.spool import Spool
 from potstill.files import write_atomically
-from potstill.service.errors import unavailable
+from potstill.service.http import unavailable
 from potstill.service.problem_service import Served
 from potstill.service.wire import LogStatus, Status
 

@@ -18,8 +18,9 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from potstill.errors import PotstillError
 from potstill.events import now
-from potstill.events.wal.locks import hold
+from potstill.files import hold
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child
 from potstill.workspace import Workspace
 
@@ -34,11 +35,11 @@ _SCHEME = b"bearer "
 _logger = logging.getLogger(__name__)
 
 
-class InvalidToken(ValueError):
+class InvalidToken(PotstillError, ValueError):
     """A token cannot be made or revoked as it was asked for, or the file of tokens does not make sense."""
 
 
-class Refused(Exception):
+class Refused(PotstillError):
     """A request has no token that allows it.
 
     Attributes:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 import polars as pl
 
-from potstill.evaluate.log import InvalidLog
-from potstill.problem import Feature
+from potstill.errors import InvalidLog
+from potstill.problem import Boolean, Categorical, Feature, Numeric, Problem
 from potstill.tables.infer import MOST_VALUES, feature_of
 
 #: More different values than this are hardly actions.
 MOST_ACTIONS = 1_000
+
+
+#: How far the probabilities of a row may be from adding up to one: float32 over many actions.
+TOLERANCE = 1e-4
+CONTEXT = "context_"
+#: Moments are microseconds since 1970, UTC.
+TIME = pl.Datetime("us", "UTC")
+_TYPES: Mapping[type[Feature], pl.DataType] = {
+    Numeric: pl.Float64(),
+    Categorical: pl.String(),
+    Boolean: pl.Boolean(),
+}
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,3 +134,50 @@ def _feature(digest: pl.Series, where: str) -> Feature:
         return feature_of(digest)
     except ValueError as error:
         raise InvalidLog(f"{where}: {error}".replace("with features=[...]", "of --context")) from error
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A policy in the columns of a table.
+
+    Attributes:
+        name: of the column that names the action in each row; or what columns of probabilities begin with.
+        columns: that it is read from: the one, or one for each of `actions`.
+        actions: those of which there is a column of probabilities; empty if a column names the action.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    actions: tuple[str, ...] = ()
+
+    @classmethod
+    def action(cls, column: str, there: Sequence[str]) -> Stated:
+        """By a column that names the action in each row."""
+        if column not in there:
+            raise InvalidLog(f"there is no column {column!r}; the columns are {', '.join(there)}")
+        return cls(column, (column,))
+
+    @classmethod
+    def probabilities(cls, prefix: str, there: Sequence[str]) -> Stated:
+        """By columns of probabilities, each called as a prefix and its action."""
+        columns = tuple(name for name in there if name.startswith(prefix) and name != prefix)
+        if len(columns) < 2:
+            raise InvalidLog(
+                f"there must be a column {prefix}ACTION for each action, with the probability that it would have had; "
+                f"the columns are {', '.join(there)}"
+            )
+        return cls(prefix, columns, tuple(name.removeprefix(prefix) for name in columns))
+
+    def without(self, problem: Problem) -> list[str]:
+        """The actions that have no column of probabilities, and are therefore never taken."""
+        return [name for name in problem.actions.names if self.actions and name not in self.actions]
+
+
+def context_schema(problem: Problem) -> dict[str, pl.DataType]:
+    """The columns of a problem's features, in their order."""
+    return {context_column(feature.name): _TYPES[type(feature)] for feature in problem.context}
+
+
+def context_column(feature: str) -> str:
+    """The column that holds a feature's values, as they were sent."""
+    return CONTEXT + feature

@@ -7,12 +7,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from potstill.evaluate.table_targets import Stated
-from potstill.evaluate.targets import TOLERANCE
-from potstill.events.lake.schema import TIME, context_column, context_schema
 from potstill.problem import Feature, Problem
 from potstill.problem.observations import LARGEST
-from potstill.tables.columns import Columns
+from potstill.tables.columns import TIME, TOLERANCE, Columns, Stated, context_column, context_schema
 
 #: Columns of rows that were read, beside those of contexts; of rows that will not do, `WHY`.
 ACTION, REWARD, PROPENSITY, MOMENT, FITS, WHY = "action", "reward", "propensity", "time", "fits", "why not"

@@ -6,8 +6,10 @@ from pathlib import Path, PurePosixPath
 
 import polars as pl
 
+from potstill.errors import PotstillError
 
-class UnreadableTable(ValueError):
+
+class UnreadableTable(PotstillError, ValueError):
     """A table cannot be read; the message says why."""
 
 

@@ -3,7 +3,7 @@
 from potstill.teachers.adaptive.adaptive_ts import AdaptiveTS
 from potstill.teachers.conformance import check_teacher
 from potstill.teachers.contract import EXACT, AnyTeacher, Exactness, Parts, Rereading, Stats, Summarising, Teacher
-from potstill.teachers.function import FunctionTeacher
+from potstill.teachers.explicit import FunctionTeacher, Uniform
 from potstill.teachers.gp.gp_ts import GaussianProcessTS
 from potstill.teachers.gp.max_variance import max_variance_design
 from potstill.teachers.linear.lin_ucb import LinUCB
@@ -17,7 +17,6 @@ from potstill.teachers.probability_best import probability_best
 from potstill.teachers.program.program_ts import ProgramTS
 from potstill.teachers.registry import TEACHERS, available, from_config, to_config
 from potstill.teachers.states import InvalidState, load_state, save_state
-from potstill.teachers.uniform import Uniform
 
 __all__ = [
     "EXACT",

@@ -8,6 +8,7 @@ import msgspec
 
 from potstill.teachers.adaptive.adaptive_ts import AdaptiveTS
 from potstill.teachers.contract import AnyTeacher
+from potstill.teachers.explicit import Uniform
 from potstill.teachers.gp.gp_ts import GaussianProcessTS
 from potstill.teachers.linear.lin_ucb import LinUCB
 from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
@@ -15,7 +16,6 @@ from potstill.teachers.neural.bootstrap_ts import BootstrapTS
 from potstill.teachers.neural.greedy import EpsilonGreedy, NeuralGreedy
 from potstill.teachers.neural.low_rank_ts import LowRankTS
 from potstill.teachers.neural.neural_linear_ts import NeuralLinearTS
-from potstill.teachers.uniform import Uniform
 
 TEACHERS: dict[str, type[AnyTeacher]] = {
     "adaptive-ts": AdaptiveTS,

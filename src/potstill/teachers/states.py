@@ -16,6 +16,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from potstill.errors import PotstillError
 from potstill.files import write_atomically
 from potstill.problem import Problem
 from potstill.teachers.contract import AnyTeacher
@@ -24,7 +25,7 @@ from potstill.teachers.registry import to_config
 TreeT = TypeVar("TreeT")
 
 
-class InvalidState(ValueError):
+class InvalidState(PotstillError, ValueError):
     """A state file cannot be used; the message says why."""
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from potstill.errors import PotstillError
 from potstill.experiments.config import ExperimentConfig, in_words
 from potstill.problem.reward import seconds
 
@@ -16,7 +17,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
-class InvalidConfig(ValueError):
+class InvalidConfig(PotstillError, ValueError):
     """`potstill.toml` does not make sense; the message says where."""
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from potstill.events.records import microseconds
 from potstill.experiments.config import ExperimentConfig, InvalidExperiment
-from potstill.experiments.control import Control, load_control
+from potstill.experiments.rules import Control, load_control
 from potstill.policy import Policy
 from potstill.registry import CorruptVersion, UnknownVersion
 from potstill.workspace.workspace import Workspace

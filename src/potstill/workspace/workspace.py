@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from potstill.errors import PotstillError
 from potstill.events import EventLog
 from potstill.policy import Policy
 from potstill.problem import InvalidProblem, Problem
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 PROBLEM, CONFIG = "problem.toml", "potstill.toml"
 
 
-class NoWorkspace(FileNotFoundError):
+class NoWorkspace(PotstillError, FileNotFoundError):
     """There is no workspace at that place."""
 
 
-class WorkspaceExists(FileExistsError):
+class WorkspaceExists(PotstillError, FileExistsError):
     """There is one already."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from events.join_oracle import DAY, SECOND, D, R
 from events.worlds import BASE, Workspace, after, counts, world
 
-from potstill.events.join import execute, looking
+from potstill.events.join import execute
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def random_events(rng: np.random.Generator) -> list[D | R]:
 def joined(workspace: Workspace, files: int, slice_rows: int, compacted: bool) -> tuple[object, object]:
     """The counts of a second join, and all observations."""
     rng = np.random.default_rng(7)
-    with mock.patch.object(execute, "SLICE", slice_rows), mock.patch.object(looking, "PARTITION", 4 * slice_rows):
+    with mock.patch.object(execute, "SLICE", slice_rows), mock.patch.object(execute, "PARTITION", 4 * slice_rows):
         for _ in range(2):
             workspace.add(*random_events(rng), files=files)
             if compacted:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from potstill.events import backfill
-from potstill.events.join import dedup, execute, looking
+from potstill.events.join import dedup, execute
 from potstill.events.join import join as join_module
 from potstill.events.join.cuts import (
     AlreadyImported,
@@ -28,8 +28,8 @@ from potstill.events.join.cuts import (
 )
 from potstill.events.join.join import join
 from potstill.events.lake.lake import Lake
-from potstill.events.lake.schema import TIME
 from potstill.events.lake.writer import add_files
+from potstill.tables.columns import TIME
 
 #: Few ids, times and values, so that they often meet.
 AT = [0, 0, 0, 1, 30 * SECOND, 100 * SECOND, 200 * SECOND, DAY, 3 * DAY, -DAY]
@@ -87,7 +87,7 @@ def test_any_world_is_joined_as_the_oracle_joins_it(script, aggregate, slice_row
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(execute, "SLICE", slice_rows),
-        mock.patch.object(looking, "PARTITION", partition_rows),
+        mock.patch.object(execute, "PARTITION", partition_rows),
         mock.patch.object(dedup, "SUSPECTS", 2 * slice_rows),
     ):
         workspace = Workspace(Path(folder), world(aggregate, high=high))

@@ -12,13 +12,12 @@ from events.worlds import BASE, Workspace, after, counts, mixed_events, world
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potstill.events.join import execute, ids, looking
-from potstill.events.join.changes import BEGINNING, END, taken_up
+from potstill.events.join import dedup, execute
+from potstill.events.join.changes import BEGINNING, END, Sources, taken_up
 from potstill.events.join.cuts import Cut, read_cut
-from potstill.events.join.ids import Index, partitions
-from potstill.events.join.looking import overview
-from potstill.events.join.sources import Sources
-from potstill.mapping import in_turn
+from potstill.events.join.dedup import Index, partitions
+from potstill.events.join.execute import overview
+from potstill.parallel import in_turn
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def sources(tmp_path: Path) -> Sources:
 
 
 def looked_over(sources: Sources, partition_rows: int) -> tuple[object, ...]:
-    with mock.patch.object(looking, "PARTITION", partition_rows):
+    with mock.patch.object(execute, "PARTITION", partition_rows):
         found = overview(sources, sources.decisions.count(), 20, in_turn)
     return found.counts, found.copies.firsts.sort("id").rows(), found.slices
 
@@ -59,7 +58,7 @@ def test_a_join_in_three_partitions_and_tiny_slices_is_the_oracles(tmp_path, sli
     workspace = Workspace(tmp_path, world("mean"))
     seen = []
     cut_in = lambda count: seen.append(count) or partitions(3)  # noqa: E731
-    with mock.patch.object(looking, "partitions", cut_in), mock.patch.object(execute, "SLICE", slice_rows):
+    with mock.patch.object(execute, "partitions", cut_in), mock.patch.object(execute, "SLICE", slice_rows):
         for seed, until in [(1, BASE + DAY), (2, BASE + DAY), (3, BASE + 3 * DAY)]:
             workspace.add(*mixed_events(seed, 60), files=2)
             assert counts(workspace.join(after(until))) == workspace.world.join(after(until))
@@ -79,10 +78,10 @@ def test_a_machine_that_hashes_otherwise_is_found_out(sources, monkeypatch):
     for part in partitions(3):
         part.check()
     (whole,), (other, *_) = partitions(1), partitions(3)
-    monkeypatch.setattr(ids, "_PROBE", "another hash")
+    monkeypatch.setattr(dedup, "_PROBE", "another hash")
     whole.check()  # alone it does not matter
     with pytest.raises(RuntimeError, match=r"hashes ids otherwise .* the same version of Polars on all machines"):
-        looking.look(other, sources, 1)
+        execute.look(other, sources, 1)
 
 
 @given(
@@ -96,7 +95,7 @@ def test_slices_are_all_of_time_and_about_as_long_as_wanted(times, parts, slice_
     every = min(every, slice_rows)
     dealt = [np.array(times[i::parts], np.int64) for i in range(parts)]
     marks = np.concatenate([Index(np.zeros(len(part), np.uint64), part).every(every) for part in dealt])
-    found = looking._slices(np.sort(marks), slice_rows // every)
+    found = execute._slices(np.sort(marks), slice_rows // every)
     assert (found[0][0], found[-1][1]) == (BEGINNING, END)
     assert all(one[1] == other[0] for one, other in pairwise(found))
     for begin, end in found:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import potstill as ps
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.observations import count, encoded_contexts, observed
-from potstill.events.lake.schema import TIME, table_schema
+from potstill.events.lake.schema import table_schema
+from potstill.tables.columns import TIME
 
 PROBLEM = ps.Problem(
     name="observed",

@@ -3,7 +3,7 @@
 import os
 import threading
 
-from potstill.events.wal.locks import hold
+from potstill.files import hold
 
 
 def test_one_holds_it_and_the_others_are_told(tmp_path):

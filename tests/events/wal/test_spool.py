@@ -11,9 +11,8 @@ from event_log_examples import PROBLEM, ids_in, reward
 
 from potstill.events import EventLog
 from potstill.events.wal import spool
-from potstill.events.wal.folders import adopt_folder, take_folder
 from potstill.events.wal.segment import RewardRow, frame, read, start
-from potstill.events.wal.spool import Pending, Spool
+from potstill.events.wal.spool import Pending, Spool, adopt_folder, take_folder
 
 CREATED = 1_700_000_000_000_000
 
@@ -205,16 +204,15 @@ def test_adopters_do_not_get_in_the_way_of_logs_that_begin_and_end(tmp_path):
 
 
 def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
-    from potstill.events.wal import folders
 
-    folder, real, removed = tmp_path / "w", folders.hold, []
+    folder, real, removed = tmp_path / "w", spool.hold, []
 
     def hold(path: Path, *, wait: bool) -> int | None:
         if not removed:
             removed.append(path.parent.rmdir())
         return real(path, wait=wait)
 
-    monkeypatch.setattr(folders, "hold", hold)
+    monkeypatch.setattr(spool, "hold", hold)
     lock = take_folder(folder)
     monkeypatch.undo()
     assert removed

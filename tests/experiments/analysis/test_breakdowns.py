@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 from potstill.experiments.analysis.breakdowns import by_segment, interaction
-from potstill.experiments.analysis.effects import Effect, effect
-from potstill.experiments.analysis.quantiles import holm
+from potstill.experiments.analysis.effects import Effect, effect, holm
 
 
 def world(rng, effects, units=800):

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from potstill.experiments.analysis.breakdowns import by_day
 from potstill.experiments.analysis.cuped import covariates
-from potstill.experiments.analysis.days import by_day
-from potstill.experiments.analysis.effects import effect
-from potstill.experiments.analysis.measured import LEAST_ANYTIME
+from potstill.experiments.analysis.effects import LEAST_ANYTIME, effect
 from potstill.experiments.analysis.units import Before, Daily
 
 LOOK = {"per_decision": True, "level": 0.95, "planned": 500}

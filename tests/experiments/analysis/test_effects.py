@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from potstill.evaluate.fieller import fieller
+from potstill.evaluate.intervals import fieller
 from potstill.experiments.analysis.cuped import covariates
-from potstill.experiments.analysis.effects import effect
-from potstill.experiments.analysis.measured import Measured
+from potstill.experiments.analysis.effects import Measured, effect
 
 CONTROL, TREATMENT = [1.0, 3.0], [2.0, 6.0, 10.0]
 TREATED = np.array([False] * 2 + [True] * 3)

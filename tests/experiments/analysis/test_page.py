@@ -9,8 +9,8 @@ from experiment_examples import START, World, log
 from potstill.experiments.analysis import Units, analyse
 from potstill.experiments.analysis.page import page
 from potstill.experiments.analysis.read import read_units
-from potstill.experiments.analysis.rows import effect_rows, segment_rows
-from potstill.pages.page import png
+from potstill.experiments.analysis.report import effect_rows, segment_rows
+from potstill.pages import png
 
 
 @pytest.fixture(scope="module")

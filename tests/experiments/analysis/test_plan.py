@@ -5,8 +5,7 @@ import polars as pl
 import pytest
 from experiment_examples import DAY, START, World, log
 
-from potstill.experiments.analysis.history import History, NoHistory, read_history
-from potstill.experiments.analysis.plan import Effect, plan
+from potstill.experiments.analysis.planning import Effect, History, NoHistory, plan, read_history
 from potstill.experiments.analysis.power import units_needed
 
 

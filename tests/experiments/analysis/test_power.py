@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from potstill.experiments.analysis.effects import anytime_errors
-from potstill.experiments.analysis.measured import LEAST_ANYTIME
+from potstill.experiments.analysis.effects import LEAST_ANYTIME, anytime_errors
 from potstill.experiments.analysis.power import anytime_needed, detectable, power_of, units_needed
 
 

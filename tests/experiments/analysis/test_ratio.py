@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from experiment_examples import units
 
-from potstill.experiments.analysis.ratio import linearised
+from potstill.experiments.analysis.effects import linearised
 
 
 def test_by_hand():

@@ -1,7 +1,7 @@
 """Numbers in words."""
 
 from potstill.experiments.analysis import text
-from potstill.experiments.analysis.measured import Ends
+from potstill.experiments.analysis.effects import Ends
 
 
 def test_shares():

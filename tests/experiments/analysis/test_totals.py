@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potstill.experiments.analysis.totals import Fixed
+from potstill.experiments.analysis.units import Fixed
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=64).filter(lambda x: abs(x) < 1e300)
 

@@ -6,7 +6,7 @@ import pytest
 from potstill.keys import Key
 from potstill.lab.measure import latency
 from potstill.lab.measure.deciders import by_networks, by_posterior, decider
-from potstill.lab.runs.agents import Distilled, Undistilled
+from potstill.lab.runs.trial import Distilled, Undistilled
 from potstill.teachers import BootstrapTS, LinearTS, NeuralLinearTS
 from potstill.teachers.neural import network
 

@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from potstill.lab.problems import data, download, mushroom, warfarin
+from potstill.lab.problems import data, mushroom, warfarin
 
 NAME = data.MUSHROOM.name
 WARFARIN_COLUMNS = (
@@ -135,14 +135,14 @@ def mushrooms(edible: int, poisonous: int) -> str:
 def test_download_unpacks_and_keeps_what_is_right(server, tmp_path):
     text = mushrooms(4208, 3916)
     source = mushroom_from(server, zipped(text))
-    assert list(download.download(tmp_path / "kept", [source])) == [tmp_path / "kept" / NAME]
+    assert list(data.download(tmp_path / "kept", [source])) == [tmp_path / "kept" / NAME]
     assert (tmp_path / "kept" / NAME).read_text() == text
 
 
 def test_download_leaves_what_is_there_alone(tmp_path):
     (tmp_path / NAME).write_text("mine")
     unreachable = msgspec.structs.replace(data.MUSHROOM, url="http://127.0.0.1:1/")
-    assert list(download.download(tmp_path, [unreachable])) == [tmp_path / NAME]
+    assert list(data.download(tmp_path, [unreachable])) == [tmp_path / NAME]
     assert (tmp_path / NAME).read_text() == "mine"
 
 
@@ -158,16 +158,16 @@ def test_download_leaves_what_is_there_alone(tmp_path):
 )
 def test_what_is_not_the_data_is_refused(server, tmp_path, content, complaint):
     source = mushroom_from(server, content)
-    with pytest.raises(download.DownloadFailed, match=complaint) as error:
-        list(download.download(tmp_path / "kept", [source]))
+    with pytest.raises(data.DownloadFailed, match=complaint) as error:
+        list(data.download(tmp_path / "kept", [source]))
     assert source.url in str(error.value)
     assert not (tmp_path / "kept" / NAME).exists()
 
 
 def test_an_address_that_does_not_answer_is_named(server, tmp_path):
     source = msgspec.structs.replace(data.MUSHROOM, url=f"{server[1]}/nothing.zip")
-    with pytest.raises(download.DownloadFailed, match=r"nothing\.zip could not be fetched: .*404"):
-        list(download.download(tmp_path, [source]))
+    with pytest.raises(data.DownloadFailed, match=r"nothing\.zip could not be fetched: .*404"):
+        list(data.download(tmp_path, [source]))
 
 
 def patients(rows: int, dosed: int) -> pl.DataFrame:
@@ -176,15 +176,15 @@ def patients(rows: int, dosed: int) -> pl.DataFrame:
 
 
 def test_patients_are_counted_and_the_race_column_is_renamed(monkeypatch):
-    monkeypatch.setattr(download, "_sheet", lambda raw: patients(5700, 5528))
-    monkeypatch.setattr(download, "_get", lambda source: b"")
-    table = pl.read_csv(download.fetch(data.WARFARIN), null_values="NA")
+    monkeypatch.setattr(data, "_sheet", lambda raw: patients(5700, 5528))
+    monkeypatch.setattr(data, "_get", lambda source: b"")
+    table = pl.read_csv(data.fetch(data.WARFARIN), null_values="NA")
     assert table.columns == ["Race", "Therapeutic Dose of Warfarin"]
     assert len(table.drop_nulls()) == 5528
 
 
 def test_another_number_of_patients_is_refused(monkeypatch):
-    monkeypatch.setattr(download, "_sheet", lambda raw: patients(5700, 5527))
-    monkeypatch.setattr(download, "_get", lambda source: b"")
-    with pytest.raises(download.DownloadFailed, match="got 5,700 and 5,527"):
-        download.fetch(data.WARFARIN)
+    monkeypatch.setattr(data, "_sheet", lambda raw: patients(5700, 5527))
+    monkeypatch.setattr(data, "_get", lambda source: b"")
+    with pytest.raises(data.DownloadFailed, match="got 5,700 and 5,527"):
+        data.fetch(data.WARFARIN)

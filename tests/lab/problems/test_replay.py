@@ -9,8 +9,7 @@ import pytest
 
 from potstill.keys import Key
 from potstill.lab import VideoUpload
-from potstill.lab.problems.replay import LogExhausted, Replay, parts_of, read_part
-from potstill.lab.problems.upload_log import logged, write_log
+from potstill.lab.problems.replay import LogExhausted, Replay, logged, parts_of, read_part, write_log
 from potstill.problem import Boolean, Discrete, Numeric, Observations, Problem
 
 COIN = Problem(name="coin", context=[Boolean("heads")], actions=Discrete(["a", "b"]))

@@ -11,8 +11,7 @@ from real_data import needs
 
 from potstill.lab.problems import data, mushroom
 from potstill.lab.problems.scenarios import SCENARIOS, scenario
-from potstill.lab.runs.agents import Fixed
-from potstill.lab.runs.trial import play
+from potstill.lab.runs.trial import Fixed, play
 from potstill.policy import Policy
 
 NAMES = ["wheel", "mushroom", "warfarin-20", "warfarin-50", "warfarin-20-resampled", "warfarin-50-resampled", "video"]

@@ -15,16 +15,14 @@ from potstill.cli import app
 from potstill.lab.measure.complexity import Growth
 from potstill.lab.measure.latency import Latency
 from potstill.lab.measure.measurements import Machine, Measurements, _measured, measurements
-from potstill.lab.report import origin, tables
-from potstill.lab.report.markdown import text
+from potstill.lab.report import summary, tables
 from potstill.lab.report.page import identifier
-from potstill.lab.report.paper import LATENCY_MS, deviations
-from potstill.lab.report.report import report
-from potstill.lab.report.runs import Runs
+from potstill.lab.report.report import markdown_text, report
+from potstill.lab.report.runs import LATENCY_MS, Runs, deviations
 from potstill.lab.runs import results
 from potstill.lab.runs.comparison import Estimate
 from potstill.lab.runs.results import Seconds, Trial
-from potstill.pages.page import Table
+from potstill.pages import Table
 
 SIZES = [100, 100, 50]
 FACTORS = {"uniform": 1.0, "linear-ts": 0.3, "linear-ts-il": 0.31, "gp-ts": 0.2}
@@ -232,7 +230,7 @@ def test_latency_stands_beside_the_paper_s(written):
 
 
 def test_commands_make_such_a_folder(folder):
-    commands = origin.commands(Runs.read(folder), folder)
+    commands = summary.commands(Runs.read(folder), folder)
     assert commands[0] == (
         "potstill lab run --problem wheel --decisions 250 --algorithms uniform,linear-ts,linear-ts-il --trials 8 "
         f"--seed 11 --out {folder.name}"
@@ -244,7 +242,7 @@ def test_commands_ask_for_no_more_than_was_run(tmp_path):
     """GP-TS of one preset only: one command for both presets would run it under the other as well."""
     for preset, algorithm in (("paper", "linear-ts"), ("potstill", "linear-ts"), ("potstill", "gp-ts")):
         results.save(tmp_path, trial("wheel", preset, algorithm, 0, 0.3), Seconds(total=1.0, stages={}))
-    commands = origin.commands(Runs.read(tmp_path), tmp_path)
+    commands = summary.commands(Runs.read(tmp_path), tmp_path)
     assert [re.search(r"--algorithms .* --trials", command)[0] for command in commands] == [
         "--algorithms linear-ts --preset paper --trials",
         "--algorithms linear-ts,gp-ts --preset potstill --trials",
@@ -358,11 +356,11 @@ def test_estimates_have_as_many_digits_as_their_error_leaves(estimate, shown):
 
 
 def test_markdown_keeps_cells_apart():
-    from potstill.pages.page import Page, Section
+    from potstill.pages import Page, Section
 
     page = Page("T", "s", [("1", "one")], [Section("S", "c", tables=[Table(("a", "b"), [("x|y", "2")])])])
-    assert "| x&#124;y | 2 |" in text(page, "figures")
-    assert "| --- | ---: |" in text(page, "figures")
+    assert "| x&#124;y | 2 |" in markdown_text(page, "figures")
+    assert "| --- | ---: |" in markdown_text(page, "figures")
     assert identifier("wheel-0.5", "paper") == "wheel-0-5-paper"
 
 

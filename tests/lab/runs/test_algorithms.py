@@ -9,10 +9,10 @@ from potstill.lab import Wheel
 from potstill.lab.problems import mushroom, warfarin
 from potstill.lab.problems.data import MissingData
 from potstill.lab.problems.scenarios import scenario
-from potstill.lab.runs.agents import Distilled, Fixed, Undistilled
 from potstill.lab.runs.algorithms import ALGORITHMS, GP_DECISIONS, named
 from potstill.lab.runs.presets import PRESETS
 from potstill.lab.runs.run_spec import Experiment, OwnTable
+from potstill.lab.runs.trial import Distilled, Fixed, Undistilled
 from potstill.lab.runs.workers import Task, turns_of
 from potstill.teachers import GaussianProcessTS
 

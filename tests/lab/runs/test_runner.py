@@ -17,14 +17,14 @@ import pytest
 
 from potstill.keys import Key
 from potstill.lab import Wheel
-from potstill.lab.problems import own_table
-from potstill.lab.problems.scenarios import Scenario, scenario
-from potstill.lab.problems.world import Simulation
+from potstill.lab.problems.environment import Simulation
+from potstill.lab.problems.scenarios import OwnTable, Scenario, scenario
+from potstill.lab.problems.scenarios import table as table_of
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.eta import Pace
+from potstill.lab.runs.provenance import OtherSettings, Settings
 from potstill.lab.runs.runner import Backlog, run, tasks
-from potstill.lab.runs.settings import OtherSettings, Settings
 from potstill.lab.runs.workers import Task, Worker, turns_of
 from potstill.parallel import ONE_THREAD
 
@@ -36,9 +36,9 @@ BOTH = {"wheel": [("potstill", ALGORITHMS[name]) for name in ("linear-ts", "line
 TO_BE_KILLED = """
 import msgspec
 from pathlib import Path
-from potstill.lab.algorithms import ALGORITHMS
-from potstill.lab.runner import run
-from potstill.lab.scenarios import scenario
+from potstill.lab.runs.algorithms import ALGORITHMS
+from potstill.lab.runs.runner import run
+from potstill.lab.problems.scenarios import scenario
 if __name__ == "__main__":
     small = msgspec.structs.replace(scenario("wheel"), decisions=300, batch=100)
     pairs = {{"wheel": [("potstill", ALGORITHMS[name]) for name in ("linear-ts", "linear-ts-il")]}}
@@ -167,7 +167,7 @@ def test_a_failing_task_is_named_and_the_others_go_on(tmp_path):
         title="Few rows",
         decisions=100,
         batch=50,
-        environment=partial(own_table.table, table, own_table.OwnTable(label="y"), resample=False),
+        environment=partial(table_of, table, OwnTable(label="y"), resample=False),
     )
     ended = go(tmp_path / "out", trials=2, pairs={**LINEAR, "few": LINEAR["wheel"]}, scenarios=[few, SMALL])
     assert ended.finished == 2

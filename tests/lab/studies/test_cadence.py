@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 from potstill.cli import app
 from potstill.keys import Key
 from potstill.lab import Wheel
-from potstill.lab.problems.world import Simulation
-from potstill.lab.runs.agents import Learned
+from potstill.lab.problems.environment import Simulation
 from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.trial import play
+from potstill.lab.runs.trial import Learned, play
 from potstill.lab.studies import cadence_charts
 from potstill.lab.studies.cadence import (
     Cadence,

@@ -15,7 +15,7 @@ from potstill.keys import Key
 from potstill.problem import Observations
 from potstill.teachers import LinearTS, ProgramTS, check_teacher, load_state, save_state
 from potstill.teachers.conformance import PROBLEM, _leaves, example_contexts, example_observations
-from potstill.teachers.program import inference, variational
+from potstill.teachers.program import inference
 
 KEY = Key(4)
 
@@ -160,14 +160,16 @@ def test_padding_does_not_count(monkeypatch):
         assert (np.abs(many[name].std(axis=0) / scale - 1) < 5 * error).all()
 
 
-@pytest.mark.parametrize(("method", "module"), [("nuts", inference), ("svi", variational)])
-def test_a_class_of_sizes_is_compiled_once(method, module):
+@pytest.mark.parametrize(
+    ("method", "compilations"), [("nuts", inference.nuts_compilations), ("svi", inference.svi_compilations)]
+)
+def test_a_class_of_sizes_is_compiled_once(method, compilations):
     teacher = with_options(inference=method)
     updated(teacher, example_observations(1))
-    before = module.compilations()
+    before = compilations()
     for n in (2, 7, inference._FEWEST_ROWS):
         updated(teacher, example_observations(n))
-    assert module.compilations() == before > 0
+    assert compilations() == before > 0
 
 
 def test_what_is_read_back_continues_to_the_bit(tmp_path):
@@ -319,7 +321,7 @@ WITHOUT = """
 import sys
 sys.modules["numpyro"] = None
 from potstill.teachers import ProgramTS
-from potstill.teachers.check import PROBLEM
+from potstill.teachers.conformance import PROBLEM
 assert "jax" not in sys.modules
 try:
     ProgramTS(len).init(PROBLEM)

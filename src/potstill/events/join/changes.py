@@ -8,7 +8,7 @@ Rows that were only moved into another file by a compaction have not arrived: th
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -17,14 +17,21 @@ import msgspec
 import polars as pl
 
 from potstill.events.lake.lake import File, VersionGone
-from potstill.events.lake.schema import TIME
 from potstill.storage import child, open_storage
+from potstill.tables.columns import TIME
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Cut, Events
     from potstill.events.lake.lake import Lake
 
 BEGINNING, END = -(2**62), 2**62
+
+
+SECOND = 1_000_000
+
+
+#: A reward may seem to come this long before its decision, since clocks differ.
+SKEW = 60 * SECOND
 
 
 def moment(time: int) -> pl.Expr:
@@ -203,3 +210,53 @@ def _file(url: str, add: dict[str, Any]) -> File:
 
 def _microseconds(moment: str) -> int:
     return (dt.datetime.fromisoformat(moment) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The rows of the lake that matter to a cut.
+
+    Attributes:
+        decisions: those that it takes up.
+        soon: the decisions that are not final, and can have rewards that are.
+        rewards: all of them.
+        taken_rewards: those that it takes up.
+        arrived_rewards: those that arrived since the last cut, whatever their time, where that is known.
+    """
+
+    lake: Lake
+    cut: Cut
+    decisions: Rows
+    soon: Rows
+    rewards: Rows
+    taken_rewards: Rows
+    arrived_rewards: Rows
+
+    @classmethod
+    def of(cls, lake: Lake, cut: Cut, previous: Cut | None, decisions: Rows) -> Sources:
+        """Those of a cut after a complete one, which takes up some decisions."""
+        return cls(
+            lake,
+            cut,
+            decisions,
+            soon=all_rows(lake, "decisions", cut).within(cut.until, cut.until + SKEW),
+            rewards=all_rows(lake, "rewards", cut),
+            taken_rewards=_taken_rewards(lake, cut, previous),
+            arrived_rewards=_arrived_rewards(lake, cut, previous),
+        )
+
+    def observed(self, days: Collection[dt.date]) -> pl.LazyFrame:
+        """What earlier cuts observed on some UTC days."""
+        return self.lake.scan("observations", days=days).filter(pl.col("cut") < self.cut.number)
+
+
+def _taken_rewards(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:
+    rows = taken_up(lake, "rewards", cut, previous)
+    if previous is None or rows.exact:
+        return rows
+    return rows.within(previous.until, cut.until)  # those that came late cannot be told from those that were used
+
+
+def _arrived_rewards(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:
+    files = None if previous is None else arrived(lake, "rewards", cut, previous)
+    return Rows(lake, "rewards", [Part(files, BEGINNING, END)] if files else [])

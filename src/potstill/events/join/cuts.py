@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from potstill.errors import PotstillError
 from potstill.storage import AlreadyThere, Storage, child
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ Aggregate = Literal["first", "last", "sum", "max", "mean"]
 Events = Literal["decisions", "rewards"]
 
 
-class CutConflict(RuntimeError):
+class CutConflict(PotstillError, RuntimeError):
     """Another process made a cut at the same time; nothing was written."""
 
 
-class AlreadyImported(ValueError):
+class AlreadyImported(PotstillError, ValueError):
     """The same file was imported before."""
 
 

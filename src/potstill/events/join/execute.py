@@ -6,27 +6,34 @@ A slice is joined and its observations are written wherever that is placed; then
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 import polars as pl
 from deltalake.transaction import AddAction
+from numpy.typing import NDArray
 
-from potstill.events.join.changes import all_rows, taken_up
+from potstill.events.join.changes import BEGINNING, END, Sources, all_rows, taken_up
 from potstill.events.join.cuts import WRITER
-from potstill.events.join.dedup import Copies
-from potstill.events.join.looking import overview
+from potstill.events.join.dedup import Copies, Index, Partition, find_copies, partitions
 from potstill.events.join.report import JoinCounts, JoinReport
-from potstill.events.join.rewards import rewarded
-from potstill.events.join.sources import Sources
+from potstill.events.join.rewards import count_strays, rewarded
 from potstill.events.lake.fit import decision_fits, reward_fits
-from potstill.events.lake.schema import context_schema
 from potstill.events.lake.writer import add_files, write_files
-from potstill.mapping import Map
+from potstill.parallel import Map
+from potstill.tables.columns import context_schema
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Cut
     from potstill.events.lake.lake import Lake
+
+#: Decisions and rewards that are looked at together; each needs 50 bytes of memory.
+PARTITION = 10_000_000
+#: How many marks there are for each slice: every partition can put its ends wrong by one of them.
+MARKS = 100
+
 
 #: Decisions that are joined at a time.
 SLICE = 125_000
@@ -35,6 +42,63 @@ Progress = Callable[[int, int], None]
 #: Observations come from the log, or from how its decision came about.
 _SOURCE = pl.col("mode").fill_null("log").alias("source")
 _TAKEN = ("id", "time", "action", "propensity", "policy", "eligible", "unit", "arm", "problem", _SOURCE)
+
+
+class Overview(NamedTuple):
+    """What is known of the rows of a cut before it is made.
+
+    Attributes:
+        copies: the ids that stand more than once.
+        counts: copies, and rewards that count for no observation.
+        slices: pieces of time ``(after, to]`` with about as many decisions each, which are all of them.
+    """
+
+    copies: Copies
+    counts: JoinCounts
+    slices: list[tuple[int, int]]
+
+
+class Looked(NamedTuple):
+    """What was found in a partition; `marks` are the times of every so-manyth of its decisions."""
+
+    copies: Copies
+    counts: JoinCounts
+    marks: NDArray[np.int64]
+
+
+def overview(sources: Sources, decisions: int, slice_rows: int, each: Map) -> Overview:
+    """Look over the rows of a cut.
+
+    Args:
+        sources: the rows.
+        decisions: how many it takes up.
+        slice_rows: how many of them make a slice.
+        each: maps over partitions.
+    """
+    count = 1 + (decisions + sources.taken_rewards.count()) // PARTITION
+    every = max(slice_rows // MARKS, 1)
+    found: list[Looked] = list(each(look, partitions(count), sources, every))
+    return Overview(
+        Copies.all(part.copies for part in found),
+        sum((part.counts for part in found), JoinCounts()),
+        _slices(np.sort(np.concatenate([part.marks for part in found])), slice_rows // every),
+    )
+
+
+def look(partition: Partition, sources: Sources, every: int) -> Looked:
+    """Look over a partition of the ids."""
+    partition.check()
+    index = Index.of(partition.rows(sources.decisions.scan()))
+    strays = count_strays(sources, partition, index)
+    copies = find_copies(sources, partition, index)
+    counts = JoinCounts(duplicates=copies.duplicates, conflicting=copies.conflicting, rewards=strays)
+    return Looked(copies, counts, index.every(every))
+
+
+def _slices(marks: NDArray[np.int64], of: int) -> list[tuple[int, int]]:
+    """The time in pieces with so many marks each; rows of equal time stay together."""
+    ends = np.unique(marks[of - 1 : -1 : of]).tolist()
+    return list(pairwise([BEGINNING, *ends, END]))
 
 
 class Making:

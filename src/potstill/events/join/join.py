@@ -30,7 +30,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from potstill.events.join.changes import readable
+from potstill.events.join.changes import SECOND, readable
 from potstill.events.join.cuts import (
     Aggregate,
     Cut,
@@ -43,9 +43,8 @@ from potstill.events.join.cuts import (
 )
 from potstill.events.join.execute import Making, Progress
 from potstill.events.join.report import JoinReport
-from potstill.events.join.rewards import SECOND
 from potstill.events.lake.lake import Overtaken
-from potstill.mapping import Map, in_turn
+from potstill.parallel import Map, in_turn
 from potstill.problem import Problem
 from potstill.storage import Storage
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from potstill.events.join.changes import Rows
+from potstill.events.join.changes import SECOND, SKEW, Rows, Sources
+from potstill.events.join.dedup import HASH, Index, Partition, distinct
 from potstill.events.join.report import RewardCounts
+from potstill.tables.columns import TIME
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Aggregate, Cut
 
-SECOND = 1_000_000
-#: A reward may seem to come this long before its decision, since clocks differ.
-SKEW = 60 * SECOND
 _COLUMNS = ("id", "time", "reward", "key", "metrics")
+
+
+DAY = 86_400 * SECOND
+#: How long a reward came after the decision beside it.
+_delay = (pl.col("time") - pl.col("decided")).dt.total_microseconds()
 
 
 def rewarded(decisions: pl.DataFrame, rewards: Rows, cut: Cut) -> tuple[pl.DataFrame, RewardCounts]:
@@ -96,3 +103,66 @@ def _sums(lists: pl.Series) -> pl.Series:
     many = (lists.list.len() > 2).to_numpy()
     sums[many] = [math.fsum(values) for values in lists.filter(many).to_list()]
     return pl.Series(sums)
+
+
+def count_strays(sources: Sources, partition: Partition, decisions: Index) -> RewardCounts:
+    """Count the rewards that a cut takes up and cannot use; see `RewardCounts` for which is which.
+
+    Args:
+        sources: the rows.
+        partition: the ids to look at.
+        decisions: those of these ids that the cut takes up.
+    """
+    window = sources.cut.window * SECOND
+    rewards = partition.rows(sources.taken_rewards.scan().select("id", "time"))
+    unknown, counts = _judged_by_decisions(Index.of(rewards), decisions, window)
+    strange = _with_hashes(rewards, unknown)
+    soon = partition.rows(sources.soon.scan().select("id", decided="time")).collect(engine="streaming")
+    known = pl.concat([_observed(sources, strange.lazy(), window + DAY), soon])
+    arrived = partition.rows(sources.arrived_rewards.scan().select("id", "time"))
+    return counts + _judged_by_known(strange, known, window) + _judged_too_late(sources, arrived, window)
+
+
+def _judged_by_decisions(rewards: Index, decisions: Index, window: int) -> tuple[NDArray[np.uint64], RewardCounts]:
+    """Count those whose decision the cut takes up; gives the hashes of the others first."""
+    if not len(decisions):
+        return distinct(rewards.hashes), RewardCounts()
+    hashes, first = decisions.first_times()
+    place = np.minimum(np.searchsorted(hashes, rewards.hashes), len(hashes) - 1)
+    mine = hashes[place] == rewards.hashes
+    after = rewards.times[mine] - first[place[mine]]
+    counts = RewardCounts(late=int((after > window).sum()), orphans=int((after < -SKEW).sum()))
+    return distinct(rewards.hashes[~mine]), counts
+
+
+def _with_hashes(rewards: pl.LazyFrame, hashes: NDArray[np.uint64]) -> pl.DataFrame:
+    wanted = pl.LazyFrame({"hash": hashes})
+    found = rewards.with_columns(HASH).join(wanted, on="hash", how="semi")
+    return found.drop("hash").collect(engine="streaming")
+
+
+def _judged_by_known(rewards: pl.DataFrame, known: pl.DataFrame, window: int) -> RewardCounts:
+    """Count those after the window of a decision, and those without one."""
+    pairs = rewards.with_row_index("row").join(known, on="id").filter(_delay >= -SKEW, _delay <= window + DAY)
+    after = pairs.group_by("row").agg(_delay.max().alias("after"))["after"]
+    return RewardCounts(late=int((after > window).sum()), orphans=len(rewards) - len(after))
+
+
+def _judged_too_late(sources: Sources, rewards: pl.LazyFrame, window: int) -> RewardCounts:
+    """Count those that have arrived since the last cut, for decisions that had been observed by then."""
+    numbered = rewards.with_row_index("row")
+    observed = _observed(sources, numbered, window).lazy()
+    pairs = numbered.join(observed, on="id").filter(_delay >= -SKEW, _delay <= window)
+    return RewardCounts(too_late=pairs.select(pl.col("row").n_unique()).collect(engine="streaming").item())
+
+
+def _observed(sources: Sources, rewards: pl.LazyFrame, back: int) -> pl.DataFrame:
+    """The decisions that earlier cuts observed, of the ids of some rewards and up to so long before them."""
+    times = rewards.select("time").collect(engine="streaming")["time"]
+    days = {day - dt.timedelta(days=step) for day in times.dt.date().unique() for step in range(-1, back // DAY + 2)}
+    observed = sources.observed(days).filter(
+        pl.col("time") >= pl.lit(times.min(), TIME) - pl.duration(microseconds=back),
+        pl.col("time") <= pl.lit(times.max(), TIME) + pl.duration(microseconds=SKEW),
+    )
+    wanted = rewards.select("id")
+    return observed.select("id", decided="time").join(wanted, on="id", how="semi").collect(engine="streaming")

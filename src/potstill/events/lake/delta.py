@@ -26,6 +26,7 @@ from deltalake import (
 )
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from potstill.errors import PotstillError
 from potstill.events.lake.schema import DAY
 
 #: Checkpoints often, since a reader takes the last one and every commit after it. The log of commits is kept for as
@@ -66,7 +67,7 @@ PARQUET = WriterProperties(
 STREAM_FILE_BYTES = 8 * 1024 * 1024
 
 
-class LakeUnavailable(OSError):
+class LakeUnavailable(PotstillError, OSError):
     """The lake's storage cannot be reached, or refuses. Try again: what did go through is not done twice."""
 
 

@@ -6,9 +6,9 @@ from functools import reduce
 
 import polars as pl
 
-from potstill.events.lake.schema import context_column
 from potstill.problem import Feature, Numeric, Problem
 from potstill.problem.observations import LARGEST
+from potstill.tables.columns import context_column
 
 
 def decision_fits(problem: Problem) -> pl.Expr:

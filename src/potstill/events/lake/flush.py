@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
+from potstill import files
 from potstill.events.lake.frames import decision_frame, reward_frame, split
 from potstill.events.lake.lake import Lake, LakeUnavailable
 from potstill.events.lake.schema import Table
 from potstill.events.records import now
-from potstill.events.wal import locks
 from potstill.events.wal.segment import UnreadableSegment, read, read_header
 from potstill.events.wal.spool import Spool
 from potstill.files import write_atomically
@@ -91,7 +91,7 @@ class Flusher:
             wait: for another flusher of the same spool; if not, and there is one, nothing is done.
         """
         self.spool.path.mkdir(parents=True, exist_ok=True)
-        lock = locks.hold(self.spool.path / LOCK, wait=wait)
+        lock = files.hold(self.spool.path / LOCK, wait=wait)
         if lock is None:
             return FlushReport(busy=True)
         try:

@@ -7,9 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from potstill.events.lake.schema import context_schema, table_schema
+from potstill.events.lake.schema import table_schema
 from potstill.events.wal.segment import DecisionRow, ObservationRow, RewardRow, Row
 from potstill.problem import Problem
+from potstill.tables.columns import context_schema
 
 #: The key of a reward that came together with its decision.
 OBSERVATION = "observation"

@@ -17,6 +17,7 @@ import polars as pl
 from arro3.core import RecordBatch, RecordBatchReader
 from deltalake import DeltaTable
 
+from potstill.errors import PotstillError
 from potstill.events.lake import delta
 from potstill.events.lake.delta import LakeUnavailable
 from potstill.events.lake.schema import (
@@ -31,7 +32,7 @@ from potstill.events.lake.schema import (
     with_day,
 )
 from potstill.events.lake.table import File, StoredTable, VersionGone
-from potstill.events.names import check_names
+from potstill.events.validate import check_names
 from potstill.problem import Problem
 from potstill.storage import child
 
@@ -41,7 +42,7 @@ __all__ = ["File", "Lake", "LakeUnavailable", "Overtaken", "SchemaMismatch", "Ve
 _UNUSABLE = frozenset("%[]^|\\")
 
 
-class Overtaken(RuntimeError):
+class Overtaken(PotstillError, RuntimeError):
     """Another process has appended for the same writer since the rows were put together; look again what is left."""
 
 

@@ -11,11 +11,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.events.join.changes import moment
-from potstill.events.join.rewards import SECOND
+from potstill.events.join.changes import SECOND, moment
 from potstill.events.lake.fit import decision_fits, reward_fits
-from potstill.events.lake.schema import context_column
 from potstill.problem import Categorical, Feature, Numeric, Observations, Problem
+from potstill.tables.columns import context_column
 
 if TYPE_CHECKING:
     from potstill.events.lake.lake import File, Lake

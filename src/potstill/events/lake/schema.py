@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, get_args
 
 import polars as pl
 
-from potstill.problem import Boolean, Categorical, Feature, Numeric, Problem
+from potstill.errors import PotstillError
+from potstill.problem import Problem
+from potstill.tables.columns import TIME, context_schema
 
 Table = Literal["decisions", "rewards", "observations"]
 TABLES: tuple[Table, ...] = get_args(Table)
-CONTEXT = "context_"
-#: Moments are microseconds since 1970, UTC.
-TIME = pl.Datetime("us", "UTC")
 #: Tables are partitioned by the UTC day of `time`.
 DAY = "day"
 UTC_DAY = pl.col("time").dt.date().alias(DAY)
 #: Outcomes by name, in the order of their names; null if there are none. A list, since names come and go.
 METRICS = pl.List(pl.Struct({"name": pl.String(), "value": pl.Float64()}))
 
-_TYPES: Mapping[type[Feature], pl.DataType] = {
-    Numeric: pl.Float64(),
-    Categorical: pl.String(),
-    Boolean: pl.Boolean(),
-}
 _DECISION: dict[str, pl.DataType] = {
     "id": pl.String(),
     "time": TIME,
@@ -67,7 +60,7 @@ _COLUMNS: dict[Table, dict[str, pl.DataType]] = {
 }
 
 
-class SchemaMismatch(ValueError):
+class SchemaMismatch(PotstillError, ValueError):
     """Columns do not fit those that a table has."""
 
 
@@ -75,16 +68,6 @@ def table_schema(table: Table, problem: Problem) -> pl.Schema:
     """The columns of a table; those of a context are called ``context_<feature>``, and all may be null."""
     contexts = {} if table == "rewards" else context_schema(problem)
     return pl.Schema({**_COLUMNS[table], **contexts})
-
-
-def context_schema(problem: Problem) -> dict[str, pl.DataType]:
-    """The columns of a problem's features, in their order."""
-    return {context_column(feature.name): _TYPES[type(feature)] for feature in problem.context}
-
-
-def context_column(feature: str) -> str:
-    """The column that holds a feature's values, as they were sent."""
-    return CONTEXT + feature
 
 
 def missing_columns(wanted: pl.Schema, present: pl.Schema, where: str) -> pl.Schema:

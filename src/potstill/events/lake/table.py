@@ -13,6 +13,7 @@ import polars as pl
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from potstill.errors import PotstillError
 from potstill.events.lake import delta
 from potstill.events.lake.delta import LakeUnavailable, storage_errors
 from potstill.events.lake.schema import DAY, missing_columns
@@ -26,7 +27,7 @@ _STATISTICS_STEP = dt.timedelta(milliseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-class VersionGone(LookupError):
+class VersionGone(PotstillError, LookupError):
     """The log of commits no longer reaches back to that version of a table, or not yet forward to it."""
 
 

@@ -14,11 +14,10 @@ from types import TracebackType
 
 from potstill.events.records import Event
 from potstill.events.validate import Checker, InvalidEvent, payload
-from potstill.events.wal.commit import Commit, LogUnavailable
-from potstill.events.wal.folders import remove_if_empty, take_folder
-from potstill.events.wal.group_commit import Gathering, Group
+from potstill.events.wal.group_commit import Commit, Gathering, Group, LogUnavailable
 from potstill.events.wal.segment import DecisionBlock, Row, frame
 from potstill.events.wal.segment_writer import SegmentWriter
+from potstill.events.wal.spool import remove_if_empty, take_folder
 from potstill.files import make_folder
 from potstill.problem import Problem
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from potstill.errors import PotstillError
 from potstill.problem import Problem
 
 MAGIC = b"potstill segment\n"
@@ -27,7 +28,7 @@ _PREFIX = struct.Struct("<II")
 _DAMAGE = (ValueError, msgspec.DecodeError)
 
 
-class UnreadableSegment(ValueError):
+class UnreadableSegment(PotstillError, ValueError):
     """A file that is no segment, or whose header is damaged: none of its events can be read."""
 
 

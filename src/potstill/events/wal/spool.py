@@ -8,12 +8,41 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from potstill.events.wal.folders import adopt_folder, remove_if_empty
 from potstill.events.wal.segment import CLOSED, OPEN, UnreadableSegment, read, read_header
 from potstill.events.wal.segment_writer import sync_data
-from potstill.files import make_folder, sync_folder, write_atomically
+from potstill.files import hold, make_folder, sync_folder, write_atomically
+
+LOCK = "lock"
+
 
 QUARANTINE = "quarantine"
+
+
+def take_folder(folder: Path) -> int:
+    """Make a writer's folder and lock it; the lock's descriptor."""
+    while True:
+        make_folder(folder)
+        # An adopter that finds the new folder before it is locked removes it.
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = hold(folder / LOCK, wait=True)
+            assert descriptor is not None
+            return descriptor
+
+
+def adopt_folder(folder: Path) -> int | None:
+    """Lock the folder of a writer that is no more; None if it lives, or the folder is gone or in other hands."""
+    try:
+        return hold(folder / LOCK, wait=False)
+    except FileNotFoundError:
+        return None
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder in which only the lock is left; for the holder of the lock. What fails is left for later."""
+    with contextlib.suppress(OSError):
+        if all(path.name == LOCK for path in folder.iterdir()):
+            (folder / LOCK).unlink()
+            folder.rmdir()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 """
 
 from potstill.experiments.analysis.breakdowns import Segment, Segments
-from potstill.experiments.analysis.measured import Measured
+from potstill.experiments.analysis.effects import Measured
 from potstill.experiments.analysis.metrics import Metric
 from potstill.experiments.analysis.power import anytime_needed, detectable, power_of, units_needed
 from potstill.experiments.analysis.report import Report, analyse

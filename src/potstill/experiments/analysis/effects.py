@@ -3,22 +3,79 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.confidence_sequences import margin
-from potstill.evaluate.fieller import fieller
+from potstill.evaluate.intervals import check_level, fieller
 from potstill.experiments.analysis.cuped import slopes
-from potstill.experiments.analysis.quantiles import normal_quantile, t_quantile, t_tails
-from potstill.experiments.analysis.ratio import linearised
 
 Values = NDArray[np.float64]
-Ends = tuple[float, float]
-
 #: An effect is "large enough to be seen" if an experiment like this one finds it this often.
 POWER = 0.8
+#: Standard errors below this share of the means are what rounding leaves of none at all.
+_ROUNDING = 1e-12
+#: Units at which the interval for those who look every day is narrowest, unless the plan says otherwise. Better too
+#: low than too high: ten times as many units cost 7 % of width, a tenth of them 26 %.
+PLANNED = 1_000
+#: Fewer units than this, and the interval for those who look every day is not relied upon: it needs the central limit
+#: theorem to have set in at the first look.
+LEAST_ANYTIME = 100
+
+
+def t_quantile(level: float, df: float) -> float:
+    """How many standard errors a two-sided interval reaches to each side under Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, (1 + check_level(level)) / 2))
+
+
+def t_tails(t: float, df: float) -> float:
+    """The probability of being further from 0 than `t`, either way: the p-value."""
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(df, -abs(t)))
+
+
+def f_tail(ratio: float, df: float, df_below: float) -> float:
+    """The probability of an F ratio above `ratio`."""
+    from scipy.special import fdtrc
+
+    return float(fdtrc(df, df_below, ratio))
+
+
+def t_power(shift: float, level: float, df: float) -> float:
+    """The probability that a t-test finds a difference of `shift` standard errors, in its direction."""
+    from scipy.special import nctdtr
+
+    # Beyond 30 standard errors the library's function is no number, and the power is 1.
+    return 1.0 if shift > 30 else 1 - float(nctdtr(df, shift, t_quantile(level, df)))
+
+
+def normal_quantile(probability: float) -> float:
+    """The value below which a standard normal number is with this probability."""
+    return NormalDist().inv_cdf(probability)
+
+
+def holm(p: list[float]) -> list[float]:
+    """p-values that hold for all tests together (Holm 1979), in the order given."""
+    order = sorted(range(len(p)), key=p.__getitem__)
+    adjusted, largest = [math.nan] * len(p), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, p[place] * (len(p) - rank)))
+        adjusted[place] = largest
+    return adjusted
+
+
+def linearised(total: Values, size: Values) -> Values:
+    """One value per unit whose mean is Σ total / Σ size, and whose variance over √n is that of this ratio."""
+    ratio = total.sum() / size.sum()
+    linear: Values = ratio + (total - ratio * size) / size.mean()
+    return linear
 
 
 class Effect(NamedTuple):
@@ -60,11 +117,11 @@ class Effect(NamedTuple):
         """The difference as a share of control's mean; None if that is not positive."""
         return self.difference / self.control if self.control > 0 else None
 
-    def interval(self, errors: float) -> Ends:
+    def interval(self, errors: float) -> tuple[float, float]:
         """The difference and that many standard errors either way."""
         return self.difference - errors * self.error, self.difference + errors * self.error
 
-    def relative_interval(self, errors: float) -> Ends | None:
+    def relative_interval(self, errors: float) -> tuple[float, float] | None:
         """The same for the relative difference, by Fieller; None where control's mean may as well be 0."""
         ends = fieller(self.treatment, self.control, self.variances, self.covariance, errors)
         return None if ends is None or self.control <= 0 else (ends[0] - 1, ends[1] - 1)
@@ -101,10 +158,6 @@ def effect(treated: NDArray[np.bool_], total: Values, size: Values | None, past:
     arms = [_Arm.of(arm, total, size, past) for arm in (treated, ~treated)]
     found = _plain(*arms) if past is None else _adjusted(*arms)
     return found if found.error > _ROUNDING * max(abs(found.control), abs(found.treatment)) else None
-
-
-#: Standard errors below this share of the means are what rounding leaves of none at all.
-_ROUNDING = 1e-12
 
 
 class _Arm(NamedTuple):
@@ -160,3 +213,72 @@ def _welch(variances: tuple[float, float], treated: _Arm, control: _Arm) -> floa
     sizes = len(treated.values) - 1, len(control.values) - 1
     below = sum(v**2 / n for v, n in zip(variances, sizes, strict=True))
     return sum(variances) ** 2 / below if below else float(sum(sizes))
+
+
+class Ends(NamedTuple):
+    """The two ends of an interval."""
+
+    low: float
+    high: float
+
+    @property
+    def is_above(self) -> bool:
+        """Whether all of it is above 0."""
+        return self.low > 0
+
+    @property
+    def is_below(self) -> bool:
+        """Whether all of it is below 0."""
+        return self.high < 0
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """Treatment less control.
+
+    Attributes:
+        units: in both arms.
+        control, treatment: the means of the arms.
+        difference: of the two.
+        error: its standard error.
+        p: of a difference at least this large if there is none (Welch's t-test).
+        interval: for those who look once.
+        anytime: for those who look as often as they like.
+        relative: the difference as a share of control's mean; None, as are its intervals, where that is not clearly
+            above 0.
+        relative_interval: by Fieller's theorem.
+        relative_anytime: the same.
+        detectable: the difference that would have been found with a probability of 0.8.
+    """
+
+    units: int
+    control: float
+    treatment: float
+    difference: float
+    error: float
+    p: float
+    interval: Ends
+    anytime: Ends
+    relative: float | None
+    relative_interval: Ends | None
+    relative_anytime: Ends | None
+    detectable: float
+
+    @classmethod
+    def of(cls, effect: Effect, level: float, planned: int = PLANNED) -> Measured:
+        """An effect at a level of confidence."""
+        fixed, anytime = effect.fixed(level), effect.anytime(level, planned)
+        relative, relative_anytime = effect.relative_interval(fixed), effect.relative_interval(anytime)
+        return cls(
+            units=effect.units,
+            control=effect.control,
+            treatment=effect.treatment,
+            difference=effect.difference,
+            error=effect.error,
+            p=effect.p,
+            interval=Ends(*effect.interval(fixed)),
+            anytime=Ends(*effect.interval(anytime)),
+            relative=effect.relative if relative else None,
+            relative_interval=Ends(*relative) if relative else None,
+            relative_anytime=Ends(*relative_anytime) if relative_anytime else None,
+            detectable=effect.detectable(level),
+        )

@@ -10,13 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.experiments.analysis import text
-from potstill.experiments.analysis.arms import Arms
-from potstill.experiments.analysis.breakdowns import Segments, by_segment
+from potstill.experiments.analysis.breakdowns import Day, Segments, by_day, by_segment
 from potstill.experiments.analysis.cuped import covariates
-from potstill.experiments.analysis.days import Day, by_day
-from potstill.experiments.analysis.effects import Effect, effect
-from potstill.experiments.analysis.measured import Measured
-from potstill.experiments.analysis.units import DECISIONS, REWARD, Units
+from potstill.experiments.analysis.effects import Effect, Measured, effect
+from potstill.experiments.analysis.units import DECISIONS, REWARD, Arms, Units
 
 Per = Literal["decision", "unit"]
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 
-from potstill.experiments.analysis.effects import anytime_errors
-from potstill.experiments.analysis.measured import LEAST_ANYTIME
-from potstill.experiments.analysis.quantiles import normal_quantile, t_power, t_quantile
+from potstill.experiments.analysis.effects import LEAST_ANYTIME, anytime_errors, normal_quantile, t_power, t_quantile
 
 #: More are not looked for: more than there are people.
 MOST_UNITS = 10**10

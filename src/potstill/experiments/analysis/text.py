@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from potstill.experiments.analysis.measured import LEAST_ANYTIME, Ends, Measured
+from potstill.experiments.analysis.effects import LEAST_ANYTIME, Ends, Measured
 
 #: Why units are seen in both arms, and what to do.
 WHY_IN_BOTH = (

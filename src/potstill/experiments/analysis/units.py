@@ -6,18 +6,66 @@ were independent would make intervals too narrow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-Values = NDArray[np.float64]
+from potstill.errors import PotstillError
 
+_COARSE, _FINE = "coarse", "fine"
+
+T = TypeVar("T")
+
+
+class Arms(msgspec.Struct, Generic[T], frozen=True):
+    """What control has, and what treatment has."""
+
+    control: T
+    treatment: T
+
+
+#: The same two columns, added up over groups of groups.
+AGAIN = pl.col(_COARSE, _FINE).sum()
+Values = NDArray[np.float64]
 REWARD = "reward"
 #: How often units came: an outcome that every report has.
 DECISIONS = "decisions"
+
+
+class Fixed(NamedTuple):
+    """The two units that values of a column are counted in."""
+
+    coarse: float
+    fine: float
+
+    @classmethod
+    def of(cls, largest: float, rows: int) -> Fixed:
+        """For values up to `largest` either way, so many of them that no sum of whole numbers overflows."""
+        bits = 62 - max(rows, 1).bit_length()
+        _, exponent = math.frexp(largest)
+        return cls(_power(exponent - bits), _power(exponent - 2 * bits))
+
+    def sums(self, column: str) -> list[pl.Expr]:
+        """Two columns of whole numbers, added up over groups."""
+        value = pl.col(column)
+        coarse = (value / self.coarse).round()
+        fine = ((value - coarse * self.coarse) / self.fine).round()
+        return [coarse.cast(pl.Int64).sum().alias(_COARSE), fine.cast(pl.Int64).sum().alias(_FINE)]
+
+    def total(self) -> pl.Expr:
+        """The sum as a number again."""
+        return (pl.col(_COARSE) * self.coarse + pl.col(_FINE) * self.fine).alias("total")
+
+
+def _power(exponent: int) -> float:
+    """Two to the exponent, but not so little that its inverse is no number."""
+    return math.ldexp(1.0, max(exponent, -1000))
 
 
 def called(metric: str) -> str:
@@ -25,7 +73,7 @@ def called(metric: str) -> str:
     return f"metric {metric}" if metric in (REWARD, DECISIONS) else metric
 
 
-class InvalidUnits(ValueError):
+class InvalidUnits(PotstillError, ValueError):
     """Units that cannot be analysed; the message says which and why."""
 
 

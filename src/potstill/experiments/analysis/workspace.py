@@ -5,23 +5,21 @@ from __future__ import annotations
 import msgspec
 import polars as pl
 
-from potstill.events.lake.schema import context_column
+from potstill.errors import PotstillError
 from potstill.events.records import microseconds
-from potstill.experiments.analysis.about import About
-from potstill.experiments.analysis.history import History, read_history
-from potstill.experiments.analysis.measured import PLANNED
+from potstill.experiments.analysis.effects import PLANNED
 from potstill.experiments.analysis.metrics import Per
-from potstill.experiments.analysis.nothing import why_nothing
-from potstill.experiments.analysis.outcomes import DAY
-from potstill.experiments.analysis.read import PAST_DAYS, experiments_in, first_decision, read_units
-from potstill.experiments.analysis.report import Report, analyse
+from potstill.experiments.analysis.read import DAY, PAST_DAYS, arms, experiments_in, first_decision, read_units
+from potstill.experiments.analysis.report import About, Report, analyse
 from potstill.experiments.analysis.units import REWARD, Units
 from potstill.experiments.analysis.verdict import Verdict
 from potstill.experiments.config import UNIT, ExperimentConfig, check_unit
+from potstill.tables.columns import context_column
 from potstill.workspace import Workspace
+from potstill.workspace.experiment import standing
 
 
-class NoExperiment(ValueError):
+class NoExperiment(PotstillError, ValueError):
     """There is no experiment to report on; the message says what there is instead."""
 
 
@@ -62,7 +60,7 @@ def report_of(workspace: Workspace, name: str | None, options: Options, now: int
     name = name or (config.name if config else None)
     if name is None or config is None or name != config.name:
         name, config = _known(name, observations(workspace), config), None
-    unit = _unit(workspace, options.unit, config)
+    unit = randomised_unit(workspace, options.unit, config)
     share = options.share if options.share is not None else config.share if config else None
     start = microseconds(config.start) if config and config.start else None
     units = _units(workspace, name, unit, start, options)
@@ -82,12 +80,6 @@ def report_of(workspace: Workspace, name: str | None, options: Options, now: int
         return msgspec.structs.replace(report, about=about)
     sentence = f"Nothing can be said about {name} yet: {why_nothing(workspace, name, config, now)}."
     return msgspec.structs.replace(report, about=about, verdict=Verdict(kind="unknown", sentence=sentence))
-
-
-def history_of(workspace: Workspace, metric: str, per: Per) -> History:
-    """What a workspace's log says about an experiment that is to be planned."""
-    unit = _unit(workspace, None, workspace.config.experiment)
-    return read_history(observations(workspace, unit), metric=metric, per_decision=per == "decision")
 
 
 def observations(workspace: Workspace, unit: str = UNIT, since: int = 0) -> pl.LazyFrame:
@@ -112,7 +104,7 @@ def _units(workspace: Workspace, name: str, unit: str, start: int | None, option
     )
 
 
-def _unit(workspace: Workspace, stated: str | None, config: ExperimentConfig | None) -> str:
+def randomised_unit(workspace: Workspace, stated: str | None, config: ExperimentConfig | None) -> str:
     """The unit that was randomised. What the configuration says counts for its own experiment, and for no other."""
     if stated is not None:
         check_unit(stated, workspace.problem, "--unit")
@@ -138,3 +130,39 @@ def _known(name: str | None, rows: pl.LazyFrame, config: ExperimentConfig | None
         raise NoExperiment(f"there is no [experiment] in potstill.toml, and {others}")
     present = f"potstill.toml has {config.name}" if config else "there is none in potstill.toml"
     raise NoExperiment(f"there is no experiment {name!r}: {present}, and {others}")
+
+
+def why_nothing(workspace: Workspace, name: str, config: ExperimentConfig | None, now: int) -> str:
+    """The reason in words, from what is most likely to be mended on.
+
+    Args:
+        workspace: where its decisions would be.
+        name: of the experiment.
+        config: what potstill.toml says of it; None if it is another one, or there is none.
+        now: microseconds since 1970.
+    """
+    stands = standing(workspace, now) if config is not None else None
+    if stands is not None and stands.state == "not started":
+        return stands.why
+    logged = _logged_arms(workspace)
+    waiting = sum(logged.get(arm, 0) for arm in arms(name))
+    if waiting:
+        return (
+            f"{waiting:,} of its decisions are in the lake, and none is an observation yet; potstill update makes "
+            f"them, when the reward's window of {workspace.problem.reward.window} has closed"
+        )
+    others = sorted({arm.rpartition(":")[0] for arm in logged})
+    beside = f". The lake has decisions of {', '.join(others)}: --name shows those" if others else ""
+    if stands is not None and stands.state == "refused":
+        return f"no service follows it, since {stands.why}{beside}"
+    return (
+        "no decision of it is in the lake; it needs requests that state a unit, and potstill events flush or update"
+        f"{beside}"
+    )
+
+
+def _logged_arms(workspace: Workspace) -> dict[str, int]:
+    """How many decisions each arm has in the lake, whether or not they are observations."""
+    decisions = workspace.lake.scan("decisions").filter(pl.col("arm").is_not_null())
+    counted = decisions.group_by("arm").agg(pl.len()).collect(engine="streaming")
+    return dict(counted.iter_rows())

@@ -15,7 +15,7 @@ from potstill.lab.demo.demo import ALGORITHMS, Batch
 from potstill.lab.demo.results import Results, microseconds
 from potstill.lab.problems.environment import Float64
 from potstill.lab.problems.video import VideoUpload
-from potstill.pages.page import Chart
+from potstill.pages import Chart
 from potstill.policy import Policy
 
 # Copper, as pot stills are made of; all four are readable on white and on near-black.

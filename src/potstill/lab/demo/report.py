@@ -8,7 +8,7 @@ from pathlib import Path
 from potstill.lab.demo import charts
 from potstill.lab.demo.demo import Batch, usage
 from potstill.lab.demo.results import Results, microseconds
-from potstill.pages.page import Page, Section
+from potstill.pages import Page, Section
 
 
 def write(path: Path, results: Results, batches: Sequence[Batch], policy: Path) -> None:

@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 
 from potstill.keys import Key
 from potstill.lab.problems.environment import Float32
-from potstill.lab.runs.agents import Agent, Fixed, Undistilled
+from potstill.lab.runs.trial import Agent, Fixed, Undistilled
 from potstill.policy import Policy
 from potstill.teachers import BootstrapTS, LinearTS, NeuralGreedy, NeuralLinearTS
 from potstill.teachers.linear.nig import Posterior

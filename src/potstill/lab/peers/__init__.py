@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from potstill.lab.runs.agents import Agent
+from potstill.errors import PotstillError
+from potstill.lab.runs.trial import Agent
 from potstill.problem import Problem
 
 
-class MissingPackage(ValueError):
+class MissingPackage(PotstillError, ValueError):
     """A peer's library is not installed."""
 
 

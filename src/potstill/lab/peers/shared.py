@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from potstill.lab.problems.environment import Float32, Float64
-from potstill.lab.runs.agents import Learned
+from potstill.lab.runs.trial import Learned
 from potstill.problem import Observations
 
 

@@ -13,8 +13,7 @@ from vowpalwabbit import Workspace
 
 from potstill.keys import Key
 from potstill.lab.peers.shared import TimedPeer
-from potstill.lab.problems.environment import Float32
-from potstill.lab.problems.world import Decided
+from potstill.lab.problems.environment import Decided, Float32
 from potstill.problem import Observations, Problem
 
 

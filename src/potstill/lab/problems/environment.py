@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.problem import Problem
+from potstill.keys import Key
+from potstill.problem import Observations, Problem
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 #: Values by name, one NumPy array of length N each.
 Columns = dict[str, NDArray[Any]]
+
+
+#: Positions of the actions taken, int64[N], and the probability of each, float32[N].
+Decided = tuple[NDArray[np.int64], Float32]
+#: Decides on encoded contexts, float32[N, d].
+Choose = Callable[[Float32], Decided]
 
 
 class Environment(Protocol):
@@ -44,3 +52,64 @@ def regrets(means: Float64, actions: NDArray[np.integer[Any]]) -> Float64:
     taken = np.take_along_axis(means, actions[:, None], axis=1)[:, 0]
     regret: Float64 = means.max(axis=1) - taken
     return regret
+
+
+class Batch(NamedTuple):
+    """What came of one batch of decisions.
+
+    Attributes:
+        observations: for the algorithm to learn from.
+        regret: expected reward given up in all of it; None where the truth is not known.
+    """
+
+    observations: Observations
+    regret: float | None
+
+
+class World(Protocol):
+    """One trial's requests. Two worlds made from equal keys bring equal requests and equal luck."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is decided."""
+
+    def batch(self, size: int, choose: Choose) -> Batch:
+        """The next `size` decisions."""
+
+
+class Simulation:
+    """A world of known truth: an environment, and the requests of one trial in their order.
+
+    Args:
+        environment: where rewards come from.
+        decisions: in the whole trial.
+        key: of contexts and luck.
+    """
+
+    def __init__(self, environment: Environment, decisions: int, key: Key) -> None:
+        self.environment, self.key = environment, key
+        self._contexts = environment.contexts(decisions, key.child("contexts").generator())
+        self._encoded = environment.encode(self._contexts)
+        self._at = 0
+
+    @property
+    def problem(self) -> Problem:
+        """The environment's."""
+        return self.environment.problem
+
+    def batch(self, size: int, choose: Choose) -> Batch:
+        """Decide on the next requests, all of them."""
+        rows = slice(self._at, self._at + size)
+        contexts, encoded = _rows(self._contexts, rows), self._encoded[rows]
+        if len(encoded) < size:
+            raise ValueError(f"asked for {size} decisions, but only {len(encoded)} are left in this trial")
+        actions, propensities = choose(encoded)
+        luck = self.key.child("rewards", self._at).generator()
+        rewards = self.environment.rewards(contexts, actions, luck)
+        self._at += size
+        observations = Observations(self.problem, encoded, actions.astype(np.int32), rewards, propensities)
+        return Batch(observations, float(regrets(self.environment.means(contexts), actions).sum()))
+
+
+def _rows(columns: Columns, rows: slice) -> dict[str, NDArray[Any]]:
+    return {name: column[rows] for name, column in columns.items()}

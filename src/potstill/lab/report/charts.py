@@ -10,10 +10,9 @@ import numpy as np
 import polars as pl
 
 from potstill.lab.measure.complexity import Growth
-from potstill.lab.report.imitation import Imitated
-from potstill.lab.report.rows import Compared, Timed
+from potstill.lab.report.rows import Compared, Imitated, Timed
 from potstill.lab.report.runs import PEERS, Run, problem_title
-from potstill.pages.page import Chart
+from potstill.pages import Chart
 
 # Thompson sampling and its distilled policy share a hue; all are readable on white and on near-black.
 _HUES = {

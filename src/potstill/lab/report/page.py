@@ -4,21 +4,85 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from textwrap import dedent
 
 import numpy as np
 
 from potstill.lab.measure.latency import LEARNT
 from potstill.lab.measure.measurements import Measurements
 from potstill.lab.report import charts, tables
-from potstill.lab.report import text as words
-from potstill.lab.report.imitation import Imitated, with_cost
-from potstill.lab.report.rows import Compared, Final, Timed
+from potstill.lab.report.rows import Compared, Final, Imitated, Timed, with_cost
 from potstill.lab.report.runs import PEERS, Run, Runs, problem_title
 from potstill.lab.report.summary import Summary
 from potstill.lab.runs.comparison import LEAST_TRIALS
-from potstill.pages.page import Chart, Page, Section
+from potstill.pages import Chart, Page, Section
 
+_CURVES = """
+    Mean over trials with two standard errors, the first, uniform batch included. Solid lines are distilled policies and
+    baselines; dashed ones act on posterior samples, or are other libraries'.
+"""
 _PRESETS = {"paper": "the paper's hyperparameters", "potstill": "Potstill's hyperparameters", PEERS: "other libraries"}
+
+
+def _flowed(text: str) -> str:
+    """Paragraphs without the line breaks that they have here."""
+    return "\n\n".join(" ".join(part.split()) for part in dedent(text).split("\n\n"))
+
+
+COMPARISON = _flowed("""
+    Trials of equal number meet the same requests with the same luck, so algorithms are compared in pairs. The ratio is
+    that of mean final regret, IL over TS (of mean reward where a log is replayed). Its 95 % interval is Fieller's, with
+    t quantiles: all ratios ρ for which the mean of IL − ρ·TS over trials is not significantly away from 0. The verdict
+    goes by two standard errors of the paired difference. In the figure, blue is within them, red is outside, and grey
+    has too few trials to tell.
+""")
+
+
+REGRET = _flowed(f"""
+    Regret is the expected reward given up against the best action for each request, added up. {_CURVES} Where
+    UniformRandom is not to be seen, it has left the frame at the top.
+""")
+
+REWARD = _flowed(f"""
+    Running mean of the reward: a log does not say what the best action would have earned. {_CURVES}
+""")
+
+PEERS_NOTE = "\n\n" + _flowed("""
+    In the table, Potstill's own stand against the best of the other libraries, by its mean: the ratio less 1, paired by
+    trial, with its 95 % interval, and better or worse where that leaves out 0.
+""")
+
+LATENCY = _flowed("""
+    One decision at a time from an encoded context, drawing of randomness included, on {processor} with one thread,
+    Python {python}, preset paper (Adaptive-TS: potstill), after {learnt} observations. The paper's numbers (its table
+    of decision-making latency, Intel Xeon E5-2680 v4, 32-bit floats) are from another machine and another framework:
+    compare ratios.
+
+    A distilled policy is policy.decide, a C kernel that returns the decision with its propensity. Thompson sampling is
+    timed as one would serve it from NumPy, with everything computed beforehand that does not depend on the context: one
+    matrix product for the scale of every action's Student-t reward, as much arithmetic as the paper's triangular
+    solves; one network at random for the ensemble; for GP-TS and Adaptive-TS the joint posterior, as the library
+    computes it. So part of the ratio is C against NumPy: a network of about the policy's size in NumPy is the row of
+    Neural-Greedy. TS / IL is the ratio of the medians, since means also hold what other programs on the machine cost;
+    in the paper, of means. Slow algorithms were stopped after 20 s, which the number of calls shows.
+""")
+
+COMPLEXITY = _flowed("""
+    The paper's table of complexity, measured: one dimension grows while the others are held. C is d·h + h², a forward
+    pass up to the last of two hidden layers of h units. Fitted is the exponent of what a size adds to the smallest one;
+    expected is the same fit to the paper's formula. At small sizes the overhead of the calls (some microseconds in
+    NumPy, half of one in the C kernel) hides the arithmetic, and beyond 1 MB it is the speed of memory that is
+    measured: the exponent of time is fitted in between, on sizes that take 15 % longer than the smallest and fit a
+    core's cache. Memory is what must be where decisions are taken, as 32-bit floats; for TS-IL the policy file.
+""")
+
+IMITATION = _flowed("""
+    The divergence KL(teacher ‖ policy) on held-out contexts after each update, the mean over trials. By the paper's
+    decomposition it can cost at most L·√(KL/2) per decision, L the range of mean rewards seen; the price adds that up
+    over a trial, each batch at the price of the policy that decided it. Seen is what the policy gave up against its
+    Thompson sampling, paired by trial. It also holds what learning from other actions changed, of which the bound does
+    not speak. Both are in reward over a whole trial.
+""")
 
 
 def page(runs: Runs, said: Summary) -> Page:
@@ -88,7 +152,7 @@ def _comparison(said: Summary) -> Section | None:
         return None
     return Section(
         "Distilled policies against their Thompson sampling",
-        f"{words.COMPARISON}\n\n{_by_chance(said)}",
+        f"{COMPARISON}\n\n{_by_chance(said)}",
         {"il-against-ts": charts.forest(rows)} if _has_intervals(rows) else {},
         tables.comparison_tables(rows),
     )
@@ -124,8 +188,8 @@ def _how_to_read(said: Summary, problem: str) -> str:
     """How to read a problem's figures and table, unless an earlier section has said it."""
     earlier = said.finals[: next(i for i, row in enumerate(said.finals) if row.problem == problem)]
     rows = [row for row in said.finals if row.problem == problem]
-    measure = words.REGRET if rows[0].measure == "regret" else words.REWARD
-    peers = words.PEERS if any(row.best_peer for row in rows) else ""
+    measure = REGRET if rows[0].measure == "regret" else REWARD
+    peers = PEERS_NOTE if any(row.best_peer for row in rows) else ""
     said_before = any(row.measure == rows[0].measure for row in earlier)
     peers_before = any(row.best_peer for row in earlier)
     return ("" if said_before else measure) + ("" if peers_before else peers)
@@ -158,7 +222,7 @@ def _measured(said: Summary) -> list[Section]:
 def _latency(rows: Sequence[Timed], measured: Measurements) -> Section:
     return Section(
         "Decision latency",
-        words.LATENCY.format(processor=measured.machine.processor, python=measured.machine.python, learnt=LEARNT),
+        LATENCY.format(processor=measured.machine.processor, python=measured.machine.python, learnt=LEARNT),
         {"latency": charts.latencies(rows)},
         tables.latency_tables(rows),
         wide=True,
@@ -169,7 +233,7 @@ def _complexity(measured: Measurements) -> Section:
     grown = measured.complexity
     return Section(
         "Time and memory as problems grow",
-        words.COMPLEXITY,
+        COMPLEXITY,
         {
             "growth-time": charts.growth(grown, "us", "µs per decision"),
             "growth-memory": charts.growth(grown, "bytes", "bytes"),
@@ -188,7 +252,7 @@ def _imitation(rows: Sequence[Imitated]) -> Section:
         figures["imitation-price"] = charts.price(with_cost(rows))
     return Section(
         "Imitation error, its price, and what it cost",
-        words.IMITATION,
+        IMITATION,
         figures,
         [tables.imitation_table(rows)],
         wide=True,

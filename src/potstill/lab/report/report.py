@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,18 +13,46 @@ from potstill.lab.measure.latency import PROBLEMS
 from potstill.lab.measure.measurements import Measurements, measurements
 from potstill.lab.problems.data import MissingData
 from potstill.lab.problems.scenarios import scenario
-from potstill.lab.report import markdown as report_markdown
 from potstill.lab.report.page import page
 from potstill.lab.report.runs import PEERS, Runs
 from potstill.lab.report.summary import Summary, summary
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.pages.page import png
+from potstill.pages import Page, Section, Table, png
 
 Said = Callable[[str], None]
-
 #: Beside a Markdown page: the trials that it is about, for those who come later.
 TRIALS = "trials.tar.xz"
+
+
+def write_markdown(path: Path, page: Page, pictures: Path) -> None:
+    """Write a page whose figures are already in `pictures`, as NAME.png."""
+    folder = Path(os.path.relpath(pictures, path.parent)).as_posix()
+    path.write_text(markdown_text(page, folder), encoding="utf-8")
+
+
+def markdown_text(page: Page, folder: str) -> str:
+    """The page, whose pictures are in a folder beside it."""
+    headlines = [f"- **{figure}** {said}" for figure, said in page.headlines]
+    parts = [f"# {page.title}", page.subtitle, "\n".join(headlines)]
+    parts += [part for section in page.sections for part in _section(section, folder)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _section(section: Section, folder: str) -> list[str]:
+    pictures = " ".join(f"![{name.replace('-', ' ')}]({folder}/{name}.png)" for name in section.figures)
+    tables = [part for table in section.tables for part in (table.caption, _table(table))]
+    code = f"```\n{section.code}\n```" if section.code else ""
+    return [f"## {section.title}", section.caption, pictures, *tables, code]
+
+
+def _table(table: Table) -> str:
+    rules = ["---:" if table.is_numeric(column) else "---" for column in range(len(table.header))]
+    return "\n".join(_line(row) for row in (table.header, rules, *table.rows))
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -70,10 +99,10 @@ def report(
     pictures = {f"{name}.png": png(chart) for name, chart in whole.figures.items()}
     _write(out, {**pictures, "summary.json": _indented(said)})
     if markdown is None:
-        report_markdown.write(out / "results.md", whole, out)
+        write_markdown(out / "results.md", whole, out)
     else:
         _write(markdown.with_suffix(""), {**pictures, TRIALS: results.archive(folder)})
-        report_markdown.write(markdown, whole, markdown.with_suffix(""))
+        write_markdown(markdown, whole, markdown.with_suffix(""))
     return Written(out / "report.html", said)
 
 

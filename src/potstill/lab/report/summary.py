@@ -2,19 +2,100 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from potstill._version import __version__
 from potstill.lab.measure.measurements import Measurements
-from potstill.lab.report import origin
-from potstill.lab.report.imitation import Imitated, imitation
-from potstill.lab.report.paper import deviations
-from potstill.lab.report.rows import Compared, Final, Timed, comparisons, finals, latencies
-from potstill.lab.report.runs import Runs
+from potstill.lab.problems.scenarios import is_known, scenario
+from potstill.lab.report.rows import Compared, Final, Imitated, Timed, comparisons, finals, imitation, latencies
+from potstill.lab.report.runs import PEERS, Run, Runs, deviations
+from potstill.lab.runs import results
+from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.comparison import expected_by_chance
 from potstill.lab.runs.provenance import commit
+
+
+def commits(runs: Runs, folder: Path) -> dict[str, int]:
+    """How many trials each commit has run, as they recorded it; those that recorded none are left out."""
+    kept = (results.seconds_of(folder, trial) for run in runs.runs for trial in run.trials)
+    return dict(Counter(seconds.commit for seconds in kept if seconds and seconds.commit).most_common())
+
+
+class _Recorded(msgspec.Struct, frozen=True):
+    """What commands need of a folder's settings."""
+
+    seed: int = 0
+    problems: dict[str, dict[str, Any]] = {}
+
+
+def commands(runs: Runs, folder: Path) -> list[str]:
+    """Commands that make such a folder: one for each problem and number of trials, or for each preset of them."""
+    recorded = _recorded(folder)
+    tail = f"--seed {recorded.seed} --out {folder.name}"
+    groups: dict[tuple[str, int], list[Run]] = {}
+    for run in runs.runs:
+        groups.setdefault((run.problem, len(run.trials)), []).append(run)
+    return [
+        f"potstill lab run {_problem(part[0], recorded)} {_algorithms(part)} --trials {trials} {tail}"
+        for (_, trials), group in groups.items()
+        for part in _parts(group)
+    ]
+
+
+def _recorded(folder: Path) -> _Recorded:
+    try:
+        return msgspec.json.decode((folder / "settings.json").read_bytes(), type=_Recorded)
+    except (OSError, msgspec.MsgspecError):
+        return _Recorded()
+
+
+def _parts(group: list[Run]) -> list[list[Run]]:
+    """Runs on one problem, as many as one command can ask for: it asks for every algorithm under all its presets."""
+    asked = {(preset, run.algorithm) for run in group for preset in _presets(group) if preset in _known(run)}
+    if asked == {(run.preset, run.algorithm) for run in group if run.preset != PEERS}:
+        return [group]
+    presets = dict.fromkeys(run.preset for run in group)
+    return [[run for run in group if run.preset == preset] for preset in presets]
+
+
+def _presets(group: list[Run]) -> set[str]:
+    return {run.preset for run in group} - {PEERS}
+
+
+def _known(run: Run) -> tuple[str, ...]:
+    return ALGORITHMS[run.algorithm].presets if run.algorithm in ALGORITHMS else ()
+
+
+def _algorithms(group: list[Run]) -> str:
+    presets = _presets(group)
+    preset = f" --preset {min(presets)}" if len(presets) == 1 else ""
+    return f"--algorithms {','.join(_names(group, presets))}{preset}"
+
+
+def _names(group: list[Run], presets: set[str]) -> list[str]:
+    """Those of the algorithms, with `all` and `peers` for what these words mean."""
+    names, decisions = list(dict.fromkeys(run.algorithm for run in group)), int(group[0].decisions[-1])
+    words = {
+        "all": [a.name for a in ALGORITHMS.values() if presets & {*a.presets} and not a.why_not(decisions)],
+        "peers": [a.name for a in ALGORITHMS.values() if PEERS in a.presets],
+    }
+    meant = {word: members for word, members in words.items() if members and set(members) <= set(names)}
+    covered = {name for members in meant.values() for name in members}
+    return [*meant, *(name for name in names if name not in covered)]
+
+
+def _problem(run: Run, recorded: _Recorded) -> str:
+    decisions = f" --decisions {int(run.decisions[-1])}"
+    if is_known(run.problem):
+        usual = scenario(run.problem).decisions == int(run.decisions[-1])
+        return f"--problem {run.problem}{'' if usual else decisions}"
+    options = recorded.problems.get(run.problem, {}).get("options", [])
+    return f"--problem {shlex.join([run.problem, *options])}{decisions}"
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,14 +132,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     measurements: Measurements | None
 
 
-def summary(runs: Runs, folder: Path, measured: Measurements | None, notes: str, commands: list[str]) -> Summary:
+def summary(runs: Runs, folder: Path, measured: Measurements | None, notes: str, further: list[str]) -> Summary:
     """Everything that is said of some runs."""
     compared = comparisons(runs)
     return Summary(
         library=__version__,
         commit=commit(),
-        commits=origin.commits(runs, folder),
-        commands=[*origin.commands(runs, folder), *commands],
+        commits=commits(runs, folder),
+        commands=[*commands(runs, folder), *further],
         trials=sum(len(run.trials) for run in runs.runs),
         deviations=deviations(runs.problems),
         notes=notes,

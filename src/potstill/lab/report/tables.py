@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from potstill.lab.measure.complexity import Growth
-from potstill.lab.report.imitation import Imitated
-from potstill.lab.report.rows import Compared, Final, Timed
+from potstill.lab.report.rows import Compared, Final, Imitated, Timed
 from potstill.lab.report.runs import problem_title
 from potstill.lab.runs.comparison import Comparison, Estimate
-from potstill.pages.page import Table
+from potstill.pages import Table
 
 
 def final_table(rows: Sequence[Final]) -> Table:

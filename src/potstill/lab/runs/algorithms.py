@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from potstill.lab import peers
-from potstill.lab.runs.agents import Agent, Distilled, Fixed, Undistilled
 from potstill.lab.runs.presets import PRESETS
+from potstill.lab.runs.trial import Agent, Distilled, Fixed, Undistilled
 from potstill.policy import Policy
 from potstill.problem import Problem
 from potstill.teachers import to_config

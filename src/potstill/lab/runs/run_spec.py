@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 
 from potstill.lab.problems.data import MissingData
-from potstill.lab.problems.own_table import OwnTable, refuse_unused
-from potstill.lab.problems.own_table import named as scenario_named
-from potstill.lab.problems.scenarios import SCENARIOS, Scenario
+from potstill.lab.problems.scenarios import SCENARIOS, OwnTable, Scenario, refuse_unused
+from potstill.lab.problems.scenarios import named as scenario_named
 from potstill.lab.problems.table import TableProblem
 from potstill.lab.runs import runner
 from potstill.lab.runs.algorithms import Algorithm, PeerAlgorithm, named

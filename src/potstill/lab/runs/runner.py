@@ -13,7 +13,7 @@ from potstill.lab.problems.scenarios import Scenario
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import Algorithm
 from potstill.lab.runs.eta import Group, Pace
-from potstill.lab.runs.settings import Settings
+from potstill.lab.runs.provenance import Settings
 from potstill.lab.runs.workers import Advanced, Failed, Finished, Message, Task, Worker
 
 #: Seconds between two looks at the clock while nothing happens.

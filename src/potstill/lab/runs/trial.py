@@ -2,13 +2,128 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from potstill.lab.problems.world import World
-from potstill.lab.runs.agents import Agent, Fixed, Learned
+from potstill.distill import Student
+from potstill.distill.still import Still
+from potstill.keys import Key
+from potstill.lab.problems.environment import Decided, Float32, World
 from potstill.policy import Policy
+from potstill.problem import Observations, Problem
+from potstill.teachers import AnyTeacher
+
+
+class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one update did.
+
+    Attributes:
+        kl: held-out divergence of the policy from its teacher, in nats; None if nothing was distilled.
+        price: the most that the divergence can cost per decision (the paper's bound), in reward.
+        seconds: per stage.
+    """
+
+    kl: float | None = None
+    price: float | None = None
+    seconds: dict[str, float] = {}
+
+
+class Agent(Protocol):
+    """One algorithm in one trial; it is never asked for the first batch, which is uniform for all."""
+
+    def choose(self, contexts: Float32) -> Decided:
+        """Decide on encoded contexts, float32[N, d]."""
+
+    def learn(self, observations: Observations) -> Learned:
+        """Take in one batch of its own decisions."""
+
+
+class Fixed:
+    """One policy decides, and nothing is learnt."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._decided = 0
+
+    def choose(self, contexts: Float32) -> Decided:
+        """By the policy's deterministic draw; ids count up."""
+        first, self._decided = self._decided, self._decided + len(contexts)
+        return self.policy.decide_many(contexts, [str(i) for i in range(first, self._decided)])
+
+    def learn(self, observations: Observations) -> Learned:  # noqa: ARG002
+        """Nothing."""
+        return Learned()
+
+
+class Distilled(Fixed):
+    """A teacher's distilled policy decides (the paper's TS-IL).
+
+    Args:
+        problem: what is decided.
+        teacher: the posterior.
+        student: that imitates it.
+        seed: of everything random.
+        contexts: further contexts to imitate on, float32[M, d].
+    """
+
+    def __init__(
+        self, problem: Problem, teacher: AnyTeacher, student: Student, seed: int, contexts: Float32 | None = None
+    ) -> None:
+        self.still = Still(problem, teacher, student=student, seed=seed)
+        super().__init__(self.still.policy)
+        self._contexts = contexts
+
+    def learn(self, observations: Observations) -> Learned:
+        """Algorithm 1: update the teacher, label, imitate."""
+        report = self.still.update(observations, contexts=self._contexts)
+        self.policy = self.still.policy
+        fidelity = report.fidelity
+        return Learned(kl=fidelity.kl_mean, price=fidelity.regret_price, seconds=report.seconds)
+
+
+class Undistilled:
+    """Batch on-policy Thompson sampling: the teacher acts on its own samples.
+
+    Args:
+        problem: what is decided.
+        teacher: the posterior.
+        seed: of everything random.
+    """
+
+    def __init__(self, problem: Problem, teacher: AnyTeacher, seed: int) -> None:
+        self.teacher, self.state = teacher, teacher.init(problem)
+        self._key = Key(seed).child("undistilled")
+        self._calls = 0
+
+    def choose(self, contexts: Float32) -> Decided:
+        """One posterior sample for each decision."""
+        key = self._next("choose")
+        actions = self.teacher.sample_actions(self.state, contexts, 1, key)[:, 0]
+        return actions, self._propensities(contexts, actions, key)
+
+    def _propensities(self, contexts: Float32, actions: NDArray[np.int64], key: Key) -> Float32:
+        if getattr(self.teacher, "weighting", "equal") == "equal":
+            # They would be looked at by nobody, and some teachers take seconds for them.
+            return np.ones(len(actions), np.float32)
+        all_of_them = self.teacher.propensities(self.state, contexts, key.child("propensities"))
+        p: Float32 = np.take_along_axis(all_of_them, actions[:, None], axis=1)[:, 0]
+        # What was drawn was possible, even where an estimate says 0.
+        return np.maximum(p, np.finfo(np.float32).tiny)
+
+    def learn(self, observations: Observations) -> Learned:
+        """Update the posterior."""
+        started = time.perf_counter()
+        self.state = self.teacher.update(self.state, observations, self._next("learn"))
+        return Learned(seconds={"learn": time.perf_counter() - started})
+
+    def _next(self, purpose: str) -> Key:
+        self._calls += 1
+        return self._key.child(purpose, self._calls)
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

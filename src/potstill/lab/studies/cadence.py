@@ -15,12 +15,10 @@ import msgspec
 import numpy as np
 
 from potstill.keys import Key
-from potstill.lab.problems.environment import Environment, Float32
-from potstill.lab.problems.world import Decided, Simulation
-from potstill.lab.runs.agents import Agent, Fixed, Learned
+from potstill.lab.problems.environment import Decided, Environment, Float32, Simulation
 from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.presets import PRESETS
-from potstill.lab.runs.trial import Turn, play
+from potstill.lab.runs.trial import Agent, Fixed, Learned, Turn, play
 from potstill.parallel import advance
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem

@@ -9,7 +9,7 @@ import polars as pl
 
 from potstill.lab.runs.terminal import duration
 from potstill.lab.studies.cadence import TOLERABLE, Estimate, Findings, Row
-from potstill.pages.page import Chart, Page, Section, Table
+from potstill.pages import Chart, Page, Section, Table
 
 _COPPER, _GREY = "#c8662b", "#8b919b"
 _DELAYS = [_COPPER, "#4a83c4", "#2f9e72", "#8a63b8", "#c9a227", "#5f6670"]

@@ -24,11 +24,9 @@ from scipy.stats import t as student_t
 
 from potstill.distill import Student, fidelity, imitate
 from potstill.keys import Key
-from potstill.lab.problems.environment import Environment, Float32, Float64
+from potstill.lab.problems.environment import Environment, Float32, Float64, Simulation
 from potstill.lab.problems.table import TableProblem
-from potstill.lab.problems.world import Simulation
-from potstill.lab.runs.agents import Undistilled
-from potstill.lab.runs.trial import play
+from potstill.lab.runs.trial import Undistilled, play
 from potstill.parallel import advance
 from potstill.policy.network import logits
 from potstill.teachers import LinearTS

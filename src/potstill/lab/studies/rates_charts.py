@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from potstill.lab.studies.rates import ABOVE_FLOOR, AS_GOOD, BELOW_BLIND, EXACT, Findings, Point, Slope
-from potstill.pages.page import Chart, Page, Section, Table
+from potstill.pages import Chart, Page, Section, Table
 
 _COPPER, _GREY = "#c8662b", "#8b919b"
 # From many labels to few; all can be told apart on white and on near-black.

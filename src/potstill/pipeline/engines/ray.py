@@ -16,7 +16,7 @@ from ray._private import ray_constants
 from ray.exceptions import RayError, RayTaskError
 
 from potstill.parallel import ONE_THREAD, environment
-from potstill.pipeline.engines.contract import EngineFailed, ItemT, ResultT
+from potstill.pipeline.engines import EngineFailed, ItemT, ResultT
 
 #: Items that are taken ahead, for each worker: one at work, and one that is ready when that is done.
 AHEAD = 2

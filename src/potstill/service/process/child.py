@@ -1,4 +1,4 @@
-"""``python -m potstill.service.process.child NICE MODULE ARGUMENTS``: run a module in a process that ends with its parent.
+"""``python -m potstill.service.process.child NICE MODULE ARGUMENTS``: run a module until its parent ends.
 
 The parent holds the other end of this process's standard input, so that a parent that is killed is noticed at once.
 """

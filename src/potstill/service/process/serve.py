@@ -13,8 +13,9 @@ from functools import partial
 
 import msgspec
 
+from potstill.errors import PotstillError
 from potstill.problem.reward import seconds
-from potstill.service.experiments import check_experiment
+from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, keep_running, stop
 from potstill.service.process.worker import Spec
 from potstill.service.tokens import token_file
@@ -29,7 +30,7 @@ NICE, PAUSE = 10, 5.0
 _Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]
 
 
-class CannotServe(ValueError):
+class CannotServe(PotstillError, ValueError):
     """The service cannot be started as it was asked for; the message says why and what to do."""
 
 

@@ -1,4 +1,4 @@
-"""``python -m potstill.service.process.worker SPEC --ready DESCRIPTOR``: answer requests on the socket of the parent."""
+"""``python -m potstill.service.process.worker SPEC --ready DESCRIPTOR``: answer requests on the parent's socket."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import uvicorn
 
 from potstill.service.allowed_hosts import KnownHosts
 from potstill.service.app import create_app
+from potstill.service.limits import Options
 from potstill.service.metrics import Metrics, share
-from potstill.service.options import Options
 from potstill.service.process.supervisor import READY
 from potstill.service.process.uvicorn_protocol import server_config
 from potstill.service.tokens import Guard, token_file

@@ -142,11 +142,10 @@ class ProgramTS:
     def _inferred(self, memory: Memory, kept: dict[str, NDArray[Any]], key: Any) -> tuple[dict[str, Any], float]:
         """Draws by name, and the share of steps that diverged; NaN where inference failed."""
         inference, n = _inference(), len(memory.actions)
-        from potstill.teachers.program import variational
 
         data = inference.padded(memory)
         if self.inference == "svi" or n > self.nuts_limit:
-            drawn = variational.fit(self.program, data, n, kept, key, count=self.draws, steps=self.steps)
+            drawn = inference.fit(self.program, data, n, kept, key, count=self.draws, steps=self.steps)
         else:
             plan = {"count": self.draws, "warmup": self.warmup, "thin": self.thin, "chains": self.chains}
             drawn = inference.nuts(self.program, data, kept, key, **plan)

@@ -1,6 +1,7 @@
-"""One HTML page with everything in it, readable without a network: headlines, then sections of charts and tables.
+"""Smaller PNG files: charts have few colours, so that one byte per pixel is enough.
 
-`Page(title, subtitle, headlines, sections).write(path)` writes it; `png(chart)` gives a chart as a picture.
+What draws charts writes four bytes per pixel and compresses them in haste. Pages in a repository should not grow by
+that with every run.
 """
 
 from __future__ import annotations
@@ -8,22 +9,147 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
 import altair as alt
+import numpy as np
 import vl_convert
+from numpy.typing import NDArray
 
 from potstill._version import __version__
-from potstill.pages.picture import smaller
+
+Bytes = NDArray[np.uint8]
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_RGBA_8_BIT = (8, 6, 0, 0, 0)
+_COLOURS = 256
+
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart | alt.ConcatChart
-
 _NUMBER = re.compile(r"[~<>≤≥±+−-]?\s*\d")
 _NOTHING = {"", "–"}
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$name</title>
+<style>
+:root { color-scheme: light dark; --ink: #1f2328; --soft: #5f6670; --line: #e3e5e8; --page: #fff; --copper: #b25722; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e6e9; --soft: #9aa1ab; --line: #30353c; --page: #15181c; --copper: #e08a52; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+main { max-width: 1040px; margin: 0 auto; padding: 48px 24px 64px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px; }
+h2 { font-size: 19px; margin: 0 0 6px; }
+p { margin: 0; color: var(--soft); max-width: 76ch; }
+p + p, div + p { margin-top: 12px; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(210px, 1fr)); gap: 28px; margin: 36px 0 8px; }
+.figures strong { display: block; font-size: 32px; line-height: 1.2; color: var(--copper); font-weight: 600; }
+.figures span { color: var(--soft); font-size: 14px; line-height: 1.45; display: block; margin-top: 4px; }
+section { border-top: 1px solid var(--line); padding-top: 28px; margin-top: 36px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 24px; margin-top: 18px; }
+.charts.wide { grid-template-columns: 1fr; }
+.chart { width: 100%; min-width: 0; overflow-x: auto; }
+.table { overflow-x: auto; margin-top: 12px; }
+table { border-collapse: collapse; font-size: 14px; line-height: 1.35; font-variant-numeric: tabular-nums; }
+th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
+th, td { padding: 5px 18px 5px 0; border-bottom: 1px solid var(--line); text-align: left; }
+th.number, td.number { text-align: right; }
+td:not(:last-child), td.number { white-space: nowrap; }
+pre { overflow-x: auto; padding: 14px 16px; border: 1px solid var(--line); border-radius: 6px; font-size: 13px; }
+footer { color: var(--soft); font-size: 13px; margin-top: 36px; }
+@media (max-width: 520px) { .charts { grid-template-columns: 1fr; } }
+</style>
+</head>
+<body>
+<main>
+<h1>$title</h1>
+<p>$subtitle</p>
+<div class="figures">
+$headlines
+</div>
+<noscript><p>The charts below are drawn by a script in this page, and scripts are switched off.</p></noscript>
+$sections
+<footer>Potstill $version. This page needs no network.</footer>
+</main>
+<script type="module">$library</script>
+<script type="module">
+const specs = $specs;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const themes = {light: $light, dark: $dark};
+function draw() {
+  const config = themes[dark.matches ? "dark" : "light"];
+  for (const [id, spec] of Object.entries(specs))
+    vegaEmbed("#" + id, spec, {actions: false, renderer: "svg", config});
+}
+draw();
+dark.addEventListener("change", draw);
+</script>
+</body>
+</html>
+""")
+
+
+def smaller(png: bytes) -> bytes:
+    """The picture with at most 256 colours, on white; as it was if it is not such a PNG as charts are drawn to."""
+    chunks = dict(_chunks(png))
+    width, height, *kind = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
+    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, -1)
+    if tuple(kind) != _RGBA_8_BIT or not (rows[:, 0] == 1).all():
+        return png
+    # All rows are filtered by "Sub": each pixel is stored as its difference to the one on its left, modulo 256.
+    pixels = rows[:, 1:].reshape(height, width, 4).cumsum(axis=1, dtype=np.uint8)
+    palette, index = _few_colours(_on_white(pixels))
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    data = np.concatenate([np.zeros((height, 1), np.uint8), index], axis=1)
+    parts = [
+        (b"IHDR", header),
+        (b"PLTE", palette.tobytes()),
+        (b"IDAT", zlib.compress(data.tobytes(), 9)),
+        (b"IEND", b""),
+    ]
+    return min(_SIGNATURE + b"".join(_chunk(*part) for part in parts), png, key=len)
+
+
+def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The chunks of a PNG, those with the picture's data as one."""
+    at, data = len(_SIGNATURE), b""
+    while at < len(png):
+        length, name = struct.unpack(">I4s", png[at : at + 8])
+        content = png[at + 8 : at + 8 + length]
+        data += content if name == b"IDAT" else b""
+        yield name, data if name == b"IDAT" else content
+        at += 12 + length
+
+
+def _chunk(name: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+
+def _on_white(pixels: Bytes) -> Bytes:
+    alpha = pixels[..., 3:].astype(np.uint16)
+    mixed: NDArray[Any] = (pixels[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255
+    return mixed.astype(np.uint8)
+
+
+def _few_colours(pixels: Bytes) -> tuple[Bytes, Bytes]:
+    """A palette uint8[C, 3] of the most frequent colours, and for each pixel the position of the nearest one."""
+    code = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    codes, index, counts = np.unique(code, return_inverse=True, return_counts=True)
+    colours = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1)
+    palette = colours[np.argsort(-counts, kind="stable")[:_COLOURS]].astype(np.float32)
+    # Squared distances, less what is the same for the whole palette.
+    nearest = ((palette**2).sum(axis=1) - 2 * colours.astype(np.float32) @ palette.T).argmin(axis=1)
+    return palette.astype(np.uint8), nearest.astype(np.uint8)[index].reshape(code.shape)
 
 
 class Table(NamedTuple):
@@ -200,68 +326,3 @@ def _vega_lite() -> str:
     """The version of Vega-Lite that Altair writes for."""
     major, minor = alt.SCHEMA_VERSION.lstrip("v").split(".")[:2]
     return f"{major}.{minor}"
-
-
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$name</title>
-<style>
-:root { color-scheme: light dark; --ink: #1f2328; --soft: #5f6670; --line: #e3e5e8; --page: #fff; --copper: #b25722; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e6e9; --soft: #9aa1ab; --line: #30353c; --page: #15181c; --copper: #e08a52; }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
-main { max-width: 1040px; margin: 0 auto; padding: 48px 24px 64px; }
-h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px; }
-h2 { font-size: 19px; margin: 0 0 6px; }
-p { margin: 0; color: var(--soft); max-width: 76ch; }
-p + p, div + p { margin-top: 12px; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(210px, 1fr)); gap: 28px; margin: 36px 0 8px; }
-.figures strong { display: block; font-size: 32px; line-height: 1.2; color: var(--copper); font-weight: 600; }
-.figures span { color: var(--soft); font-size: 14px; line-height: 1.45; display: block; margin-top: 4px; }
-section { border-top: 1px solid var(--line); padding-top: 28px; margin-top: 36px; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 24px; margin-top: 18px; }
-.charts.wide { grid-template-columns: 1fr; }
-.chart { width: 100%; min-width: 0; overflow-x: auto; }
-.table { overflow-x: auto; margin-top: 12px; }
-table { border-collapse: collapse; font-size: 14px; line-height: 1.35; font-variant-numeric: tabular-nums; }
-th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
-th, td { padding: 5px 18px 5px 0; border-bottom: 1px solid var(--line); text-align: left; }
-th.number, td.number { text-align: right; }
-td:not(:last-child), td.number { white-space: nowrap; }
-pre { overflow-x: auto; padding: 14px 16px; border: 1px solid var(--line); border-radius: 6px; font-size: 13px; }
-footer { color: var(--soft); font-size: 13px; margin-top: 36px; }
-@media (max-width: 520px) { .charts { grid-template-columns: 1fr; } }
-</style>
-</head>
-<body>
-<main>
-<h1>$title</h1>
-<p>$subtitle</p>
-<div class="figures">
-$headlines
-</div>
-<noscript><p>The charts below are drawn by a script in this page, and scripts are switched off.</p></noscript>
-$sections
-<footer>Potstill $version. This page needs no network.</footer>
-</main>
-<script type="module">$library</script>
-<script type="module">
-const specs = $specs;
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const themes = {light: $light, dark: $dark};
-function draw() {
-  const config = themes[dark.matches ? "dark" : "light"];
-  for (const [id, spec] of Object.entries(specs))
-    vegaEmbed("#" + id, spec, {actions: false, renderer: "svg", config});
-}
-draw();
-dark.addEventListener("change", draw);
-</script>
-</body>
-</html>
-""")

@@ -1,1 +1,0 @@
-"""Pages of charts and tables that need no network, and pictures of them."""

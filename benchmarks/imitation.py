@@ -24,7 +24,7 @@ from scipy.special import softmax
 
 from potstill.distill import Imitation, Student, fidelity, imitate
 from potstill.keys import Key
-from potstill.policy.network import Layer, logits
+from potstill.policy.network import Layer, outputs
 from potstill.teachers.probability_best import probability_best
 
 DEFAULT = Student()
@@ -176,7 +176,7 @@ def run(
     with clock.reading() as seconds:
         imitation = imitate(*batch, student, Key(seed), start)
     rows = imitation.held_out
-    p = softmax(logits(imitation.layers, student.activation, batch.contexts[rows]), axis=1)
+    p = softmax(outputs(imitation.layers, student.activation, batch.contexts[rows]), axis=1)
     show(case, recipe, seconds, imitation.steps, batch.labels[rows], p, len(batch.contexts))
     return imitation
 

@@ -19,6 +19,14 @@ class InvalidContext(PotstillError, ValueError):
     """A context does not fit the problem."""
 
 
+class InvalidAction(InvalidContext):
+    """A value is no action of the space, or a restriction leaves nothing to choose."""
+
+
+class UnsupportedSpace(PotstillError, TypeError):
+    """Something does not work with this action space; the message says why, and what does."""
+
+
 class InvalidObservation(PotstillError, ValueError):
     """An observation does not fit the problem."""
 

@@ -63,7 +63,7 @@ class OnnxRuntime:
             self.sessions[floor] = self.start(floor)
         feed = {"context": np.array([case["encoded"]], np.float32)}
         if case["eligible"] is not None:
-            feed["eligible"] = self.actions.mask(case["eligible"])[None]
+            feed["eligible"] = self.actions.restrict(case["eligible"]).allowed
         return self.sessions[floor].run(None, feed)[0][0]
 
 
@@ -122,7 +122,7 @@ class CompiledC:
         return encoded[:-1]
 
     def options(self, case: dict[str, Any]) -> tuple[Any, ctypes.c_double]:
-        mask = None if case["eligible"] is None else self.problem.actions.mask(case["eligible"])
+        mask = None if case["eligible"] is None else self.problem.actions.restrict(case["eligible"]).allowed[0]
         floor = self.floor if case["floor"] is None else case["floor"]
         return None if mask is None else (ctypes.c_uint8 * len(mask))(*mask.tolist()), ctypes.c_double(floor)
 

@@ -10,7 +10,7 @@ from potstill.distill.imitate import compilations, imitate, learning_rate
 from potstill.distill.student import Student
 from potstill.keys import Key
 from potstill.policy import Layer
-from potstill.policy.network import logits
+from potstill.policy.network import outputs
 
 SMALL = Student(hidden=(16,), steps=400)
 BRIEF = msgspec.structs.replace(SMALL, hidden=(8,), steps=100)
@@ -36,7 +36,7 @@ def teacher(x, seed=0, actions=3, drift=0.0):
 
 def divergence(layers, x, labels, activation="tanh"):
     """KL(labels ‖ student) of each row, by the definition of the policy."""
-    return rel_entr(labels, softmax(logits(layers, activation, x).astype(float), axis=1)).sum(axis=1)
+    return rel_entr(labels, softmax(outputs(layers, activation, x).astype(float), axis=1)).sum(axis=1)
 
 
 def same(one, other):
@@ -202,7 +202,7 @@ def test_a_recipe_that_diverges_says_so():
 def test_without_features_every_context_gets_the_mean_label():
     labels = np.eye(2)[np.array([0, 0, 0, 1] * 200)]
     imitation = imitate(np.zeros((800, 0)), labels, BRIEF, Key(0))
-    p = softmax(logits(imitation.layers, "tanh", np.zeros((1, 0), np.float32)))
+    p = softmax(outputs(imitation.layers, "tanh", np.zeros((1, 0), np.float32)))
     np.testing.assert_allclose(p, [[0.75, 0.25]], atol=0.02)
 
 

@@ -12,7 +12,7 @@ from potstill.distill.averaged import imitate_together
 from potstill.distill.shard_order import Plan
 from potstill.distill.streamed import imitate_streamed
 from potstill.keys import Key
-from potstill.policy.network import logits
+from potstill.policy.network import outputs
 
 STUDENT = ps.Student(hidden=(16,), steps=300, batch=128)
 KEY = Key(4)
@@ -43,7 +43,7 @@ def kl(layers, seed=9):
     weights = np.random.default_rng(0)
     weights.random((sum(fresh.rows), 3), dtype=np.float32)
     labels = softmax(4 * contexts @ weights.standard_normal((3, 4)), axis=1)
-    return fidelity(labels, softmax(logits(layers, "tanh", contexts).astype(float), axis=1), 1.0).kl_mean
+    return fidelity(labels, softmax(outputs(layers, "tanh", contexts).astype(float), axis=1), 1.0).kl_mean
 
 
 def test_a_streamed_student_is_as_faithful_as_one_in_memory():

@@ -12,7 +12,7 @@ from potstill.distill.imitate import split
 from potstill.distill.student import Student
 from potstill.distill.synthetic import children
 from potstill.keys import Key
-from potstill.policy.network import logits
+from potstill.policy.network import outputs
 
 PROBLEM = ps.Problem(
     name="synthetic",
@@ -99,7 +99,7 @@ def teacher(contexts):
 
 
 def divergence(layers, contexts):
-    student = softmax(logits(layers, "tanh", contexts).astype(float), axis=1)
+    student = softmax(outputs(layers, "tanh", contexts).astype(float), axis=1)
     return rel_entr(teacher(contexts), student).sum(axis=1).mean()
 
 

@@ -10,7 +10,7 @@ from examples import random_layers
 import potstill as ps
 from potstill.policy import Layer
 from potstill.policy.draw import uniform
-from potstill.policy.network import choose
+from potstill.spaces.finite import choose
 
 
 def by_hand(policy, context, eligible, floor):
@@ -61,7 +61,7 @@ def test_actions_are_taken_as_often_as_their_probabilities_say(policy, context, 
     """Chi-square over at most 4 actions and 50,000 ids; false alarm 1e-6 (3 degrees of freedom: 30.7)."""
     n = 50_000
     row = policy.problem.encode(context)
-    mask = None if eligible is None else policy.problem.actions.mask(eligible)
+    mask = None if eligible is None else policy.problem.actions.restrict(eligible).allowed[0]
     actions, propensities = policy.decide_many(np.tile(row, (n, 1)), [str(i) for i in range(n)], eligible=mask)
     expected = n * policy.probabilities(context, eligible=eligible).astype(float)
     counts = np.bincount(actions, minlength=4)

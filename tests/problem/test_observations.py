@@ -48,7 +48,7 @@ def test_bad_columns_name_the_rows(problem):
     }
     with pytest.raises(ps.InvalidObservation, match=r"row 1: reward .* got nan \(and 1 more rows: \[3\]\)"):
         ps.Observations.from_columns(problem, **good | {"rewards": [0, np.nan, 0, np.nan]})
-    with pytest.raises(ps.InvalidObservation, match="row 2: action must be a position from 0 to 3, got 9"):
+    with pytest.raises(ps.InvalidObservation, match="row 2: action must be an action of the problem, got 9"):
         ps.Observations.from_columns(problem, **good | {"actions": np.array([0, 1, 9, 2])})
     with pytest.raises(ps.InvalidObservation, match=r"rewards must have shape \(4,\), as contexts has, got \(3,\)"):
         ps.Observations.from_columns(problem, **good | {"rewards": np.zeros(3)})

@@ -27,7 +27,7 @@ from scipy.special import entr, log_softmax
 from potstill.distill.student import Student
 from potstill.keys import Key
 from potstill.policy import Layer
-from potstill.policy.network import logits
+from potstill.policy.network import outputs
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -110,7 +110,7 @@ def imitate(
         _minibatches(len(trained_on), student.steps, min(student.batch, room), key.child("minibatches")),
     )
     layers = stretch.leave(run.best)
-    kl = _divergence(logits(layers, student.activation, contexts[held_out]), labels[held_out])
+    kl = _divergence(outputs(layers, student.activation, contexts[held_out]), labels[held_out])
     if not np.isfinite(kl):
         raise FloatingPointError(f"imitation diverged; try a learning_rate below {student.learning_rate}")
     return Imitation(layers, held_out, int(run.step) - skipped, max(kl, 0.0), warm)
@@ -182,8 +182,8 @@ def _kept(
     Large steps would only disturb one that is close. One that does worse than the mean label has more to unlearn than
     to keep: its hidden layers, which took longest to learn, stay, and what it made of them is forgotten.
     """
-    off = _divergence(logits(start, student.activation, contexts), labels)
-    mean_off = _divergence(logits(fresh, student.activation, contexts), labels)
+    off = _divergence(outputs(start, student.activation, contexts), labels)
+    mean_off = _divergence(outputs(fresh, student.activation, contexts), labels)
     if off > mean_off:
         return [*start[:-1], fresh[-1]], 0
     return start, int((student.warm or 0) * student.steps) if off <= CLOSE * mean_off else 0

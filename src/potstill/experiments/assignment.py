@@ -14,14 +14,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from potstill.experiments.config import Arm
 from potstill.policy import Policy
 from potstill.policy.draw import SALT_BYTES, uniform
-from potstill.policy.runtime import start
 from potstill.problem import Discrete, Problem
 
 
@@ -64,4 +62,4 @@ class Assignment:
 def _uniforms(salt: bytes) -> Callable[[Sequence[str]], NDArray[np.float64]]:
     """The draws of a policy with that salt; what it would decide is nothing to us."""
     policy = Policy.uniform(Problem(name="arms", context=[], actions=Discrete(["control", "treatment"])))
-    return start(msgspec.structs.replace(policy.metadata, salt=salt.hex()), policy.layers, None).uniforms
+    return policy.with_salt(salt).uniforms

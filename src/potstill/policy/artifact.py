@@ -162,7 +162,9 @@ def _layers(tensors: dict[str, NDArray[Any]], problem: Problem) -> list[Layer]:
         raise InvalidPolicy(f"unexpected tensors: {', '.join(sorted(tensors))}")
     layers, inputs = [], problem.width
     for i in range(count):
-        outputs = len(problem.actions) if i == count - 1 else tensors.get(f"layers.{i}.bias", np.zeros(0)).size
+        outputs = (
+            problem.actions.head().outputs if i == count - 1 else tensors.get(f"layers.{i}.bias", np.zeros(0)).size
+        )
         weight = _tensor(tensors, f"layers.{i}.weight", (inputs, outputs))
         layers.append(Layer(weight, _tensor(tensors, f"layers.{i}.bias", (outputs,))))
         inputs = outputs

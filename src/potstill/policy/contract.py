@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from potstill.policy.decision import Decision
 from potstill.policy.network import Float32
 from potstill.problem import Context, Contexts
+from potstill.spaces import Actions, Allowed, Distribution
 
 Draws = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -29,7 +30,7 @@ class Runtime(Protocol):
         self,
         context: Context,
         id: str | None,  # noqa: A002 - the word that callers know
-        eligible: Sequence[str] | None,
+        eligible: Any,
         floor: float | None,
         /,
     ) -> Decision | NotImplementedType:
@@ -45,12 +46,15 @@ class Runtime(Protocol):
         """Contexts as float32[N, d], from their values in the order of the features; None is a missing one."""
 
     def uniforms(self, ids: Sequence[str]) -> Draws:
-        """The draw of each decision, float64[N]."""
+        """The draws of each decision, float64[N] where the head takes one, else float64[N, draws]."""
 
     def probabilities(self, encoded: Float32, eligible: Mask | None, floor: float) -> Float32:
-        """The probability of each action, float32[N, K], for float32[N, d]; `eligible` is bool[N, K]."""
+        """The probability of each action, float32[N, K], for float32[N, d]; for finite spaces alone."""
+
+    def distribution(self, encoded: Float32, eligible: Allowed | None, floor: float) -> Distribution:
+        """The distribution over actions of each row."""
 
     def choose(
-        self, encoded: Float32, draws: Draws, eligible: Mask | None, floor: float
-    ) -> tuple[NDArray[np.int64], Float32]:
-        """Actions int64[N] and their propensities float32[N]."""
+        self, encoded: Float32, draws: Draws, eligible: Allowed | None, floor: float
+    ) -> tuple[Actions, NDArray[Any]]:
+        """Actions and their propensities, float[N]."""

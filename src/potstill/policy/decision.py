@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 
@@ -10,16 +12,16 @@ class Decision(msgspec.Struct, frozen=True, repr_omit_defaults=True, omit_defaul
 
     Attributes:
         id: names the decision; its reward arrives under the same id, and the draw is a function of it.
-        action: the chosen action.
-        propensity: the exact probability with which that action was chosen.
+        action: The chosen action: a name of a list, or what else the action space has.
+        propensity: The exact probability, or density, with which that action was chosen.
         policy: version of the policy that decided.
-        eligible: the actions that were allowed, if not all of them were.
+        eligible: The actions that were allowed, if not all of them were.
         floor: the smallest propensity that was asked for, if it was not the policy's own.
     """
 
     id: str
-    action: str
+    action: Any
     propensity: float
     policy: int
-    eligible: tuple[str, ...] | None = None
+    eligible: Any = None
     floor: float | None = None

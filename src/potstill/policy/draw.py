@@ -42,6 +42,20 @@ def uniforms(decision_ids: Sequence[str], salt: bytes) -> NDArray[np.float64]:
     return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
+def several(decision_ids: Sequence[str], salt: bytes, count: int) -> NDArray[np.float64]:
+    """Several draws per decision, float64[N, count], for heads that take more than one.
+
+    The first is that of `uniforms`; the j-th hashes the id, a byte 0xFF, which no UTF-8 has, and j in four bytes.
+    """
+    draws = np.empty((len(decision_ids), count))
+    draws[:, 0] = uniforms(decision_ids, salt)
+    for row, decision_id in zip(draws, decision_ids, strict=True):
+        for j in range(1, count):
+            message = id_bytes(decision_id) + b"\xff" + j.to_bytes(4, "little")
+            row[j] = (siphash(salt, message) >> 11) * 2.0**-53
+    return draws
+
+
 def id_bytes(decision_id: object) -> bytes:
     """A decision id as the bytes that are hashed."""
     if not isinstance(decision_id, str) or not decision_id:

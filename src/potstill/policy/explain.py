@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from potstill.policy.policy import Policy
+from potstill.spaces import finite
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ def explain(
     floor: float | None = None,
 ) -> Explanation:
     """Explain the probabilities of a context, by replacing one feature at a time."""
-    problem, names = policy.problem, policy.problem.actions.names
+    problem, names = policy.problem, finite(policy.problem.actions, "explain").labels
     row = problem.encode(context)
     variants = [row, policy.mean]
     at = 0
@@ -63,7 +64,7 @@ def explain(
         replaced[columns] = policy.mean[columns]
         variants.append(replaced)
         at = columns.stop
-    mask = None if eligible is None else problem.actions.mask(eligible)
+    mask = None if eligible is None else problem.actions.restrict(eligible).allowed[0]
     p, average, *without = policy.probabilities_many(np.stack(variants), eligible=mask, floor=floor)
 
     def by_action(values: Sequence[float]) -> dict[str, float]:

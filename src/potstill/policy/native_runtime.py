@@ -15,6 +15,7 @@ from potstill.policy.decision import Decision
 from potstill.policy.network import Float32, Layer
 from potstill.policy.oracle import Oracle
 from potstill.problem import Categorical, Context, Contexts, Feature, Numeric
+from potstill.spaces import Actions, Allowed, Distribution, FiniteDistribution, Head
 
 #: Why there is no native runtime; None if there is one.
 WHY_NOT: str | None = None
@@ -41,10 +42,10 @@ class NativeRuntime:
 
     name: RuntimeName = "native"
 
-    def __init__(self, metadata: Metadata, layers: Sequence[Layer]) -> None:
-        self._oracle = Oracle(metadata, layers)
+    def __init__(self, metadata: Metadata, layers: Sequence[Layer], head: Head) -> None:
+        self._oracle = Oracle(metadata, layers, head)
         self._width = metadata.problem.width
-        self._actions = len(metadata.problem.actions)
+        self._actions = head.outputs
         self._kernel = _kernel(metadata, layers)
         self.decide = self._kernel.decide
 
@@ -74,9 +75,12 @@ class NativeRuntime:
             return p
         return self._oracle.probabilities(encoded, eligible, floor)
 
+    def distribution(self, encoded: Float32, eligible: Allowed | None, floor: float) -> Distribution:  # noqa: D102
+        return FiniteDistribution(self.probabilities(encoded, eligible, floor))
+
     def choose(  # noqa: D102
         self, encoded: Float32, draws: Draws, eligible: Mask | None, floor: float
-    ) -> tuple[NDArray[np.int64], Float32]:
+    ) -> tuple[Actions, NDArray[Any]]:
         actions, propensities = np.empty(len(encoded), np.int64), np.empty(len(encoded), np.float32)
         if self._kernel.decide_many(_plain(encoded), draws, _plain(eligible), floor, actions, propensities):
             return actions, propensities
@@ -92,7 +96,7 @@ def _kernel(metadata: Metadata, layers: Sequence[Layer]) -> _native.Kernel:
     return _native.Kernel(
         features=tuple(map(_definition, metadata.problem.context)),
         layers=tuple((_float32(layer.weight), _float32(layer.bias)) for layer in layers),
-        actions=tuple(map(_exact, metadata.problem.actions.names)),
+        actions=tuple(map(_exact, metadata.problem.actions.decode(np.arange(len(layers[-1].bias))))),
         activation=metadata.activation,
         salt=bytes.fromhex(metadata.salt),
         floor=metadata.floor,

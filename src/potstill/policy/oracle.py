@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import NotImplementedType
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from potstill.policy.artifact import Metadata
 from potstill.policy.contract import Draws, Mask, Row, RuntimeName
 from potstill.policy.network import Float32, Layer
 from potstill.problem import Context, Contexts
+from potstill.spaces import Actions, Allowed, Distribution, FiniteDistribution, Head
 
 
 class Oracle:
@@ -20,7 +22,8 @@ class Oracle:
 
     name: RuntimeName = "numpy"
 
-    def __init__(self, metadata: Metadata, layers: Sequence[Layer]) -> None:
+    def __init__(self, metadata: Metadata, layers: Sequence[Layer], head: Head) -> None:
+        self._head = head
         self._problem = metadata.problem
         self._layers = layers
         self._activation = metadata.activation
@@ -43,16 +46,22 @@ class Oracle:
         return self._problem.encode_many(dict(zip(names, columns, strict=True)))
 
     def uniforms(self, ids: Sequence[str]) -> Draws:  # noqa: D102
-        return draw.uniforms(ids, self._salt)
+        return (
+            draw.uniforms(ids, self._salt) if self._head.draws == 1 else draw.several(ids, self._salt, self._head.draws)
+        )
 
     def probabilities(self, encoded: Float32, eligible: Mask | None, floor: float) -> Float32:  # noqa: D102
+        p: Float32 = cast(FiniteDistribution, self.distribution(encoded, eligible, floor)).p
+        return p
+
+    def distribution(self, encoded: Float32, eligible: Allowed | None, floor: float) -> Distribution:  # noqa: D102
         with np.errstate(over="ignore", invalid="ignore"):  # Policy refuses what is then not finite
-            scores = network.logits(self._layers, self._activation, encoded)
-            return network.probabilities(scores, eligible, floor)
+            outputs = network.outputs(self._layers, self._activation, encoded)
+            return self._head.distribution(outputs, eligible, floor)
 
     def choose(  # noqa: D102
-        self, encoded: Float32, draws: Draws, eligible: Mask | None, floor: float
-    ) -> tuple[NDArray[np.int64], Float32]:
-        p = self.probabilities(encoded, eligible, floor)
-        chosen = network.choose(p, draws)
-        return chosen, p[np.arange(len(p)), chosen]
+        self, encoded: Float32, draws: Draws, eligible: Allowed | None, floor: float
+    ) -> tuple[Actions, NDArray[Any]]:
+        distribution = self.distribution(encoded, eligible, floor)
+        chosen = distribution.draw(draws.reshape(len(draws), -1))
+        return chosen, distribution.propensity(chosen)

@@ -18,10 +18,11 @@ from potstill.policy import artifact
 from potstill.policy.artifact import FORMAT, InvalidPolicy, Lineage, Metadata
 from potstill.policy.contract import Mask, Row, RuntimeName
 from potstill.policy.decision import Decision
-from potstill.policy.draw import SALT_BYTES, uniform
+from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import Activation, Float32, Layer
 from potstill.policy.runtime import start
 from potstill.problem import Context, Contexts, Problem
+from potstill.spaces import Actions, Allowed, Distribution, FiniteSpace, finite
 
 
 class Policy:
@@ -42,8 +43,9 @@ class Policy:
         self._layers = [Layer(*layer) for layer in layers]
         self._mean = np.zeros(metadata.problem.width, np.float32) if mean is None else mean
         self._salt = bytes.fromhex(metadata.salt)
-        _check_floor(metadata.floor, len(metadata.problem.actions))
-        self._runtime = start(metadata, self._layers, runtime)
+        self._head = metadata.problem.actions.head()
+        self._head.check_floor(metadata.floor)
+        self._runtime = start(metadata, self._layers, self._head, runtime)
         self._named_runtime = runtime
         self._decide_at_once = self._runtime.decide
 
@@ -52,10 +54,9 @@ class Policy:
 
     @classmethod
     def uniform(cls, problem: Problem, *, version: int = 0, seed: int = 0, floor: float = 0.0) -> Policy:
-        """Every action with equal probability: where a problem starts."""
-        zeros = Layer(
-            np.zeros((problem.width, len(problem.actions)), np.float32), np.zeros(len(problem.actions), np.float32)
-        )
+        """The uniform distribution over all actions: where a problem starts."""
+        outputs = problem.actions.head().outputs
+        zeros = Layer(np.zeros((problem.width, outputs), np.float32), np.zeros(outputs, np.float32))
         return cls.build(problem, [zeros], version=version, seed=seed, floor=floor)
 
     @classmethod
@@ -176,39 +177,54 @@ class Policy:
         """The same policy with a report of how well it imitates its teacher."""
         return self._with(fidelity=fidelity)
 
+    def with_salt(self, salt: bytes) -> Policy:
+        """The same policy under another salt, so that ids draw other numbers."""
+        return self._with(salt=salt.hex())
+
+    def uniforms(self, ids: Sequence[str]) -> NDArray[np.float64]:
+        """The draws of decisions with these ids, float64[N] where the action space takes one each."""
+        return self._runtime.uniforms(ids)
+
     def _with(self, **changes: Any) -> Policy:
         metadata = msgspec.structs.replace(self._metadata, **changes)
         return Policy(metadata, self._layers, self._mean, runtime=self._named_runtime)
 
-    def probabilities(
-        self, context: Context, *, eligible: Sequence[str] | None = None, floor: float | None = None
-    ) -> Float32:
-        """The probability of each action in a context, float32[K].
+    def probabilities(self, context: Context, *, eligible: Any = None, floor: float | None = None) -> Float32:
+        """The probability of each action in a context, float32[K], where actions are a finite list.
 
         Args:
             context: feature names and values, or an encoded float32[d].
             eligible: the actions that are allowed now; the others get 0, and the rest is renormalised.
             floor: the smallest propensity of an eligible action; the policy's own if left out.
         """
-        mask = self._mask(eligible)
+        finite(self.problem.actions, "Policy.probabilities")
+        allowed = None if eligible is None else self.problem.actions.restrict(eligible).allowed
         encoded = self._runtime.encode(context)[None]
-        p: Float32 = self._finite(self._runtime.probabilities(encoded, mask, self._floor(floor)))[0]
+        p: Float32 = self._finite(self._runtime.probabilities(encoded, allowed, self._floor(floor)))[0]
         return p
 
     def probabilities_many(
         self, contexts: Contexts, *, eligible: Mask | None = None, floor: float | None = None
     ) -> Float32:
         """The probability of each action in each context, float32[N, K]; `eligible` is bool[K] or bool[N, K]."""
+        finite(self.problem.actions, "Policy.probabilities_many")
         encoded = self._runtime.encode_many(contexts)
-        mask = self._mask_many(eligible, len(encoded))
-        return self._finite(self._runtime.probabilities(encoded, mask, self._floor(floor)))
+        allowed = self._allowed(eligible, len(encoded))
+        return self._finite(self._runtime.probabilities(encoded, allowed, self._floor(floor)))
+
+    def distribution(
+        self, contexts: Contexts, *, eligible: Allowed | None = None, floor: float | None = None
+    ) -> Distribution:
+        """The distribution over actions in each context; `eligible` is what `ActionSpace.allow` gives."""
+        encoded = self._runtime.encode_many(contexts)
+        return self._runtime.distribution(encoded, self._allowed(eligible, len(encoded)), self._floor(floor))
 
     def decide(
         self,
         context: Context,
         *,
         id: str | None = None,  # noqa: A002 - the word that callers know
-        eligible: Sequence[str] | None = None,
+        eligible: Any = None,
         floor: float | None = None,
     ) -> Decision:
         """Choose an action.
@@ -227,12 +243,16 @@ class Policy:
         contexts: Contexts,
         ids: Sequence[str],
         *,
-        eligible: Mask | None = None,
+        eligible: Allowed | None = None,
         floor: float | None = None,
-    ) -> tuple[NDArray[np.int64], Float32]:
-        """Choose an action for each context: positions int64[N] and propensities float32[N], as `decide` would."""
+    ) -> tuple[Actions, NDArray[Any]]:
+        """Choose an action for each context: actions and propensities float[N], as `decide` would.
+
+        Actions are as the action space encodes them, positions int64[N] for a list; `eligible` is what
+        `ActionSpace.allow` gives, bool[K] or bool[N, K] for a list.
+        """
         encoded = self._runtime.encode_many(contexts)
-        mask = self._mask_many(eligible, len(encoded))
+        mask = self._allowed(eligible, len(encoded))
         smallest = self._floor(floor)
         if len(ids) != len(encoded):
             raise ValueError(f"as many ids as contexts are needed, got {len(ids)} for {len(encoded)}")
@@ -244,42 +264,37 @@ class Policy:
         return self._runtime.encode_rows(rows)
 
     def _decide_by_steps(
-        self, context: Context, decision_id: str | None, eligible: Sequence[str] | None, floor: float | None
+        self, context: Context, decision_id: str | None, eligible: Any, floor: float | None
     ) -> Decision:
-        if eligible is not None and not isinstance(eligible, str):
-            eligible = tuple(eligible)  # whatever can be gone through only once
-        mask = self._mask(eligible)
+        restriction = None if eligible is None else self.problem.actions.restrict(eligible)
         encoded = self._runtime.encode(context)[None]
         smallest = self._floor(floor)
         if decision_id is None:
             decision_id = uuid.uuid4().hex
-        u = np.array([uniform(decision_id, self._salt)])
-        chosen, propensities = self._runtime.choose(encoded, u, mask, smallest)
-        action, propensity = self.problem.actions.names[chosen[0]], float(self._finite(propensities)[0])
-        allowed = None if eligible is None else tuple(map(str, eligible))
-        return Decision(decision_id, action, propensity, self.version, allowed, floor)
+        allowed = None if restriction is None else restriction.allowed
+        chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms([decision_id]), allowed, smallest)
+        action, propensity = self.problem.actions.decode(chosen)[0], float(self._finite(propensities)[0])
+        stated = None if restriction is None else restriction.value
+        return Decision(decision_id, action, propensity, self.version, stated, floor)
 
     def _floor(self, floor: float | None) -> float:
         if floor is None:
             return self._metadata.floor
-        _check_floor(floor, len(self.problem.actions))
+        self._head.check_floor(floor)
         return float(floor)
 
-    def _mask(self, eligible: Sequence[str] | None) -> Mask | None:
-        return None if eligible is None else self.problem.actions.mask(eligible)[None]
-
-    def _mask_many(self, eligible: Mask | None, count: int) -> Mask | None:
-        if eligible is None:
-            return None
-        mask = np.asarray(eligible, bool)
-        actions = len(self.problem.actions)
+    def _allowed(self, eligible: Allowed | None, count: int) -> Allowed | None:
+        space = self.problem.actions
+        if eligible is None or not isinstance(space, FiniteSpace):
+            return eligible
+        mask, actions = np.asarray(eligible, bool), len(space)
         if mask.shape not in ((actions,), (count, actions)):
             raise ValueError(f"eligible must be bool[{actions}] or bool[{count}, {actions}], got shape {mask.shape}")
         if not mask.any(axis=-1).all():
             raise ValueError("eligible has a row without any action; allow at least one")
         return np.broadcast_to(mask, (count, actions))
 
-    def _finite(self, p: Float32) -> Float32:
+    def _finite(self, p: NDArray[Any]) -> NDArray[Any]:
         """Refuse a policy whose weights, each of them finite, add up to scores that are not."""
         if not np.isfinite(p).all():
             raise InvalidPolicy(f"{self!r}: its weights are so large that its scores are not finite in this context")
@@ -288,8 +303,3 @@ class Policy:
 
 def _from_bytes(data: bytes, runtime: RuntimeName | None) -> Policy:
     return Policy(*artifact.read(data), runtime=runtime)
-
-
-def _check_floor(floor: object, actions: int) -> None:
-    if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not 0 <= floor <= 1 / actions:
-        raise ValueError(f"floor must be a number from 0 to 1/{actions}, one over the number of actions, got {floor!r}")

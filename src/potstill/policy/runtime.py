@@ -15,14 +15,24 @@ from potstill.policy.contract import Runtime, RuntimeName
 from potstill.policy.native_runtime import NativeRuntime
 from potstill.policy.network import Layer
 from potstill.policy.oracle import Oracle
+from potstill.spaces import Head
 
 VARIABLE = "POTSTILL_RUNTIME"
+#: The head that the native kernel computes.
+KERNEL = "softmax"
 
 
-def start(metadata: Metadata, layers: Sequence[Layer], name: RuntimeName | None) -> Runtime:
-    """The runtime of a policy: the one named, or else what `default` says."""
+def start(metadata: Metadata, layers: Sequence[Layer], head: Head, name: RuntimeName | None) -> Runtime:
+    """The runtime of a policy: the one named, or else what `default` says.
+
+    A head that the native kernel does not know is computed in NumPy, unless the kernel was asked for by name.
+    """
     chosen = default() if name is None else _checked(name)
-    return NativeRuntime(metadata, layers) if chosen == "native" else Oracle(metadata, layers)
+    if chosen == "native" and head.kernel != KERNEL:
+        if name == "native":
+            raise RuntimeError(f"the native kernel has no {head.kernel or type(head).__name__} head; use 'numpy'")
+        chosen = "numpy"
+    return NativeRuntime(metadata, layers, head) if chosen == "native" else Oracle(metadata, layers, head)
 
 
 def default() -> RuntimeName:

@@ -5,7 +5,7 @@ from potstill.problem.features import Boolean, Categorical, Feature, Numeric
 from potstill.problem.observations import Observations
 from potstill.problem.problem import Context, Contexts, Problem
 from potstill.problem.reward import Reward
-from potstill.spaces.discrete.space import ActionSpace, Discrete
+from potstill.spaces import ActionSpace, Discrete
 
 __all__ = [
     "ActionSpace",

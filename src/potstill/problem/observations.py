@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from potstill.errors import InvalidContext, InvalidObservation, shown
+from potstill.errors import InvalidAction, InvalidObservation, shown
 from potstill.problem.problem import Contexts, Problem
+from potstill.spaces import Actions
 
 #: Sums of squares of rewards must stay within float64.
 LARGEST = 1e100
@@ -24,14 +25,14 @@ class Observations:
     Attributes:
         problem: the problem they belong to.
         contexts: encoded contexts, float32[N, d].
-        actions: positions in the action list, int32[N].
+        actions: as the action space encodes them, rows first; positions int32[N] for a list.
         rewards: float64[N].
         propensities: probability with which each action was taken, float32[N], in (0, 1].
     """
 
     problem: Problem
     contexts: NDArray[np.float32]
-    actions: NDArray[np.int32]
+    actions: Actions
     rewards: NDArray[np.float64]
     propensities: NDArray[np.float32]
 
@@ -39,15 +40,18 @@ class Observations:
         count = len(self.contexts)
         for name in ("actions", "rewards", "propensities"):
             array = getattr(self, name)
-            if array.shape != (count,):
+            if len(array) != count or (name != "actions" and array.ndim != 1):
                 raise InvalidObservation(f"{name} must have shape ({count},), as contexts has, got {array.shape}")
         self._refuse(~np.isfinite(self.rewards), self.rewards, "reward", "a finite number")
         self._refuse(np.abs(self.rewards) > LARGEST, self.rewards, "reward", f"at most {LARGEST:g} in size; rescale it")
         self._refuse(self._out_of_bounds(), self.rewards, "reward", "within the bounds that the problem states")
-        known = (self.actions >= 0) & (self.actions < len(self.problem.actions))
-        self._refuse(~known, self.actions, "action", f"a position from 0 to {len(self.problem.actions) - 1}")
-        probable = (self.propensities > 0) & (self.propensities <= 1)
-        self._refuse(~probable, self.propensities, "propensity", "a probability above 0 and at most 1")
+        self._refuse(~self.problem.actions.valid(self.actions), self.actions, "action", "an action of the problem")
+        if self.problem.actions.measure == "counting":
+            probable = (self.propensities > 0) & (self.propensities <= 1)
+            self._refuse(~probable, self.propensities, "propensity", "a probability above 0 and at most 1")
+        else:
+            dense = (self.propensities > 0) & np.isfinite(self.propensities)
+            self._refuse(~dense, self.propensities, "propensity", "a density above 0")
 
     def _out_of_bounds(self) -> NDArray[np.bool_]:
         stated = self.problem.reward
@@ -80,15 +84,15 @@ class Observations:
         problem: Problem,
         *,
         contexts: Contexts,
-        actions: Sequence[str] | NDArray[Any],
+        actions: Sequence[Any] | Actions,
         rewards: ArrayLike,
         propensities: ArrayLike,
     ) -> Observations:
-        """Observations from columns; actions by name, or by position in an integer array."""
+        """Observations from columns; actions as values, or in an array as the action space encodes them."""
         return cls(
             problem,
             problem.encode_many(contexts),
-            _positions(problem, actions),
+            _encoded(problem, actions),
             np.asarray(rewards, np.float64),
             np.asarray(propensities, np.float32),
         )
@@ -140,13 +144,10 @@ class Observations:
         return cls.from_records(problem, [])
 
 
-def _positions(problem: Problem, actions: Sequence[str] | NDArray[Any]) -> NDArray[np.int32]:
-    if isinstance(actions, np.ndarray) and actions.dtype.kind in "iu":
-        return actions.astype(np.int32)
-    positions = np.empty(len(actions), np.int32)
-    for i, name in enumerate(actions):
-        try:
-            positions[i] = problem.actions.index(name)
-        except InvalidContext as error:
-            raise InvalidObservation(f"row {i}: {error}") from None
-    return positions
+def _encoded(problem: Problem, actions: Sequence[Any] | Actions) -> Actions:
+    if isinstance(actions, np.ndarray) and actions.dtype.kind in "iuf":
+        return actions.astype(np.float32 if actions.dtype.kind == "f" else np.int32)
+    try:
+        return problem.actions.encode(list(actions))
+    except InvalidAction as error:
+        raise InvalidObservation(str(error)) from None

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -16,7 +16,12 @@ from potstill.errors import InvalidProblem, check_distinct, check_name, shown
 from potstill.problem.encoding import Encoder, Float32
 from potstill.problem.features import Feature
 from potstill.problem.reward import Reward
-from potstill.spaces.discrete.space import ActionSpace
+from potstill.spaces import from_config, is_space
+
+if TYPE_CHECKING:
+    from potstill.spaces import ActionSpace
+else:
+    ActionSpace = Any  # any registered space: which one a file has is known when it is read
 
 #: One context: a mapping of feature names to values, or an already encoded float32[d].
 Context = Mapping[str, object] | NDArray[np.float32]
@@ -46,7 +51,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
             if not isinstance(feature, Feature):
                 raise InvalidProblem(f"context must hold Numeric, Categorical or Boolean, got {shown(feature)}")
         check_distinct(tuple(feature.name for feature in self.context), "feature")
-        if not isinstance(self.actions, ActionSpace):
+        msgspec.structs.force_setattr(self, "actions", from_config(self.actions))
+        if not is_space(self.actions):
             raise InvalidProblem(f"actions must be an action space such as Discrete([...]), got {shown(self.actions)}")
         if not isinstance(self.reward, Reward):
             raise InvalidProblem(f"reward must be a Reward, got {shown(self.reward)}")

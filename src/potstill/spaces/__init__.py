@@ -1,1 +1,45 @@
-"""Action spaces: what can be chosen."""
+"""Action spaces: what can be chosen, behind one contract."""
+
+from potstill.spaces.contract import (
+    Actions,
+    ActionSpace,
+    Allowed,
+    ColumnType,
+    Distribution,
+    Divergences,
+    FiniteSpace,
+    Head,
+    LakeColumns,
+    Learning,
+    Restriction,
+    WireTypes,
+)
+from potstill.spaces.discrete import Discrete
+from potstill.spaces.finite import FiniteDistribution, check_floor, finite, mix_floor
+from potstill.spaces.registry import from_config, is_space, lake_columns, learning, off_policy, register
+
+__all__ = [
+    "ActionSpace",
+    "Actions",
+    "Allowed",
+    "ColumnType",
+    "Discrete",
+    "Distribution",
+    "Divergences",
+    "FiniteDistribution",
+    "FiniteSpace",
+    "Head",
+    "LakeColumns",
+    "Learning",
+    "Restriction",
+    "WireTypes",
+    "check_floor",
+    "finite",
+    "from_config",
+    "is_space",
+    "lake_columns",
+    "learning",
+    "mix_floor",
+    "off_policy",
+    "register",
+]

@@ -28,7 +28,7 @@ from potstill.lab.problems.environment import Environment, Float32, Float64, Sim
 from potstill.lab.problems.table import TableProblem
 from potstill.lab.runs.trial import Undistilled, play
 from potstill.parallel import advance
-from potstill.policy.network import logits
+from potstill.policy.network import outputs
 from potstill.teachers import LinearTS
 
 #: Exact labels, where a number of sampled ones could stand.
@@ -186,7 +186,7 @@ def learn(lesson: Lesson) -> list[Point]:
         for kind in rates.kinds:
             labels = sampled(exact, kind, key.child("labels", lesson.contexts, kind)) if kind else exact
             imitation = imitate(contexts, labels, Student(), key.child("imitate"))
-            served = softmax(logits(imitation.layers, Student().activation, fresh), axis=1)
+            served = softmax(outputs(imitation.layers, Student().activation, fresh), axis=1)
             kl[kind].append(fidelity(truth, served, 1.0).kl_mean)
             advance()
     return [Point(contexts=lesson.contexts, labels=kind, kl=values) for kind, values in kl.items()]

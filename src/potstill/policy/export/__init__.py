@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+from potstill.errors import UnsupportedSpace, shown
 from potstill.policy.policy import Policy
 
 #: Target: module with a ``write(policy, directory, name) -> list[Path]``.
@@ -26,6 +27,10 @@ def export(policy: Policy, to: str, directory: str | Path, name: str = "policy")
     """
     if to not in TARGETS:
         raise ValueError(f"cannot export to {to!r}; the targets are {', '.join(TARGETS)}")
+    if policy.problem.actions.head().kernel != "softmax":
+        raise UnsupportedSpace(
+            f"exports know policies over a list of actions alone, got {shown(policy.problem.actions)}"
+        )
     target = importlib.import_module(TARGETS[to])
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

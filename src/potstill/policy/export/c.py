@@ -17,6 +17,7 @@ from potstill._version import __version__
 from potstill.policy.network import Float32, Layer
 from potstill.policy.policy import Policy
 from potstill.problem import Boolean, Categorical, Feature, Numeric
+from potstill.spaces import finite
 
 _KERNEL = {"kernel.h": "potstill.h", "kernel.c": "potstill.c", "network.inc": "potstill_network.inc"}
 #: Columns are padded to whole vectors of the widest instruction set.
@@ -53,7 +54,8 @@ def _kernel() -> dict[str, str]:
 def _header(policy: Policy, name: str) -> str:
     upper, problem = name.upper(), policy.problem
     features = _constants(upper, "", [feature.name for feature in problem.context])
-    actions = _constants(upper, "ACTION_", problem.actions.names)
+    names = finite(problem.actions, "export to C").labels
+    actions = _constants(upper, "ACTION_", names)
     return f"""\
 /* Policy {_comment(problem.name)} version {policy.version}, exported by Potstill {__version__}. Generated: do not edit.
  *
@@ -75,8 +77,8 @@ enum {{
 
 /* The actions. */
 enum {{
-{_enumeration(actions, problem.actions.names)}
-    {upper}_ACTIONS = {len(problem.actions)}
+{_enumeration(actions, names)}
+    {upper}_ACTIONS = {len(names)}
 }};
 
 enum {{ {upper}_WIDTH = {problem.width}, {upper}_SCRATCH = {2 * max(map(_stride, policy.layers))} }};
@@ -98,7 +100,7 @@ def _source(policy: Policy, name: str) -> str:
     parts = [
         f'#include "{name}.h"\n\n#include <string.h>\n',
         f"const char *const {name}_actions[{upper}_ACTIONS] = {{",
-        *(f"    {_text(action)}," for action in problem.actions.names),
+        *(f"    {_text(action)}," for action in finite(problem.actions, "export to C").labels),
         "};\n",
         *_feature_tables(problem.context),
         *_layer_tables(policy.layers),

@@ -35,7 +35,7 @@ def to_model(policy: Policy) -> Any:
     import onnx
     from onnx import TensorProto, helper
 
-    actions = len(policy.problem.actions)
+    actions = len(policy.layers[-1].bias)
     graph = helper.make_graph(
         [helper.make_node(operator, inputs, [output]) for operator, inputs, output in _nodes(policy)],
         policy.problem.name,
@@ -57,7 +57,7 @@ def to_model(policy: Policy) -> Any:
 def _constants(policy: Policy) -> dict[str, Any]:
     # An initializer with the name of an input is that input's default.
     constants: dict[str, Any] = {
-        "eligible": np.ones((1, len(policy.problem.actions)), bool),
+        "eligible": np.ones((1, len(policy.layers[-1].bias)), bool),
         "never": np.array(-np.inf, np.float32),
         "floor": np.array(policy.floor, np.float32),
         "zero": np.array(0, np.float32),

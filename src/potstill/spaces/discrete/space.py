@@ -1,21 +1,27 @@
-"""Action spaces: what can be chosen."""
+"""A fixed list of actions, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidContext, InvalidProblem, check_distinct, check_name, shown
+from potstill.errors import InvalidAction, InvalidProblem, check_distinct, check_name, shown
+from potstill.spaces.contract import Actions, Bool, ColumnType, Float32, WireTypes
+from potstill.spaces.discrete.head import SoftmaxHead
 
 
 class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_field="type", tag="discrete"):
     """A fixed list of actions, by name. Arrays over actions follow the order of the list."""
 
     names: Sequence[str]
+
+    measure: ClassVar[Literal["counting"]] = "counting"
+    columns: ClassVar[Mapping[str, ColumnType]] = {"action": "string", "eligible": "strings"}
 
     def __post_init__(self) -> None:
         if isinstance(self.names, str) or not isinstance(self.names, (list, tuple)) or len(self.names) < 2:
@@ -28,27 +34,105 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names."""
+        return tuple(self.names)
+
+    @property
+    def examples(self) -> Sequence[str]:
+        """The first two names."""
+        return self.names[:2]
+
+    @cached_property
+    def wire(self) -> WireTypes:
+        """One of the names; a list of one or more of them."""
+        action: Any = Literal[tuple(self.names)]
+        return WireTypes(action, Annotated[tuple[action, ...], msgspec.Meta(min_length=1)])
+
+    def parse(self, value: object) -> str:
+        """A name of the list, as a plain string."""
+        return self.names[self.index(value)]
+
     def index(self, name: object) -> int:
         """The position of an action."""
         try:
             return self._positions[name]  # type: ignore[index]
         except (KeyError, TypeError):
-            raise InvalidContext(f"unknown action {shown(name)}; the actions are {', '.join(self.names)}") from None
+            raise InvalidAction(f"unknown action {shown(name)}; the actions are {', '.join(self.names)}") from None
 
-    def mask(self, eligible: Sequence[str]) -> NDArray[np.bool_]:
-        """The eligible actions as bool[K]; at least one, each known."""
-        if isinstance(eligible, str):
-            raise InvalidContext(f"eligible must be a list of action names, got {shown(eligible)}")
-        mask = np.zeros(len(self), bool)
-        for name in eligible:
-            mask[self.index(name)] = True
-        if not mask.any():
-            raise InvalidContext("eligible is empty; name at least one action, or leave it out to allow all")
-        return mask
+    def encode(self, values: Sequence[Any]) -> NDArray[np.int32]:
+        """Positions int32[N]."""
+        positions = np.empty(len(values), np.int32)
+        for i, name in enumerate(values):
+            try:
+                positions[i] = self.index(name)
+            except InvalidAction as error:
+                raise InvalidAction(f"row {i}: {error}") from None
+        return positions
+
+    def decode(self, actions: Actions) -> list[str]:
+        """The names at these positions."""
+        names = self.names
+        return [names[place] for place in actions.tolist()]
+
+    def valid(self, actions: Actions) -> Bool:
+        """Positions from 0 to K - 1."""
+        known: Bool = (actions >= 0) & (actions < len(self.names))
+        return known
+
+    def features(self, actions: Actions) -> Float32:
+        """One-hot, float32[N, K]: names say nothing about how alike actions are."""
+        return np.eye(len(self.names), dtype=np.float32)[actions]
+
+    def restrict(self, eligible: object) -> EligibleNames:
+        """The eligible names; at least one, each known."""
+        if isinstance(eligible, str) or not isinstance(eligible, Iterable):
+            raise InvalidAction(f"eligible must be a list of action names, got {shown(eligible)}")
+        names = tuple(map(self.parse, eligible))
+        if not names:
+            raise InvalidAction("eligible is empty; name at least one action, or leave it out to allow all")
+        return EligibleNames(names, self)
+
+    def allow(self, eligible: Sequence[Sequence[str] | None]) -> Bool | None:
+        """The eligible actions of each row, bool[N, K]; None allows all."""
+        if not any(each is not None for each in eligible):
+            return None
+        allowed = np.zeros((len(eligible), len(self.names)), bool)
+        for row, names in zip(allowed, eligible, strict=True):
+            row[slice(None) if names is None else [self.index(name) for name in names]] = True
+        return allowed
+
+    def head(self) -> SoftmaxHead:
+        """A score for each action."""
+        return SoftmaxHead(len(self.names))
 
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.names)}
 
 
-ActionSpace = Discrete
+class EligibleNames(msgspec.Struct, frozen=True):
+    """Some actions of a list.
+
+    Attributes:
+        value: Their names, as stated.
+    """
+
+    value: tuple[str, ...]
+    space: Discrete
+
+    @property
+    def allowed(self) -> Bool:
+        """The same as bool[1, K]."""
+        mask = np.zeros((1, len(self.space)), bool)
+        mask[0, [self.space.index(name) for name in self.value]] = True
+        return mask
+
+    def permits(self, action: str) -> bool:
+        """Whether the name is among them."""
+        return action in self.value
+
+    def first(self) -> str:
+        """The name stated first."""
+        return self.value[0]

@@ -1,0 +1,38 @@
+"""The softmax head: one output of the network per action."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from potstill.spaces.contract import Bool, Float32
+from potstill.spaces.finite import FiniteDistribution, check_floor, mix_floor
+
+
+class SoftmaxHead(msgspec.Struct, frozen=True):
+    """Outputs are scores of actions; their softmax over the eligible ones, then a floor, is the distribution."""
+
+    outputs: int
+    draws: int = 1
+    kernel: str = "softmax"
+
+    def check_floor(self, floor: object) -> None:
+        """Refuse a floor that is not a number from 0 to one over the number of actions."""
+        check_floor(floor, self.outputs)
+
+    def distribution(self, outputs: Float32, allowed: Bool | None, floor: float) -> FiniteDistribution:
+        """Probabilities float32[N, K] of scores float32[N, K]; `allowed` is bool[N, K]."""
+        return FiniteDistribution(softmax(outputs, allowed, floor))
+
+
+def softmax(scores: Float32, eligible: Bool | None, floor: float) -> Float32:
+    """Softmax over the eligible actions, then a floor, float32[N, K].
+
+    Restricting before the softmax is the same as renormalising after it, and keeps an answer when all eligible
+    actions are improbable.
+    """
+    if eligible is not None:
+        scores = np.where(eligible, scores, np.float32(-np.inf))
+    p: Float32 = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    p /= p.sum(axis=-1, keepdims=True)
+    return mix_floor(p, eligible, floor)

@@ -1,0 +1,76 @@
+"""Imitation on a list of actions: labels are probabilities, the loss is their cross-entropy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import msgspec
+import numpy as np
+from scipy.special import entr, rel_entr
+
+from potstill.spaces.contract import Bool, Divergences, FiniteSpace, Float32, Float64
+from potstill.spaces.finite import FiniteDistribution
+
+#: How far a row of labels may be from summing to 1: more than float32 rounding, less than any honest mistake.
+SUM_TOLERANCE = 1e-3
+#: The least that a fresh student gives to an action that no label favours.
+RAREST = 1e-4
+
+
+class FiniteLearning(msgspec.Struct, frozen=True):
+    """Labels are the teacher's propensities, float32[N, K]; outputs are scores under a softmax."""
+
+    outputs: int
+
+    def label(self, teacher: Any, state: Any, contexts: Float32, key: Any) -> Float32:
+        """The teacher's propensities."""
+        labels: Float32 = teacher.propensities(state, contexts, key)
+        return labels
+
+    def check(self, labels: Float32) -> tuple[Bool, str]:
+        """Rows that are no probabilities."""
+        wrong = np.any(~(labels >= 0), axis=1)
+        if wrong.any():
+            return wrong, "be probabilities, none missing or below 0"
+        return np.abs(labels.sum(axis=1, dtype=np.float64) - 1) > SUM_TOLERANCE, "sum to 1: divide each row by its sum"
+
+    def loss(self, outputs: jax.Array, labels: jax.Array) -> jax.Array:
+        """The cross-entropy of each row."""
+        return -jnp.sum(labels * jax.nn.log_softmax(outputs), axis=1)
+
+    def entropy(self, labels: Float32) -> Float64:
+        """The entropy of each label."""
+        entropy: Float64 = entr(labels.astype(np.float64)).sum(axis=1)
+        return entropy
+
+    def start(self, labels: Float32) -> Float32:
+        """The scores of the mean label."""
+        scores: Float32 = np.log(np.maximum(labels.mean(axis=0), RAREST))
+        return scores
+
+    def divergences(self, labels: Float32, distribution: FiniteDistribution) -> Divergences:
+        """By the probabilities of all actions.
+
+        Labels may be zero. A probability that float32 has rounded to zero counts as the smallest number it can hold
+        in full, so that the divergence stays finite.
+        """
+        return finite_divergences(labels.astype(np.float64), distribution.p.astype(np.float64))
+
+
+def finite_divergences(teacher: Float64, student: Float64) -> Divergences:
+    """How far rows of probabilities [N, K] are apart."""
+    kl = rel_entr(_rows(teacher), np.maximum(_rows(student), np.finfo(np.float32).tiny)).sum(axis=1)
+    return Divergences(kl, np.abs(teacher - student).sum(axis=1) / 2, float(student.min()))
+
+
+def _rows(values: Float64) -> Float64:
+    """Rows that sum to 1 in float64 and not only in float32."""
+    total: Float64 = values.sum(axis=1, keepdims=True)
+    return values / total
+
+
+def learning(space: FiniteSpace) -> FiniteLearning:
+    """Imitation on a list of actions."""
+    return FiniteLearning(len(space))

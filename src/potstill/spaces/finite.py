@@ -1,0 +1,85 @@
+"""What spaces with a finite list of actions share: a distribution is float32[N, K], an action its position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potstill.errors import UnsupportedSpace, shown
+from potstill.spaces.contract import Actions, Bool, FiniteSpace, Float32, Float64
+
+
+def finite(space: object, who: str) -> FiniteSpace:
+    """The space as a finite one; `UnsupportedSpace` says who needs it to be."""
+    if isinstance(space, FiniteSpace):
+        return space
+    raise UnsupportedSpace(f"{who} needs a finite list of actions, such as Discrete([...]), got {shown(space)}")
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteDistribution:
+    """Probabilities of K actions in N rows.
+
+    Attributes:
+        p: Each action's probability, float[N, K].
+    """
+
+    p: NDArray[Any]
+
+    def draw(self, u: Float64) -> Actions:
+        """Positions int64[N], by the inverse of the cumulative probabilities in the order of the actions."""
+        return choose(self.p, u[:, 0])
+
+    def propensity(self, actions: Actions) -> Float64:
+        """The probability of one action per row."""
+        taken: Float64 = self.p[np.arange(len(self.p)), actions]
+        return taken
+
+    def drawn(self, u: Float64, actions: Actions, tolerance: float) -> Bool:
+        """Whether u falls into the interval of each action, widened by the tolerance."""
+        p = self.p.astype(np.float64)
+        upper, rows = p.cumsum(axis=1), np.arange(len(p))
+        place = u[:, 0] * upper[:, -1]
+        above = upper[rows, actions] - p[rows, actions] - tolerance <= place
+        within: Bool = above & (place <= upper[rows, actions] + tolerance)
+        return within
+
+    def nodes(self) -> Iterator[tuple[Actions, Float64]]:
+        """Every action in every row, weighted by its probability."""
+        for action in range(self.p.shape[1]):
+            yield np.full(len(self.p), action, np.int32), self.p[:, action].astype(np.float64)
+
+
+def choose(probabilities: Float32, u: Float64) -> NDArray[np.int64]:
+    """The inverse of the cumulative probabilities, taken in the order of the actions, at u: int64[N].
+
+    The sum runs in float64 and u is scaled by its total, so that float32 rounding favours no action.
+    """
+    cumulative = np.cumsum(probabilities, axis=1, dtype=np.float64)
+    passed: NDArray[np.int64] = (cumulative <= u[:, None] * cumulative[:, -1:]).sum(axis=1)
+    # u < 1, yet u·total may round up to the total: then it is the last possible action.
+    last = probabilities.shape[1] - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
+    chosen: NDArray[np.int64] = np.minimum(passed, last)
+    return chosen
+
+
+def mix_floor(p: Float32, eligible: Bool | None, floor: float) -> Float32:
+    """Mix probabilities with the uniform distribution over the m eligible actions: (1 - m·floor)·p + floor.
+
+    No eligible action is then rarer than the floor.
+    """
+    if floor <= 0:
+        return p
+    allowed = np.ones_like(p, bool) if eligible is None else np.broadcast_to(eligible, p.shape)
+    share = np.float32(1) - allowed.sum(axis=-1, keepdims=True).astype(np.float32) * np.float32(floor)
+    return np.where(allowed, share * p + np.float32(floor), np.float32(0))
+
+
+def check_floor(floor: object, actions: int) -> None:
+    """Refuse a floor that is not a number from 0 to one over the number of actions."""
+    if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not 0 <= floor <= 1 / actions:
+        raise ValueError(f"floor must be a number from 0 to 1/{actions}, one over the number of actions, got {floor!r}")

@@ -1,0 +1,41 @@
+"""Columns of the lake for any space, value by value: correct for all, fast for none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from potstill.errors import InvalidAction
+from potstill.spaces.contract import Actions, ActionSpace, Allowed
+
+
+class GeneralColumns:
+    """Values are parsed and encoded by the space itself."""
+
+    def __init__(self, space: ActionSpace) -> None:
+        self._space = space
+
+    def fits(self) -> pl.Expr:
+        """Whether the value parses."""
+        return pl.col("action").map_elements(self._parses, return_dtype=pl.Boolean, skip_nulls=False)
+
+    def actions(self, column: pl.Series) -> Actions:
+        """The values, encoded."""
+        return self._space.encode(column.to_list())
+
+    def allowed(self, column: pl.Series) -> Allowed | None:
+        """What each row allowed; null is everything."""
+        return None if column.null_count() == len(column) else self._space.allow(column.to_list())
+
+    def _parses(self, value: Any) -> bool:
+        try:
+            self._space.parse(value)
+        except InvalidAction:
+            return False
+        return True
+
+
+def lake_columns(space: ActionSpace) -> GeneralColumns:
+    """The lake's columns of any space."""
+    return GeneralColumns(space)

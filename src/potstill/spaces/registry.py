@@ -1,0 +1,86 @@
+"""The action spaces by name: one line each. `register` adds one from outside."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from potstill.errors import InvalidProblem, shown
+from potstill.spaces.contract import ActionSpace, LakeColumns, Learning
+from potstill.spaces.discrete.space import Discrete
+
+
+class Registered(NamedTuple):
+    """A space, and the modules of its offline half; each has one function that takes the space.
+
+    Attributes:
+        space: The Struct, whose tag is its name.
+        learn: A module with ``learning(space)``, which gives a `Learning`.
+        ope: A module with ``off_policy(space)``; None if the general one fits.
+        lake: A module with ``lake_columns(space)``, which gives `LakeColumns`; None if the general one fits.
+    """
+
+    space: type[Any]
+    learn: str
+    ope: str | None = None
+    lake: str | None = None
+
+
+_DISCRETE = "potstill.spaces.discrete"
+SPACES: dict[str, Registered] = {
+    "discrete": Registered(Discrete, f"{_DISCRETE}.learn", f"{_DISCRETE}.ope", f"{_DISCRETE}.lake"),
+}
+
+
+def register(space: type[Any], *, learn: str, ope: str | None = None, lake: str | None = None) -> None:
+    """Make a space known, so that problem files, policies and logs can be read that have it."""
+    tag = space.__struct_config__.tag
+    if not isinstance(tag, str) or space.__struct_config__.tag_field != "type":
+        raise TypeError(f"{space.__name__} must be a msgspec Struct with tag_field='type' and a tag")
+    if SPACES.get(tag, Registered(space, learn)).space is not space:
+        raise ValueError(f"there is an action space {tag!r} already: {SPACES[tag].space.__name__}")
+    SPACES[tag] = Registered(space, learn, ope, lake)
+
+
+def from_config(config: object) -> Any:
+    """A space from what a problem file says: ``{"type": "discrete", "names": [...]}``."""
+    if not isinstance(config, Mapping):
+        return config
+    kind = config.get("type")
+    if kind not in SPACES:
+        raise InvalidProblem(f"actions: type must be one of {', '.join(SPACES)}, got {shown(kind)} - at `$.actions`")
+    try:
+        return msgspec.convert(config, SPACES[kind].space)
+    except msgspec.ValidationError as error:
+        raise InvalidProblem(str(error).replace("`$", "`$.actions")) from error
+
+
+def is_space(value: object) -> bool:
+    """Whether a value is a registered action space."""
+    return isinstance(value, tuple(registered.space for registered in SPACES.values()))
+
+
+def learning(space: ActionSpace) -> Learning:
+    """How students imitate teachers on a space."""
+    found: Learning = importlib.import_module(_registered(space).learn).learning(space)
+    return found
+
+
+def off_policy(space: ActionSpace) -> Any:
+    """How logs of a space are evaluated off-policy."""
+    return importlib.import_module(_registered(space).ope or "potstill.spaces.general_ope").off_policy(space)
+
+
+def lake_columns(space: ActionSpace) -> LakeColumns:
+    """The lake's columns as actions of a space."""
+    module = _registered(space).lake or "potstill.spaces.general_lake"
+    found: LakeColumns = importlib.import_module(module).lake_columns(space)
+    return found
+
+
+def _registered(space: ActionSpace) -> Registered:
+    tag: Any = type(space).__struct_config__.tag  # type: ignore[attr-defined]
+    return SPACES[tag]

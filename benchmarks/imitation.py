@@ -25,6 +25,8 @@ from scipy.special import softmax
 from potstill.distill import Imitation, Student, fidelity, imitate
 from potstill.keys import Key
 from potstill.policy.network import Layer, outputs
+from potstill.spaces import FiniteDistribution
+from potstill.spaces.discrete.learn import FiniteLearning
 from potstill.teachers.probability_best import probability_best
 
 DEFAULT = Student()
@@ -166,7 +168,7 @@ def row(*cells: object) -> None:
 def show(
     case: Case, recipe: str, seconds: dict[str, float], steps: int, labels: np.ndarray, p: np.ndarray, n: int
 ) -> None:
-    f = fidelity(labels, p, reward_range=1.0)
+    f = fidelity(FiniteLearning(labels.shape[1]), labels, FiniteDistribution(p), reward_range=1.0)
     row(case.name, recipe, n, seconds["compile"], seconds["train"], steps, f.kl_mean, f.kl_p95, f.tv_mean)
 
 
@@ -174,7 +176,7 @@ def run(
     clock: Clock, case: Case, recipe: str, student: Student, batch: Batch, seed: int, start: list[Layer] | None = None
 ) -> Imitation:
     with clock.reading() as seconds:
-        imitation = imitate(*batch, student, Key(seed), start)
+        imitation = imitate(*batch, student, Key(seed), start, learning=FiniteLearning(batch.labels.shape[1]))
     rows = imitation.held_out
     p = softmax(outputs(imitation.layers, student.activation, batch.contexts[rows]), axis=1)
     show(case, recipe, seconds, imitation.steps, batch.labels[rows], p, len(batch.contexts))

@@ -159,19 +159,21 @@ def _distil(given: argparse.Namespace) -> dict[str, Any]:
 
 def _students(given: argparse.Namespace) -> dict[str, Any]:
     import potstill as ps
-    from potstill.distill.averaged import imitate_together
+    from potstill.distill.averaged import imitate_averaged
     from potstill.distill.streamed import imitate_streamed
     from potstill.keys import Key
     from potstill.pipeline.engines import open_engine
+    from potstill.spaces.discrete.learn import FiniteLearning
 
     labels, ends = Kept(given.folder / f"labels-{given.contexts[0]}-local"), []
+    learning = FiniteLearning(labels.read(0)[1].shape[1])
     started = time.perf_counter()
-    alone = imitate_streamed(labels, ps.Student(), Key(0))
+    alone = imitate_streamed(labels, ps.Student(), Key(0), learning=learning)
     alone_took = time.perf_counter() - started
     with open_engine("ray") as opened:
         started = time.perf_counter()
         told = lambda done, of: ends.append(time.perf_counter() - started)  # noqa: ARG005, E731
-        together = imitate_together(labels, ps.Student(), Key(0), 2, opened.map, on_progress=told)
+        together = imitate_averaged(labels, ps.Student(), Key(0), 2, opened.map, on_progress=told, learning=learning)
     return {
         "alone": alone_took,
         "alone_kl": alone.kl,

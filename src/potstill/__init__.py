@@ -28,16 +28,15 @@ from potstill.problem import (
 if TYPE_CHECKING:
     from potstill import teachers
     from potstill.client import AsyncClient, Client, EdgeClient
-    from potstill.distill import Student
-    from potstill.distill.still import Report, Still
+    from potstill.distill import Report, Still, Student
     from potstill.workspace import Workspace
 
 _LATER = {
     "AsyncClient": "potstill.client",
     "Client": "potstill.client",
     "EdgeClient": "potstill.client",
-    "Report": "potstill.distill.still",
-    "Still": "potstill.distill.still",
+    "Report": "potstill.distill",
+    "Still": "potstill.distill",
     "Student": "potstill.distill",
     "Workspace": "potstill.workspace",
     "teachers": "potstill.teachers",

@@ -5,8 +5,9 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from finite_imitation import fidelity
 
-from potstill.distill.fidelity import Fidelity, fidelity
+from potstill.distill import Fidelity
 
 
 def test_two_contexts_by_hand():

@@ -4,10 +4,11 @@ import jax
 import msgspec
 import numpy as np
 import pytest
+from finite_imitation import imitate
 from scipy.special import rel_entr, softmax
 
-from potstill.distill.imitate import compilations, imitate, learning_rate
 from potstill.distill.student import Student
+from potstill.distill.train import compilations, learning_rate
 from potstill.keys import Key
 from potstill.policy import Layer
 from potstill.policy.network import outputs
@@ -272,14 +273,16 @@ def put(values, row, value):
 
 def test_the_learning_rate_falls_to_zero_in_a_straight_line():
     student = Student(learning_rate=0.04, steps=200)
-    np.testing.assert_allclose(learning_rate(student, np.array([0, 50, 150, 199])), [0.04, 0.03, 0.01, 0.0002])
+    np.testing.assert_allclose(
+        learning_rate(student, np.array([0, 50, 150, 199]), student.steps), [0.04, 0.03, 0.01, 0.0002]
+    )
 
 
 def test_the_papers_recipe():
     paper = Student.paper()
     assert (paper.hidden, paper.activation) == ((100, 100), "tanh")
     assert (paper.optimiser, paper.steps, paper.batch, paper.patience) == ("rmsprop", 2000, 512, None)
-    rates = learning_rate(paper, np.array([0, 99, 100, 199, 200, 1999]))
+    rates = learning_rate(paper, np.array([0, 99, 100, 199, 200, 1999]), paper.steps)
     np.testing.assert_allclose(rates, 0.001 / np.array([1, 1, 1.05, 1.05, 1.1, 1.95]))
 
 

@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from finite_imitation import fidelity, imitate, imitate_averaged, imitate_streamed
 from scipy.special import softmax
 
 import potstill as ps
-from potstill.distill import fidelity, imitate, shard_order
-from potstill.distill.averaged import imitate_together
-from potstill.distill.shard_order import Plan
-from potstill.distill.streamed import imitate_streamed
+from potstill.distill import shard_order
+from potstill.distill.shard_order import ShardOrder
 from potstill.keys import Key
 from potstill.policy.network import outputs
+from potstill.spaces.discrete.learn import FiniteLearning
 
 STUDENT = ps.Student(hidden=(16,), steps=300, batch=128)
 KEY = Key(4)
@@ -64,7 +64,7 @@ def test_equal_arguments_give_equal_bits_and_another_key_does_not():
 
 
 def blocks(labels, student, count):
-    plan = Plan.of(labels.rows, student, KEY)
+    plan = ShardOrder.of(labels.rows, student, FiniteLearning(labels.labels.shape[1]), KEY)
     return plan, [block for _, block in zip(range(count), plan.blocks(labels), strict=False)]
 
 
@@ -104,7 +104,9 @@ def test_held_out_rows_come_from_all_over_and_are_never_trained_on(monkeypatch):
 def test_memory_is_a_few_shards():
     """However many shards there are: no more are read ahead than are mixed."""
     labels = InMemory([100] * 60)
-    plan = Plan.of(labels.rows, ps.Student(batch=50, steps=1), KEY)._replace(block_steps=2)
+    plan = ShardOrder.of(
+        labels.rows, ps.Student(batch=50, steps=1), FiniteLearning(labels.labels.shape[1]), KEY
+    )._replace(block_steps=2)
     generator = plan.blocks(labels)
     for taken in range(1, 30):
         next(generator)
@@ -150,7 +152,7 @@ def test_students_that_are_averaged_are_as_faithful_as_one():
     labels = InMemory([700, 1100, 500, 400, 300])
     student = ps.Student(hidden=(16,), steps=600, batch=128)
     alone = imitate_streamed(labels, student, KEY)
-    together, again = (imitate_together(labels, student, KEY, 2, in_turn) for _ in range(2))
+    together, again = (imitate_averaged(labels, student, KEY, 2, in_turn) for _ in range(2))
     assert together.steps <= alone.steps / 2 + 9
     assert kl(together.layers) < max(2 * kl(alone.layers), 0.003)
     for a, b in zip(together.layers, again.layers, strict=True):
@@ -159,8 +161,8 @@ def test_students_that_are_averaged_are_as_faithful_as_one():
 
 def test_going_on_together_takes_fewer_steps():
     labels = InMemory([700, 500])
-    first = imitate_together(labels, STUDENT, KEY, 2, in_turn)
-    again = imitate_together(labels, STUDENT, KEY.child(1), 2, in_turn, start=first.layers)
+    first = imitate_averaged(labels, STUDENT, KEY, 2, in_turn)
+    again = imitate_averaged(labels, STUDENT, KEY.child(1), 2, in_turn, start=first.layers)
     assert (first.warm, again.warm) == (False, True)
     assert again.steps < first.steps
     assert again.kl < 2 * first.kl + 1e-4
@@ -174,7 +176,7 @@ def test_after_a_round_the_students_are_their_mean():
         rounds.append((common[-1].layers[0].weight, [run.layers[0].weight for run in runs]))
         return iter(runs)
 
-    imitate_together(InMemory([300, 300, 300]), ps.Student(hidden=(4,), steps=24, batch=64), KEY, 2, recorded)
+    imitate_averaged(InMemory([300, 300, 300]), ps.Student(hidden=(4,), steps=24, batch=64), KEY, 2, recorded)
     assert len(rounds) > 1
     for (_, apart), (together, _) in pairwise(rounds):
         assert (apart[0] != apart[1]).any()

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from finite_imitation import imitate
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import rel_entr, softmax
 
 import potstill as ps
-from potstill.distill import imitate, synthetic
+from potstill.distill import synthetic
 from potstill.distill.imitate import split
 from potstill.distill.student import Student
 from potstill.distill.synthetic import children

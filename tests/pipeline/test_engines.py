@@ -11,6 +11,7 @@ import engine_work
 import numpy as np
 import polars as pl
 import pytest
+from finite_imitation import fidelity, imitate_averaged
 from rich.console import Console
 from rich.progress import Progress
 from typer.testing import CliRunner
@@ -19,8 +20,6 @@ from worlds import CONFIG, LATER, contexts, log, made
 import potstill as ps
 from potstill.cli import app
 from potstill.cli.update_terminal import Pace, steps
-from potstill.distill import fidelity
-from potstill.distill.averaged import imitate_together
 from potstill.events.lake.observations import chunks
 from potstill.keys import Key
 from potstill.pipeline.engines import EngineFailed, LocalEngine, MissingEngine, open_engine
@@ -163,7 +162,7 @@ def test_students_on_other_processors_come_out_as_here(ray_engine, tmp_path):
     streamed = StreamedContexts(PROBLEM, [], Key(1), LocalEngine(), LabelStore(str(tmp_path), 1))
     labels = streamed.label(teacher, state, example_contexts(700), Key(2))
     student = ps.Student(hidden=(8,), steps=60, batch=64)
-    here, there = (imitate_together(labels, student, Key(3), 2, engine.map) for engine in (LocalEngine(), ray_engine))
+    here, there = (imitate_averaged(labels, student, Key(3), 2, engine.map) for engine in (LocalEngine(), ray_engine))
     for a, b in zip(here.layers, there.layers, strict=True):
         np.testing.assert_allclose(a.weight, b.weight, atol=1e-5)
 

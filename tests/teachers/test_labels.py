@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from potstill.keys import Key
+from potstill.spaces import learning
 from potstill.teachers import TEACHERS, FunctionTeacher, GaussianProcessTS
 from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
 from potstill.teachers.labels import label
 
 KEY = Key(0)
+LEARNING = learning(PROBLEM.actions)
 
 
 @pytest.mark.parametrize("name", TEACHERS)
@@ -18,7 +20,7 @@ def test_labels_are_the_propensities_whether_contexts_repeat_or_not(name):
     some = example_contexts(20)
     for contexts in (some, np.repeat(some, 3, axis=0), some[::-1][[0, 5, 0, 5, 19, 3]], some[:1], some[:0]):
         expected = teacher.propensities(state, contexts, KEY)
-        np.testing.assert_allclose(label(teacher, state, contexts, KEY), expected, atol=1e-6)
+        np.testing.assert_allclose(label(LEARNING, teacher, state, contexts, KEY), expected, atol=1e-6)
 
 
 class Asked:
@@ -45,12 +47,12 @@ class Asked:
 )
 def test_a_rule_is_asked_once_for_equal_contexts(contexts, asked):
     rule = Asked()
-    assert label(FunctionTeacher(rule), (np.array(3),), contexts, KEY).shape == (len(contexts), 3)
+    assert label(LEARNING, FunctionTeacher(rule), (np.array(3),), contexts, KEY).shape == (len(contexts), 3)
     assert rule.rows == [asked]
 
 
 def test_estimates_are_drawn_for_every_context():
     teacher = GaussianProcessTS()
     state = teacher.update(teacher.init(PROBLEM), example_observations(12), KEY)
-    labels = label(teacher, state, np.repeat(example_contexts(1), 50, axis=0), KEY)
+    labels = label(LEARNING, teacher, state, np.repeat(example_contexts(1), 50, axis=0), KEY)
     assert len(np.unique(labels, axis=0)) > 1

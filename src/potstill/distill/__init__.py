@@ -1,8 +1,26 @@
-"""From a teacher's labels to a student network, and how faithful it is."""
+"""From a teacher's labels to a student network, and how faithful it is; the still runs both, batch by batch."""
 
 from potstill.distill.fidelity import Fidelity, fidelity
 from potstill.distill.imitate import Imitation, imitate
+from potstill.distill.reservoir import Part
+from potstill.distill.shard_order import Labels
+from potstill.distill.still import Report, Still
+from potstill.distill.streamed import OnProgress, UnlabelledContexts
 from potstill.distill.student import Student
-from potstill.distill.synthetic import synthetic
+from potstill.distill.synthetic import children, synthetic
 
-__all__ = ["Fidelity", "Imitation", "Student", "fidelity", "imitate", "synthetic"]
+__all__ = [
+    "Fidelity",
+    "Imitation",
+    "Labels",
+    "OnProgress",
+    "Part",
+    "Report",
+    "Still",
+    "Student",
+    "UnlabelledContexts",
+    "children",
+    "fidelity",
+    "imitate",
+    "synthetic",
+]

@@ -1,6 +1,6 @@
-"""Which rows of labels in shards are held out, and in which order the others are trained on.
+"""Which rows of labelled shards are held out, and in which order the others are trained on.
 
-Several shards are mixed at a time, so that a table in the order of time does not teach one day after the other. Memory
+Several shards are shuffled together, so that a table sorted by time does not teach one day after the other. Memory
 does not depend on the number of shards.
 """
 
@@ -13,13 +13,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.distill.imitate import HELD_OUT_AT_MOST, Float32, Rows, _checked
+from potstill.distill.imitate import HELD_OUT_AT_MOST, Rows, checked
+from potstill.distill.network import Float32
 from potstill.distill.student import Student
 from potstill.keys import Key
+from potstill.spaces import Learning
 
 #: Rows of a block: large enough that starting a program costs nothing, small enough that several are no burden.
 BLOCK_ROWS = 65_536
-#: A short run has smaller blocks, to be looked at so often.
+#: A short run has smaller blocks, so that held-out rows are looked at this often at least.
 FEWEST_BLOCKS = 16
 #: Shards that are shuffled together.
 MIXED = 4
@@ -32,33 +34,34 @@ class Labels(Protocol):
 
     @property
     def rows(self) -> Sequence[int]:
-        """How many there are in each shard, none of which is empty."""
+        """Number of rows of each shard, none of which is empty."""
 
     @property
     def mean(self) -> NDArray[np.float64]:
         """The mean context, float64[d]."""
 
     def read(self, shard: int) -> tuple[Float32, Float32]:
-        """The contexts float32[n, d] and labels float32[n, K] of a shard, always in the same order."""
+        """The contexts float32[n, d] and labels float32[n, L] of a shard, always in the same order."""
 
 
 class Labelled(NamedTuple):
-    """Some contexts float32[n, d] and their labels float32[n, K]."""
+    """Some contexts float32[n, d] and their labels float32[n, L]."""
 
     contexts: Float32
     labels: Float32
 
 
-class Plan(NamedTuple):
-    """What is held out, how many steps there are, and the order of everything.
+class ShardOrder(NamedTuple):
+    """Which rows are held out, how many steps there are, and the order of everything.
 
     Attributes:
-        rows: of each shard.
-        spared: of each shard, how many rows are held out.
-        steps: of the whole run.
-        batch: rows of a step.
-        block_steps: steps of a block.
-        key: of all that is random.
+        rows: Number of rows of each shard.
+        spared: Number of rows of each shard that are held out.
+        steps: Number of steps of the whole run.
+        batch: Rows of a step.
+        block_steps: Steps of a block.
+        key: Decides all that is random.
+        learning: Imitation on the action space, which checks labels.
     """
 
     rows: Sequence[int]
@@ -67,10 +70,11 @@ class Plan(NamedTuple):
     batch: int
     block_steps: int
     key: Key
+    learning: Learning
 
     @classmethod
-    def of(cls, rows: Sequence[int], student: Student, key: Key) -> Plan:
-        """For shards of so many rows."""
+    def of(cls, rows: Sequence[int], student: Student, learning: Learning, key: Key) -> ShardOrder:
+        """For shards of these sizes."""
         total = sum(rows)
         if not total:
             raise ValueError("there are no labels to imitate")
@@ -80,7 +84,7 @@ class Plan(NamedTuple):
         steps = max(student.steps, -(-(total - int(spared.sum())) // batch))
         # Powers of two, so that runs of similar length share a program.
         per_block = _power_of_two_below(min(BLOCK_ROWS // batch, steps // FEWEST_BLOCKS))
-        return cls(rows, spared, -(-steps // per_block) * per_block, batch, per_block, key)
+        return cls(rows, spared, -(-steps // per_block) * per_block, batch, per_block, key, learning)
 
     @property
     def block_rows(self) -> int:
@@ -92,7 +96,7 @@ class Plan(NamedTuple):
         looked_at = np.flatnonzero(self.spared) if self.spared.any() else _evenly(len(self.rows), SPREAD)
         sampled, held_out = [], []
         for shard in looked_at.tolist():
-            contexts, targets = _checked(*labels.read(shard))
+            contexts, targets = checked(*labels.read(shard), self.learning)
             order, spared = self._order(shard), int(self.spared[shard])
             held_out.append(Labelled(contexts[order[:spared]], targets[order[:spared]]))
             some = order[spared:][: -(-HELD_OUT_AT_MOST // len(looked_at))]
@@ -120,7 +124,7 @@ class Plan(NamedTuple):
         """The rows to train on of some shards, shuffled."""
         parts = []
         for shard in shards:
-            contexts, targets = _checked(*labels.read(shard))
+            contexts, targets = checked(*labels.read(shard), self.learning)
             kept = self.to_train_on(shard)
             parts.append(
                 Labelled(contexts, targets) if len(kept) == len(targets) else Labelled(contexts[kept], targets[kept])
@@ -150,7 +154,7 @@ def _power_of_two_below(n: int) -> int:
 
 
 def _evenly(n: int, most: int) -> NDArray[np.int64]:
-    """Up to so many of n places, evenly spaced."""
+    """Up to `most` of n places, evenly spaced."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
 
 

@@ -12,15 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill._version import __version__
-from potstill.distill import Fidelity, Student, fidelity, imitate, synthetic
-from potstill.distill.averaged import imitate_together
+from potstill.distill.averaged import imitate_averaged
+from potstill.distill.fidelity import Fidelity, fidelity
+from potstill.distill.imitate import imitate
 from potstill.distill.reservoir import Part, ReadParts, Seen, observations_of, seen_in, summarised
-from potstill.distill.streamed import OnProgress, Unlabelled, imitate_streamed
+from potstill.distill.streamed import OnProgress, UnlabelledContexts, imitate_streamed
+from potstill.distill.student import Student
+from potstill.distill.synthetic import synthetic
 from potstill.keys import Key
 from potstill.parallel import Map, in_turn
 from potstill.policy import Layer, Lineage, Policy
 from potstill.problem import Contexts, InvalidObservation, Observations, Problem
-from potstill.teachers import AnyTeacher, Exactness, LinearTS, Rereading, Summarising, to_config
+from potstill.spaces import learning
+from potstill.teachers import AnyTeacher, Exactness, LinearTS, Rereading, Summarising, check_support, to_config
 from potstill.teachers.labels import label
 from potstill.teachers.states import pack, unpack
 
@@ -84,8 +88,10 @@ class Still:
     ) -> None:
         self.problem = problem
         self.teacher: AnyTeacher = teacher if teacher is not None else LinearTS()
-        if isinstance(teacher, type) or not hasattr(self.teacher, "propensities"):
+        if isinstance(teacher, type) or not hasattr(self.teacher, "sample_actions"):
             raise TypeError(f"teacher must be a teacher such as LinearTS(), got {teacher!r}")
+        check_support(self.teacher, problem.actions)
+        self.learning = learning(problem.actions)
         self.student = student if student is not None else Student()
         self.seed = seed
         self.policy = Policy.uniform(problem, seed=seed, floor=floor)
@@ -95,7 +101,7 @@ class Still:
     def update(
         self,
         observations: Observations | Iterable[Observations | Part],
-        contexts: Contexts | Unlabelled | None = None,
+        contexts: Contexts | UnlabelledContexts | None = None,
         *,
         earlier: Iterable[Observations | Part] | None = None,
         version: int | None = None,
@@ -122,7 +128,7 @@ class Still:
         key, told = Key(self.seed).child("batch", self.policy.version), _Told({}, on_stage, on_progress)
         with told.of("learn"):
             state, seen, new = self._learnt(observations, earlier, key, each or in_turn, on_progress)
-        if isinstance(contexts, Unlabelled):
+        if isinstance(contexts, UnlabelledContexts):
             imitated = self._streamed(contexts, state, seen, key, told, each or in_turn)
         else:
             imitated = self._in_memory(contexts, state, seen, key, told)
@@ -221,13 +227,23 @@ class Still:
             raise _nothing()
         more = synthetic(self.problem, pool, self.student, key.child("imitate"))
         with told.of("label"):
-            labels = label(self.teacher, state, np.concatenate([pool, more]), key.child("label"))
+            labels = label(self.learning, self.teacher, state, np.concatenate([pool, more]), key.child("label"))
         with told.of("imitate"):
-            found = imitate(pool, labels, self.student, key.child("imitate"), start=self._start(), synthetic=more)
+            found = imitate(
+                pool,
+                labels,
+                self.student,
+                key.child("imitate"),
+                start=self._start(),
+                learning=self.learning,
+                synthetic=more,
+            )
         mean, rows = pool.mean(axis=0, dtype=np.float64), found.held_out
         return _Imitated(found.layers, found.steps, found.warm, len(pool), mean, pool[rows], labels[rows])
 
-    def _streamed(self, contexts: Unlabelled, state: Any, seen: Seen, key: Key, told: _Told, each: Map) -> _Imitated:
+    def _streamed(
+        self, contexts: UnlabelledContexts, state: Any, seen: Seen, key: Key, told: _Told, each: Map
+    ) -> _Imitated:
         """Label contexts where they are, and imitate a shard at a time."""
         with told.of("label"):
             labels = contexts.label(self.teacher, state, seen.contexts, key.child("label"), told.progress)
@@ -236,9 +252,11 @@ class Still:
         with told.of("imitate"):
             given = labels, self.student, key.child("imitate")
             if contexts.students > 1:
-                found = imitate_together(*given, contexts.students, each, self._start(), told.progress)
+                found = imitate_averaged(
+                    *given, contexts.students, each, self._start(), told.progress, learning=self.learning
+                )
             else:
-                found = imitate_streamed(*given, self._start(), told.progress)
+                found = imitate_streamed(*given, self._start(), told.progress, learning=self.learning)
         return _Imitated(
             found.layers, found.steps, found.warm, sum(labels.rows), labels.mean, found.contexts, found.labels
         )
@@ -270,7 +288,7 @@ class Still:
             ),
         )
         spread = seen.spread(self.problem.reward)
-        measured = fidelity(imitated.labels, policy.probabilities_many(imitated.held_out), spread)
+        measured = fidelity(self.learning, imitated.labels, policy.distribution(imitated.held_out), spread)
         return policy.with_fidelity(msgspec.to_builtins(measured)), measured
 
 

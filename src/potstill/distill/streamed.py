@@ -7,46 +7,31 @@ zero over all of them. Memory does not depend on the number of contexts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import jax
-import jax.numpy as jnp
 import msgspec
-import numpy as np
-import optax
-from jax import Array, lax
-from scipy.special import entr
 
-from potstill.distill.imitate import (
-    Float32,
-    _cross_entropy,
-    _Examples,
-    _fresh,
-    _kept,
-    _muon,
-    _Run,
-    _Stretch,
-    learning_rate,
-)
-from potstill.distill.shard_order import Labelled, Labels, Plan
+from potstill.distill.imitate import divergence, first_layers, fresh_start
+from potstill.distill.network import Float32, Rescaling
+from potstill.distill.shard_order import Labelled, Labels, ShardOrder
 from potstill.distill.student import Student
+from potstill.distill.train import Examples, Recipe, Run, begin, train_block
 from potstill.keys import Key
 from potstill.policy import Layer
+from potstill.spaces import Learning
 from potstill.teachers import AnyTeacher
 
-#: Told how many contexts are done, and of how many.
+#: Called with the number of contexts done, and of all.
 OnProgress = Callable[[int, int], None]
 
 
 @runtime_checkable
-class Unlabelled(Protocol):
-    """Contexts that are to be labelled where they are, being too many for memory."""
+class UnlabelledContexts(Protocol):
+    """Contexts that are labelled where they are, since memory does not hold them."""
 
     @property
     def students(self) -> int:
-        """How many students are trained at a time, on shards of their own, to be averaged; usually one."""
+        """Number of students trained at a time, on shards of their own, and averaged; usually one."""
 
     def label(
         self, teacher: AnyTeacher, state: Any, observed: Float32, key: Key, on_progress: OnProgress | None
@@ -58,12 +43,13 @@ class StreamedImitation(NamedTuple):
     """A trained student.
 
     Attributes:
-        layers: of the network, for contexts as they were given.
-        contexts: float32[H, d], which were never trained on; each of a few rows, if there were too few to spare any.
-        labels: float32[H, K], of these contexts.
-        steps: that were taken.
+        layers: Layers of the network, for contexts as they were given.
+        contexts: Contexts that were never trained on, float32[H, d]; a few rows of each shard, if there were too few
+            to spare any.
+        labels: Their labels, float32[H, L].
+        steps: Number of steps that were taken.
         kl: KL(teacher ‖ student) in nats, the mean over the held-out contexts.
-        warm: whether it went on from an earlier policy.
+        warm: Whether training started from an earlier policy.
     """
 
     layers: list[Layer]
@@ -80,6 +66,8 @@ def imitate_streamed(
     key: Key,
     start: Sequence[Layer] | None = None,
     on_progress: OnProgress | None = None,
+    *,
+    learning: Learning,
 ) -> StreamedImitation:
     """Train a student on labels in shards. On one machine, equal arguments give equal bits.
 
@@ -87,120 +75,77 @@ def imitate_streamed(
     taken: patience is for few contexts, and here the last steps, which are the smallest, bring the most.
 
     Args:
-        labels: contexts and the teacher's labels.
-        student: the network and how to train it.
-        key: decides the rows held out, the order of everything and the layers of a fresh start.
-        start: layers of an earlier policy to go on from, if the student wants to and they are of its shape.
-        on_progress: told how many contexts are done, of all that the steps take.
+        labels: Contexts and the teacher's labels.
+        student: The network and how to train it.
+        key: Decides the rows held out, the order of everything and the layers of a fresh start.
+        start: Layers of an earlier policy to start from, if the student wants to and they have its shape.
+        on_progress: Called with the number of contexts done, and of all that the steps take.
+        learning: Imitation on the action space.
     """
-    prepared = Prepared.to_train(labels, Plan.of(labels.rows, student, key), student, start)
-    plan, run = prepared.plan, prepared.begin()
-    blocks = (plan.steps - prepared.skipped) // plan.block_steps
-    for done, block in zip(range(1, blocks + 1), plan.blocks(labels), strict=False):
+    order = ShardOrder.of(labels.rows, student, learning, key)
+    prepared = PreparedRun.of(labels, order, Recipe(student, learning), start)
+    run, blocks = prepared.begin(), (order.steps - prepared.skipped) // order.block_steps
+    for done, block in zip(range(1, blocks + 1), order.blocks(labels), strict=False):
         last, run = run, prepared.train(run, block)
         last.step.block_until_ready()  # the next block is made ready while this one is trained on
         if on_progress is not None:
-            on_progress(done * plan.block_rows, blocks * plan.block_rows)
+            on_progress(done * order.block_rows, blocks * order.block_rows)
     return prepared.end(run)
 
 
-class Prepared(NamedTuple):
+class PreparedRun(NamedTuple):
     """All that training needs beside the rows.
 
     Attributes:
-        student: how to train; its number of steps is no part of a compiled program, so that similar runs share one.
-        plan: which rows, and how many steps.
-        layers: to begin with, for stretched contexts.
-        skipped: steps that an earlier policy which is close is worth.
-        warm: whether there is an earlier policy.
-        stretch: of contexts.
-        held_out: rows that are never trained on.
+        recipe: Student and loss. The student's number of steps is no part of a compiled program, so that similar runs
+            share one.
+        order: Which rows, and how many steps.
+        layers: Layers to start from, for rescaled contexts.
+        skipped: Steps that a start which is close to the labels is worth.
+        warm: Whether there is an earlier policy.
+        rescaling: Of contexts.
+        held_out: Rows that are never trained on.
     """
 
-    student: Student
-    plan: Plan
+    recipe: Recipe
+    order: ShardOrder
     layers: list[Layer]
     skipped: int
     warm: bool
-    stretch: _Stretch
+    rescaling: Rescaling
     held_out: Labelled
 
     @classmethod
-    def to_train(cls, labels: Labels, plan: Plan, student: Student, start: Sequence[Layer] | None) -> Prepared:
-        """From an earlier policy, if the student wants to and it is of its shape; or afresh."""
-        sample, held_out = plan.first_look(labels)
-        student = msgspec.structs.replace(student, steps=plan.steps, batch=plan.batch)
-        stretch = _Stretch.onto_unit(sample.contexts)
-        shapes = list(pairwise((sample.contexts.shape[1], *student.hidden, sample.labels.shape[1])))
-        layers, skipped, warm = _fresh(shapes, sample.labels.mean(axis=0), plan.key.child("layers")), 0, False
-        if start is not None and student.warm is not None and [np.shape(weight) for weight, _ in start] == shapes:
-            kept, skipped = _kept(start, layers, student, *held_out)
-            layers, warm = stretch.enter(kept), True
+    def of(cls, labels: Labels, order: ShardOrder, recipe: Recipe, start: Sequence[Layer] | None) -> PreparedRun:
+        """From an earlier policy, if the student wants to and it has its shape; otherwise from a fresh start."""
+        sample, held_out = order.first_look(labels)
+        student = msgspec.structs.replace(recipe.student, steps=order.steps, batch=order.batch)
+        recipe = recipe._replace(student=student)
+        rescaling = Rescaling.onto_unit(sample.contexts)
+        fresh = fresh_start(recipe, sample.contexts.shape[1], sample.labels, order.key)
+        layers, skipped, warm = first_layers(recipe, fresh, start, rescaling, *held_out)
         # Whole blocks, up to the last step.
-        skipped -= skipped % plan.block_steps
-        return cls(msgspec.structs.replace(student, steps=1), plan, layers, skipped, warm, stretch, held_out)
+        skipped -= skipped % order.block_steps
+        recipe = recipe._replace(student=msgspec.structs.replace(student, steps=1))
+        return cls(recipe, order, layers, skipped, warm, rescaling, held_out)
 
-    def begin(self) -> _Run:
-        """Before the first step."""
-        run: _Run = _begin(self.student, self.layers, self.skipped, self._examples(self.held_out))
+    def begin(self) -> Run:
+        """A run before its first step."""
+        run: Run = begin(self.recipe, self.layers, self.skipped, self.examples(self.held_out))
         return run
 
-    def train(self, run: _Run, block: Labelled) -> _Run:
+    def train(self, run: Run, block: Labelled) -> Run:
         """One step for each minibatch of a block, and a look at the held-out rows."""
-        judged_on, examples = self._examples(self.held_out), self._examples(block)
-        trained: _Run = _train_block(self.student, run, self.skipped, self.plan.steps, examples, judged_on)
+        held_out, examples = self.examples(self.held_out), self.examples(block)
+        trained: Run = train_block(self.recipe, run, self.skipped, self.order.steps, examples, held_out)
         return trained
 
-    def end(self, run: _Run) -> StreamedImitation:
-        """What came out."""
-        kl = float(run.loss) - float(entr(self.held_out.labels.astype(np.float64)).sum(axis=1).mean())
-        if not np.isfinite(kl):
-            raise FloatingPointError(f"imitation diverged; try a learning_rate below {self.student.learning_rate}")
-        steps = int(run.step) - self.skipped
-        return StreamedImitation(self.stretch.leave(run.best), *self.held_out, steps, max(kl, 0.0), self.warm)
+    def end(self, run: Run) -> StreamedImitation:
+        """The student with the smallest held-out loss."""
+        layers, steps = self.rescaling.leave(run.best), int(run.step) - self.skipped
+        kl = divergence(self.recipe, layers, *self.held_out)
+        return StreamedImitation(layers, *self.held_out, steps, kl, self.warm)
 
-    def _examples(self, rows: Labelled) -> _Examples:
-        return _Examples(self.stretch(rows.contexts), rows.labels, len(rows.labels))
-
-
-# ---- training, compiled
-
-
-@partial(jax.jit, static_argnames="student")
-def _begin(student: Student, layers: list[Layer], skipped: Array, held_out: _Examples) -> _Run:
-    state = _optimiser(student, lambda taken: taken).init(layers)
-    loss = _cross_entropy(student, layers, held_out).mean()
-    return _Run(jnp.int32(skipped), layers, layers, state, layers, loss, jnp.int32(0))
-
-
-@partial(jax.jit, static_argnames="student")
-def _train_block(
-    student: Student, run: _Run, skipped: Array, steps: Array, block: _Examples, held_out: _Examples
-) -> _Run:
-    """One step for each minibatch of a block, and a look at the held-out rows."""
-    optimiser = _optimiser(student, lambda taken: _rate(student, skipped + taken, steps))
-    gradient = jax.grad(lambda layers, batch: _cross_entropy(student, layers, batch).mean())
-
-    def step(i: Array, run: _Run) -> _Run:
-        part = partial(lax.dynamic_slice_in_dim, start_index=i * student.batch, slice_size=student.batch)
-        batch = block._replace(contexts=part(block.contexts), labels=part(block.labels))
-        change, state = optimiser.update(gradient(run.layers, batch), run.optimiser, run.layers)
-        layers = optax.apply_updates(run.layers, change)
-        average = optax.incremental_update(layers, run.average, 1 - student.average)
-        return run._replace(step=run.step + 1, layers=layers, average=average, optimiser=state)
-
-    run = lax.fori_loop(0, len(block.labels) // student.batch, step, run)
-    loss = _cross_entropy(student, run.average, held_out).mean()
-    better = (loss < run.loss) | (student.patience is None)
-    best, loss = jax.tree.map(partial(jnp.where, better), (run.average, loss), (run.best, run.loss))
-    return run._replace(best=best, loss=loss)
-
-
-def _rate(student: Student, step: Array, steps: Array) -> Array:
-    """The learning rate of a step, counted from 0, in a run of so many."""
-    return student.learning_rate * (1 - step / steps) if student.decay == "linear" else learning_rate(student, step)
-
-
-def _optimiser(student: Student, rate: optax.Schedule) -> optax.GradientTransformation:
-    optimisers = {"muon": _muon, "adam": optax.adam, "rmsprop": optax.rmsprop}
-    return optimisers[student.optimiser](rate)
+    def examples(self, rows: Labelled) -> Examples:
+        """Rows as the training loop takes them."""
+        return Examples(self.rescaling(rows.contexts), rows.labels, len(rows.labels))

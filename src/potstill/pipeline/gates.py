@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from potstill.distill.still import Report
+from potstill.distill import Report
 from potstill.pipeline.comparison import Comparison
 from potstill.policy import Policy
 from potstill.workspace.config import UpdateConfig

@@ -23,6 +23,7 @@ from potstill.keys import Key
 from potstill.pipeline.engines import Engine
 from potstill.pipeline.shards import SHARD_ROWS, Encoded, Shard, none_fit, read_shard
 from potstill.problem import Problem
+from potstill.spaces import learning
 from potstill.storage import LocalStorage, Storage, open_storage
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.labels import label
@@ -111,11 +112,13 @@ def label_shard(numbered: tuple[int, Source], work: Labelling) -> LabelledShard:
     said: dict[str, Any] = {
         "fingerprint": _digest(work.made_by, str(number), sha256),
         "features": work.problem.labels,
-        "actions": work.problem.actions.names,
+        "actions": msgspec.to_builtins(work.problem.actions),
     }
     reused = not len(contexts) or work.store.has(number, said["fingerprint"])
     if not reused:
-        labels = label(work.teacher, work.state, contexts, work.key.child("shard", number))
+        labels = label(
+            learning(work.problem.actions), work.teacher, work.state, contexts, work.key.child("shard", number)
+        )
         work.store.write(number, contexts, labels, said)
     return LabelledShard(len(contexts), read.unfit, contexts.sum(axis=0, dtype=np.float64), sha256, reused)
 

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from potstill._version import __version__
-from potstill.distill import Student
-from potstill.distill.still import Still
+from potstill.distill import Still, Student
 from potstill.errors import PotstillError
 from potstill.events.lake.observations import chunks
 from potstill.pipeline.contexts import Further, further_contexts

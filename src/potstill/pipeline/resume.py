@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from potstill.distill import Student
-from potstill.distill.still import Still
+from potstill.distill import Still, Student
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import AnyTeacher, InvalidState, from_config

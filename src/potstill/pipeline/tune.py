@@ -16,8 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.distill import Student
-from potstill.distill.still import Still
+from potstill.distill import Still, Student
 from potstill.errors import InvalidLog
 from potstill.evaluate import diagnostics
 from potstill.evaluate.diagnostics import Trust, diagnose, trust

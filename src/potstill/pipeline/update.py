@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from potstill.distill.still import Report
+from potstill.distill import Report
 from potstill.errors import PotstillError
 from potstill.events import now as clock
 from potstill.events.join.cuts import last_cut

@@ -1,5 +1,6 @@
 """Action spaces: what can be chosen, behind one contract."""
 
+from potstill.spaces.conformance import check_space
 from potstill.spaces.contract import (
     Actions,
     ActionSpace,
@@ -34,6 +35,7 @@ __all__ = [
     "Restriction",
     "WireTypes",
     "check_floor",
+    "check_space",
     "finite",
     "from_config",
     "is_space",

@@ -185,13 +185,13 @@ class Learning(Protocol):
     def loss(self, outputs: Any, labels: Any) -> Any:
         """The loss of each row, [N], in JAX, least where the student chooses as its teacher does."""
 
-    def entropy(self, labels: Float32) -> Float64:
-        """The least loss that any student can have, float64[N]; zeros if it is not known."""
-
     def start(self, labels: Float32) -> Float32:
         """Outputs of a student that gives every context the mean label, float32[outputs]."""
 
-    def divergences(self, labels: Float32, distribution: Distribution) -> Divergences:
+    def divergence(self, outputs: Float32, labels: Float32) -> Float64:
+        """KL(teacher ‖ student) of each row in nats, float64[N], in NumPy."""
+
+    def divergences(self, labels: Float32, distribution: Any) -> Divergences:
         """How far a student's distributions are from the labels."""
 
 

@@ -2,10 +2,23 @@
 
 from potstill.teachers.adaptive.adaptive_ts import AdaptiveTS
 from potstill.teachers.conformance import check_teacher
-from potstill.teachers.contract import EXACT, AnyTeacher, Exactness, Parts, Rereading, Stats, Summarising, Teacher
+from potstill.teachers.contract import (
+    EXACT,
+    AnyFiniteTeacher,
+    AnyTeacher,
+    Exactness,
+    FiniteTeacher,
+    NeedsFiniteActions,
+    Parts,
+    Rereading,
+    Stats,
+    Summarising,
+    Teacher,
+)
 from potstill.teachers.explicit import FunctionTeacher, Uniform
 from potstill.teachers.gp.gp_ts import GaussianProcessTS
 from potstill.teachers.gp.max_variance import max_variance_design
+from potstill.teachers.labels import label
 from potstill.teachers.linear.lin_ucb import LinUCB
 from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
 from potstill.teachers.neural.bootstrap_ts import BootstrapTS
@@ -15,7 +28,7 @@ from potstill.teachers.neural.neural_linear_ts import NeuralLinearTS
 from potstill.teachers.neural.recipe import PAPER, Recipe
 from potstill.teachers.probability_best import probability_best
 from potstill.teachers.program.program_ts import ProgramTS
-from potstill.teachers.registry import TEACHERS, available, from_config, to_config
+from potstill.teachers.registry import TEACHERS, available, check_support, from_config, to_config
 from potstill.teachers.states import InvalidState, load_state, save_state
 
 __all__ = [
@@ -23,17 +36,20 @@ __all__ = [
     "PAPER",
     "TEACHERS",
     "AdaptiveTS",
+    "AnyFiniteTeacher",
     "AnyTeacher",
     "BootstrapTS",
     "DiagonalLinearTS",
     "EpsilonGreedy",
     "Exactness",
+    "FiniteTeacher",
     "FunctionTeacher",
     "GaussianProcessTS",
     "InvalidState",
     "LinUCB",
     "LinearTS",
     "LowRankTS",
+    "NeedsFiniteActions",
     "NeuralGreedy",
     "NeuralLinearTS",
     "Parts",
@@ -45,8 +61,10 @@ __all__ = [
     "Teacher",
     "Uniform",
     "available",
+    "check_support",
     "check_teacher",
     "from_config",
+    "label",
     "load_state",
     "max_variance_design",
     "probability_best",

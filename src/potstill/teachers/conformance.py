@@ -14,7 +14,7 @@ import numpy as np
 
 from potstill.keys import Key
 from potstill.problem import Boolean, Categorical, Discrete, Numeric, Observations, Problem
-from potstill.teachers.contract import AnyTeacher, Rereading, ResultT, Summarising
+from potstill.teachers.contract import AnyFiniteTeacher, Rereading, ResultT, Summarising
 
 PROBLEM = Problem(
     name="conformance",
@@ -28,7 +28,7 @@ _DRAWS = 4000
 _MARGIN = float(np.sqrt(np.log(2e6) / (2 * _DRAWS)))
 
 
-def check_teacher(teacher: AnyTeacher) -> None:
+def check_teacher(teacher: AnyFiniteTeacher) -> None:
     """Run every check; an AssertionError says which part of the contract is broken."""
     for check in CHECKS:
         check(teacher)
@@ -57,12 +57,12 @@ def example_contexts(n: int, key: Key = _KEY) -> Any:
     )
 
 
-def _states(teacher: AnyTeacher) -> list[Any]:
+def _states(teacher: AnyFiniteTeacher) -> list[Any]:
     prior = teacher.init(PROBLEM)
     return [prior, teacher.update(prior, example_observations(), _KEY)]
 
 
-def propensities_are_probabilities(teacher: AnyTeacher) -> None:
+def propensities_are_probabilities(teacher: AnyFiniteTeacher) -> None:
     """Propensities are float32[N, K], at least 0, and sum to 1, for many contexts, one and none."""
     for state in _states(teacher):
         for n in (50, 1, 0):
@@ -73,7 +73,7 @@ def propensities_are_probabilities(teacher: AnyTeacher) -> None:
             np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5, err_msg="propensities must sum to 1")
 
 
-def update_leaves_its_input_alone(teacher: AnyTeacher) -> None:
+def update_leaves_its_input_alone(teacher: AnyFiniteTeacher) -> None:
     """Neither an update that works nor one that fails changes the state it was given."""
     state = teacher.init(PROBLEM)
     before = copy.deepcopy(state)
@@ -81,7 +81,7 @@ def update_leaves_its_input_alone(teacher: AnyTeacher) -> None:
     _assert_same(before, state, "update must not change the state it is given")
 
 
-def same_key_same_result(teacher: AnyTeacher) -> None:
+def same_key_same_result(teacher: AnyFiniteTeacher) -> None:
     """Equal inputs and keys give equal outputs, to the bit."""
     first, second = _states(teacher)[1], _states(teacher)[1]
     _assert_same(first, second, "two updates with one key must give one state")
@@ -90,7 +90,7 @@ def same_key_same_result(teacher: AnyTeacher) -> None:
     np.testing.assert_array_equal(p, q, err_msg="propensities with one key must be equal")
 
 
-def contexts_are_independent(teacher: AnyTeacher) -> None:
+def contexts_are_independent(teacher: AnyFiniteTeacher) -> None:
     """A context's propensities do not depend on the contexts beside it."""
     if teacher.exactness.kind != "exact":
         return
@@ -100,7 +100,7 @@ def contexts_are_independent(teacher: AnyTeacher) -> None:
     np.testing.assert_allclose(whole, parts, atol=1e-6, err_msg="a context's propensities must not depend on others")
 
 
-def samples_follow_propensities(teacher: AnyTeacher) -> None:
+def samples_follow_propensities(teacher: AnyFiniteTeacher) -> None:
     """Actions are sampled as often as the propensities say; false alarm below 1e-4 in all."""
     contexts = example_contexts(5)
     for state in _states(teacher):
@@ -112,7 +112,7 @@ def samples_follow_propensities(teacher: AnyTeacher) -> None:
         assert gap < allowed, f"sampled shares differ from propensities by {gap:.3f}"
 
 
-def shards_add_up(teacher: AnyTeacher) -> None:
+def shards_add_up(teacher: AnyFiniteTeacher) -> None:
     """Where observations can be summarised, shards, the whole and one at a time give one posterior."""
     if not isinstance(teacher, Summarising):
         return
@@ -126,7 +126,7 @@ def shards_add_up(teacher: AnyTeacher) -> None:
     np.testing.assert_allclose(whole, sharded, atol=1e-5, err_msg="shards must add up to the whole")
 
 
-def parts_are_read_as_the_whole(teacher: AnyTeacher) -> None:
+def parts_are_read_as_the_whole(teacher: AnyFiniteTeacher) -> None:
     """Where observations can be read in parts, that gives the posterior of an update, and keeps none of them."""
     if not isinstance(teacher, Rereading) or not teacher.passes:
         return
@@ -154,7 +154,7 @@ class _InMemory:
         return (function(number, part, *common) for number, part in enumerate(self._parts))
 
 
-def no_observations_change_nothing(teacher: AnyTeacher) -> None:
+def no_observations_change_nothing(teacher: AnyFiniteTeacher) -> None:
     """An empty batch leaves an untouched prior what it was."""
     prior, contexts = teacher.init(PROBLEM), example_contexts(5)
     after = teacher.update(prior, Observations.none(PROBLEM), _KEY)
@@ -162,7 +162,7 @@ def no_observations_change_nothing(teacher: AnyTeacher) -> None:
     np.testing.assert_allclose(p, q, atol=1e-6, err_msg="an empty batch must change nothing")
 
 
-def hard_data_stay_finite(teacher: AnyTeacher) -> None:
+def hard_data_stay_finite(teacher: AnyFiniteTeacher) -> None:
     """One observation, an action never tried, constant and collinear columns, huge and equal rewards."""
     contexts = example_contexts(8)
     one = example_observations(1)
@@ -196,7 +196,7 @@ def _leaves(state: Any) -> list[Any]:
     return [np.asarray(state)]
 
 
-CHECKS: tuple[Callable[[AnyTeacher], None], ...] = (
+CHECKS: tuple[Callable[[AnyFiniteTeacher], None], ...] = (
     propensities_are_probabilities,
     update_leaves_its_input_alone,
     same_key_same_result,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
+from potstill.spaces import Actions, ActionSpace, FiniteSpace, finite
 
 Float32 = NDArray[np.float32]
 StateT = TypeVar("StateT")
@@ -42,9 +43,12 @@ EXACT = Exactness("exact")
 class Teacher(Protocol[StateT]):
     """A posterior over reward functions."""
 
+    def supports(self, space: ActionSpace) -> str | None:
+        """Why this teacher cannot learn on an action space; None if it can."""
+
     @property
     def exactness(self) -> Exactness:
-        """How good the propensities are."""
+        """Whether labels are exact, or how many draws they are estimated from."""
 
     def init(self, problem: Problem) -> StateT:
         """The prior."""
@@ -52,11 +56,30 @@ class Teacher(Protocol[StateT]):
     def update(self, state: StateT, observations: Observations, key: Key) -> StateT:
         """The posterior after more observations. Pure: `state` is left as it was, also when this fails."""
 
+    def sample_actions(self, state: StateT, contexts: Float32, n: int, key: Key) -> Actions:
+        """Thompson sampling's own actions, n for each context, each by a posterior sample of its own.
+
+        As the action space encodes them: int64[N, n] for a list, [N, n, ...] for others.
+        """
+
+
+class FiniteTeacher(Teacher[StateT], Protocol):
+    """A teacher on spaces whose actions can be listed, which also gives each action's probability of being best."""
+
     def propensities(self, state: StateT, contexts: Float32, key: Key) -> Float32:
         """The probability that each action is the best one under the posterior, float32[N, K], for float32[N, d]."""
 
-    def sample_actions(self, state: StateT, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """Actions as Thompson sampling would take them, int64[N, n]: each draws a posterior sample of its own."""
+
+class NeedsFiniteActions:
+    """The mixin of teachers that keep something for each action of a list."""
+
+    def supports(self, space: ActionSpace) -> str | None:
+        """Finite spaces alone."""
+        return None if isinstance(space, FiniteSpace) else "it needs a finite list of actions"
+
+    def count(self, space: ActionSpace) -> int:
+        """Number of actions."""
+        return len(finite(space, type(self).__name__))
 
 
 class Stats(Protocol):
@@ -105,3 +128,4 @@ class Rereading(Protocol[StateT]):
 
 
 AnyTeacher = Teacher[Any]
+AnyFiniteTeacher = FiniteTeacher[Any]

@@ -1,4 +1,4 @@
-"""No opinion: the teacher of a random policy."""
+"""Teachers that learn nothing: uniform propensities, and those of a Python function."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers.choice import sample_rows
-from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
 
 
 class UniformState(NamedTuple):
-    """How many actions there are: int64[]."""
+    """Number of actions, int64[]."""
 
     actions: NDArray[np.int64]
 
 
-class Uniform(msgspec.Struct, frozen=True, tag_field="type", tag="uniform"):
-    """Every action is best with equal probability, whatever is observed."""
+class Uniform(msgspec.Struct, NeedsFiniteActions, frozen=True, tag_field="type", tag="uniform"):
+    """Every action is best with equal probability, before and after any observation."""
 
     @property
     def exactness(self) -> Exactness:
@@ -32,7 +32,7 @@ class Uniform(msgspec.Struct, frozen=True, tag_field="type", tag="uniform"):
 
     def init(self, problem: Problem) -> UniformState:
         """The prior, which is also the posterior."""
-        return UniformState(np.array(len(problem.actions)))
+        return UniformState(np.array(self.count(problem.actions)))
 
     def update(self, state: UniformState, observations: Observations, key: Key) -> UniformState:  # noqa: ARG002
         """The same state."""
@@ -48,7 +48,7 @@ class Uniform(msgspec.Struct, frozen=True, tag_field="type", tag="uniform"):
 
 
 @dataclass(frozen=True, repr=False)
-class FunctionTeacher:
+class FunctionTeacher(NeedsFiniteActions):
     """A rule written in Python, which learns nothing from observations.
 
     Args:
@@ -63,8 +63,8 @@ class FunctionTeacher:
         return EXACT
 
     def init(self, problem: Problem) -> tuple[NDArray[np.int64]]:
-        """How many actions there are."""
-        return (np.array(len(problem.actions)),)
+        """Number of actions."""
+        return (np.array(self.count(problem.actions)),)
 
     def update(self, state: Any, observations: Observations, key: Key) -> Any:  # noqa: ARG002
         """The same state."""

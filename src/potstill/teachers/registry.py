@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
+from potstill.errors import UnsupportedSpace, shown
+from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive.adaptive_ts import AdaptiveTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
@@ -35,6 +37,16 @@ TEACHERS: dict[str, type[AnyTeacher]] = {
 def available() -> list[str]:
     """The names of the teachers that `from_config` knows."""
     return sorted(TEACHERS)
+
+
+def check_support(teacher: AnyTeacher, space: ActionSpace) -> None:
+    """Refuse a teacher that cannot learn on an action space; `UnsupportedSpace` names those that can."""
+    why = teacher.supports(space)
+    if why is None:
+        return
+    others = [name for name in available() if TEACHERS[name]().supports(space) is None]
+    instead = f"use {', '.join(others)}" if others else "use a teacher of your own that samples its actions"
+    raise UnsupportedSpace(f"{type(teacher).__name__} does not support {shown(space)}: {why}; {instead}")
 
 
 def from_config(config: dict[str, Any]) -> AnyTeacher:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.distill.still import Report, Still
+from potstill.distill import Report, Still
 from potstill.keys import Key
 from potstill.lab.problems.environment import Columns, Float64, regrets
 from potstill.lab.problems.video import VideoUpload

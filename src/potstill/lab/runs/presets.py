@@ -11,7 +11,7 @@ from potstill.distill import Student
 from potstill.teachers import (
     PAPER,
     AdaptiveTS,
-    AnyTeacher,
+    AnyFiniteTeacher,
     BootstrapTS,
     GaussianProcessTS,
     LinearTS,
@@ -23,13 +23,13 @@ from potstill.teachers import (
 class Choice(msgspec.Struct, frozen=True):
     """A posterior, and what imitates it."""
 
-    teacher: AnyTeacher
+    teacher: AnyFiniteTeacher
     student: Student
 
 
 #: The paper's appendix "Experiment Details", which follows Riquelme, Tucker and Snoek (2018). Gaussian processes are
 #: not among its experiments: there the teacher is Potstill's and only the student is the paper's.
-_PAPER: dict[str, AnyTeacher] = {
+_PAPER: dict[str, AnyFiniteTeacher] = {
     "neural-greedy": NeuralGreedy(recipe=PAPER, standardise=False),
     "linear-ts": LinearTS(precision=0.25, alpha=6.0, beta=6.0),
     "neural-linear-ts": NeuralLinearTS(recipe=PAPER, standardise=False, precision=0.25, alpha=3.0, beta=3.0),
@@ -38,7 +38,7 @@ _PAPER: dict[str, AnyTeacher] = {
 }
 
 #: What somebody gets who names a teacher and nothing else.
-_POTSTILL: dict[str, AnyTeacher] = {
+_POTSTILL: dict[str, AnyFiniteTeacher] = {
     "neural-greedy": NeuralGreedy(),
     "linear-ts": LinearTS(),
     "neural-linear-ts": NeuralLinearTS(),

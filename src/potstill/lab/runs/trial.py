@@ -10,13 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.distill import Student
-from potstill.distill.still import Still
+from potstill.distill import Still, Student
 from potstill.keys import Key
 from potstill.lab.problems.environment import Decided, Float32, World
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem
-from potstill.teachers import AnyTeacher
+from potstill.teachers import AnyFiniteTeacher, AnyTeacher
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,7 +94,7 @@ class Undistilled:
         seed: of everything random.
     """
 
-    def __init__(self, problem: Problem, teacher: AnyTeacher, seed: int) -> None:
+    def __init__(self, problem: Problem, teacher: AnyFiniteTeacher, seed: int) -> None:
         self.teacher, self.state = teacher, teacher.init(problem)
         self._key = Key(seed).child("undistilled")
         self._calls = 0

@@ -29,6 +29,8 @@ from potstill.lab.problems.table import TableProblem
 from potstill.lab.runs.trial import Undistilled, play
 from potstill.parallel import advance
 from potstill.policy.network import outputs
+from potstill.spaces import FiniteDistribution
+from potstill.spaces.discrete.learn import FiniteLearning
 from potstill.teachers import LinearTS
 
 #: Exact labels, where a number of sampled ones could stand.
@@ -185,17 +187,25 @@ def learn(lesson: Lesson) -> list[Point]:
         contexts, exact = _labelled(lesson.environment, lesson.contexts, lesson.state, key.child("contexts"))
         for kind in rates.kinds:
             labels = sampled(exact, kind, key.child("labels", lesson.contexts, kind)) if kind else exact
-            imitation = imitate(contexts, labels, Student(), key.child("imitate"))
+            imitation = imitate(contexts, labels, Student(), key.child("imitate"), learning=_learning(labels))
             served = softmax(outputs(imitation.layers, Student().activation, fresh), axis=1)
-            kl[kind].append(fidelity(truth, served, 1.0).kl_mean)
+            kl[kind].append(_kl(truth, served))
             advance()
     return [Point(contexts=lesson.contexts, labels=kind, kl=values) for kind, values in kl.items()]
+
+
+def _learning(labels: NDArray[Any]) -> FiniteLearning:
+    return FiniteLearning(labels.shape[1])
+
+
+def _kl(truth: NDArray[Any], student: NDArray[Any]) -> float:
+    return fidelity(_learning(truth), truth, FiniteDistribution(student), 1.0).kl_mean
 
 
 def blind(lesson: Lesson) -> float:
     """The divergence, in nats, of the best policy that ignores the context."""
     _, truth = _fresh(lesson)
-    return fidelity(truth, np.broadcast_to(truth.mean(axis=0, dtype=np.float64), truth.shape), 1.0).kl_mean
+    return _kl(truth, np.broadcast_to(truth.mean(axis=0, dtype=np.float64), truth.shape))
 
 
 def _fresh(lesson: Lesson) -> tuple[Float32, Float32]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import msgspec
 import numpy as np
-from scipy.special import entr, rel_entr
+from scipy.special import entr, log_softmax, rel_entr
 
 from potstill.spaces.contract import Bool, Divergences, FiniteSpace, Float32, Float64
 from potstill.spaces.finite import FiniteDistribution
@@ -40,15 +40,16 @@ class FiniteLearning(msgspec.Struct, frozen=True):
         """The cross-entropy of each row."""
         return -jnp.sum(labels * jax.nn.log_softmax(outputs), axis=1)
 
-    def entropy(self, labels: Float32) -> Float64:
-        """The entropy of each label."""
-        entropy: Float64 = entr(labels.astype(np.float64)).sum(axis=1)
-        return entropy
-
     def start(self, labels: Float32) -> Float32:
         """The scores of the mean label."""
         scores: Float32 = np.log(np.maximum(labels.mean(axis=0), RAREST))
         return scores
+
+    def divergence(self, outputs: Float32, labels: Float32) -> Float64:
+        """The cross-entropy less the entropy of the label."""
+        cross_entropy = -(labels * log_softmax(outputs.astype(np.float64), axis=1)).sum(axis=1)
+        kl: Float64 = cross_entropy - entr(labels.astype(np.float64)).sum(axis=1)
+        return kl
 
     def divergences(self, labels: Float32, distribution: FiniteDistribution) -> Divergences:
         """By the probabilities of all actions.
@@ -56,6 +57,11 @@ class FiniteLearning(msgspec.Struct, frozen=True):
         Labels may be zero. A probability that float32 has rounded to zero counts as the smallest number it can hold
         in full, so that the divergence stays finite.
         """
+        if labels.shape != distribution.p.shape or labels.ndim != 2 or not labels.size:
+            raise ValueError(
+                "labels and probabilities must have one shape [N, K] that is not empty, "
+                f"got {list(labels.shape)} and {list(distribution.p.shape)}"
+            )
         return finite_divergences(labels.astype(np.float64), distribution.p.astype(np.float64))
 
 

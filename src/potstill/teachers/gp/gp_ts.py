@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory
-from potstill.teachers.contract import Exactness, Float32
+from potstill.teachers.contract import Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.gp import regression
 from potstill.teachers.gp.kernels import Independent, Kernel, Matern, Typical, depends_on_action
 from potstill.teachers.gp.max_variance import inducing_points
@@ -48,7 +48,9 @@ class GaussianProcessState(NamedTuple):
     posterior: regression.Posterior
 
 
-class GaussianProcessTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="gaussian-process-ts"):
+class GaussianProcessTS(
+    msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_field="type", tag="gaussian-process-ts"
+):
     """Reward = f(context, action) + noise, with a Gaussian process prior on f and normal noise.
 
     Actions are correlated, so that propensities are shares of joint draws (with two actions they are exact). The
@@ -160,7 +162,7 @@ class GaussianProcessTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="ty
             yield Joint(*regression.predict(model, state.posterior, contexts[start : start + step]))
 
     def _features(self, problem: Problem) -> Float64:
-        k, given = len(problem.actions), self.action_features
+        k, given = self.count(problem.actions), self.action_features
         if given is None:
             return np.linspace(0.0, 1.0, k)[:, None]
         alike = len(given) == k and len({len(row) for row in given}) == 1

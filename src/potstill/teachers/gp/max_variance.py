@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.problem import Contexts, Problem
+from potstill.spaces import finite
 from potstill.teachers.gp import regression
 from potstill.teachers.gp.pairs import Float64, Points
 
@@ -48,7 +49,7 @@ def max_variance_design(
         n: how many pairs.
         state: what was learnt before, with its hyperparameters; left out, nothing.
     """
-    contexts, k = problem.encode_many(pool), len(problem.actions)
+    contexts, k = problem.encode_many(pool), len(finite(problem.actions, "max_variance_design"))
     if n < 0 or not len(contexts):
         raise ValueError(f"max_variance_design: needs n >= 0 and a pool of contexts, got n={n} and {len(contexts)}")
     state = teacher.init(problem) if state is None else state

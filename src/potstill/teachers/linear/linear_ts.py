@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
-from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.linear import nig
 from potstill.teachers.neural.weights import Weighting, weights
 from potstill.teachers.probability_best import probability_best
@@ -23,7 +23,7 @@ class LinearState(NamedTuple):
     posterior: nig.Posterior
 
 
-class LinearTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="linear-ts"):
+class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_field="type", tag="linear-ts"):
     """Reward = xᵀθ + noise for each action apart, with the conjugate prior NIG(0, precision·I, alpha, beta).
 
     The defaults are the paper's. Propensities are exact: given a context, the rewards of the actions are
@@ -71,7 +71,7 @@ class LinearTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
             observations.actions,
             observations.rewards,
             weights(observations, self.weighting),
-            len(observations.problem.actions),
+            self.count(observations.problem.actions),
             intercept=True,
         )
 

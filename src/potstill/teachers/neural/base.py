@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import parts as reading
-from potstill.teachers.contract import Parts
+from potstill.teachers.contract import NeedsFiniteActions, Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
@@ -22,7 +22,7 @@ from potstill.teachers.parts import Overview
 Float64 = NDArray[np.float64]
 
 
-class Neural(msgspec.Struct, frozen=True, kw_only=True):
+class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
     """Options of every teacher that learns a network.
 
     Args:
@@ -53,7 +53,7 @@ class Neural(msgspec.Struct, frozen=True, kw_only=True):
 
     def _blank(self, problem: Problem, count: int = 1) -> Networks:
         """Networks before the first observation."""
-        return network.zeros((problem.width, *self.hidden, len(problem.actions)), count)
+        return network.zeros((problem.width, *self.hidden, self.count(problem.actions)), count)
 
     def _remember(self, memory: Memory, observations: Observations) -> Memory:
         return memory.remember(observations, self.window, weights(observations, self.weighting))

@@ -13,7 +13,7 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
 from potstill.teachers.choice import sample_rows
-from potstill.teachers.contract import Exactness, Float32
+from potstill.teachers.contract import Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural.weights import Weighting, weights
 
@@ -41,7 +41,7 @@ class ProgramState(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class ProgramTS:
+class ProgramTS(NeedsFiniteActions):
     """A reward model of your own: latent parameters with priors, and the mean reward of an action in a context.
 
     >>> def program(contexts, actions, rewards=None):           # float32[N, d], int32[N], float32[N] or None
@@ -102,7 +102,7 @@ class ProgramTS:
         inference, names = _inference(), self._latents(problem.width)
         drawn = inference.prior(self.program, names, problem.width, self.draws, inference.jax_key(Key(0)))
         draws = tuple(np.asarray(drawn[name]) for name in names)
-        return ProgramState(memories.empty(problem.width), np.array(len(problem.actions)), draws, np.array(0.0))
+        return ProgramState(memories.empty(problem.width), np.array(self.count(problem.actions)), draws, np.array(0.0))
 
     def update(self, state: ProgramState, observations: Observations, key: Key) -> ProgramState:
         """The posterior after more observations; chains start from the draws before."""

@@ -1,7 +1,7 @@
 """Thompson sampling, distilled in batches into a small explicit policy.
 
-The names below are the public surface. Those of the offline half, of workspaces and of clients are looked up when they
-are first used, so that ``import potstill`` on a server or device brings nothing that learns.
+The names below are the public surface. Those of the offline half, of workspaces and of clients are imported on first
+use, so that ``import potstill`` on a server or device loads nothing that learns.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from potstill._version import __version__
+from potstill.errors import PotstillError
 from potstill.keys import Key
 from potstill.policy import Decision, InvalidPolicy, Policy
 from potstill.problem import (
@@ -26,21 +27,29 @@ from potstill.problem import (
 )
 
 if TYPE_CHECKING:
-    from potstill import teachers
+    from potstill import evaluate, spaces, teachers
     from potstill.client import AsyncClient, Client, EdgeClient
     from potstill.distill import Report, Still, Student
+    from potstill.events import EventLog, LoggedDecision, LoggedReward
     from potstill.workspace import Workspace
 
 _LATER = {
     "AsyncClient": "potstill.client",
     "Client": "potstill.client",
     "EdgeClient": "potstill.client",
+    "EventLog": "potstill.events",
+    "LoggedDecision": "potstill.events",
+    "LoggedReward": "potstill.events",
     "Report": "potstill.distill",
     "Still": "potstill.distill",
     "Student": "potstill.distill",
     "Workspace": "potstill.workspace",
+    "evaluate": "potstill.evaluate",
+    "spaces": "potstill.spaces",
     "teachers": "potstill.teachers",
 }
+#: Names that are rooms, not what a room exports.
+_ROOMS = ("evaluate", "spaces", "teachers")
 
 __all__ = [
     "AsyncClient",
@@ -50,14 +59,18 @@ __all__ = [
     "Decision",
     "Discrete",
     "EdgeClient",
+    "EventLog",
     "InvalidContext",
     "InvalidObservation",
     "InvalidPolicy",
     "InvalidProblem",
     "Key",
+    "LoggedDecision",
+    "LoggedReward",
     "Numeric",
     "Observations",
     "Policy",
+    "PotstillError",
     "Problem",
     "Report",
     "Reward",
@@ -65,6 +78,8 @@ __all__ = [
     "Student",
     "Workspace",
     "__version__",
+    "evaluate",
+    "spaces",
     "teachers",
 ]
 
@@ -80,7 +95,7 @@ def __getattr__(name: str) -> Any:
         raise ImportError(
             f"potstill.{name} learns, and learning needs {error.name!r}: pip install 'potstill[learn]'"
         ) from error
-    return module if name == "teachers" else getattr(module, name)
+    return module if name in _ROOMS else getattr(module, name)
 
 
 def __dir__() -> list[str]:

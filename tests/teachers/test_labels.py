@@ -7,7 +7,7 @@ from potstill.keys import Key
 from potstill.spaces import learning
 from potstill.teachers import TEACHERS, FunctionTeacher, GaussianProcessTS
 from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
-from potstill.teachers.labels import label
+from potstill.teachers.propensities import label
 
 KEY = Key(0)
 LEARNING = learning(PROBLEM.actions)

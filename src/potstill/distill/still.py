@@ -25,7 +25,7 @@ from potstill.policy import Layer, Lineage, Policy
 from potstill.problem import Contexts, InvalidObservation, Observations, Problem
 from potstill.spaces import learning
 from potstill.teachers import AnyTeacher, Exactness, LinearTS, Rereading, Summarising, check_support, to_config
-from potstill.teachers.labels import label
+from potstill.teachers.propensities import label
 from potstill.teachers.states import pack, unpack
 
 Float32 = NDArray[np.float32]

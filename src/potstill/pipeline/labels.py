@@ -26,7 +26,7 @@ from potstill.problem import Problem
 from potstill.spaces import learning
 from potstill.storage import LocalStorage, Storage, open_storage
 from potstill.teachers.contract import AnyTeacher
-from potstill.teachers.labels import label
+from potstill.teachers.propensities import label
 from potstill.teachers.states import digest, metadata_of
 
 Float32 = NDArray[np.float32]

@@ -80,7 +80,7 @@ def lake_round_trip(space: ActionSpace, eligible: Any) -> None:
     """Columns of the lake give back the actions and restrictions that were written."""
     import polars as pl
 
-    from potstill.spaces.polars_types import polars_type
+    from potstill.spaces.lake import polars_type
 
     values, columns = [space.parse(value) for value in space.examples], lake_columns(space)
     stated = space.restrict(eligible).value

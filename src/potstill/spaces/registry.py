@@ -76,7 +76,7 @@ def off_policy(space: ActionSpace) -> Any:
 
 def lake_columns(space: ActionSpace) -> LakeColumns:
     """The lake's columns as actions of a space."""
-    module = _registered(space).lake or "potstill.spaces.general_lake"
+    module = _registered(space).lake or "potstill.spaces.lake"
     found: LakeColumns = importlib.import_module(module).lake_columns(space)
     return found
 

@@ -18,7 +18,6 @@ from potstill.teachers.contract import (
 from potstill.teachers.explicit import FunctionTeacher, Uniform
 from potstill.teachers.gp.gp_ts import GaussianProcessTS
 from potstill.teachers.gp.max_variance import max_variance_design
-from potstill.teachers.labels import label
 from potstill.teachers.linear.lin_ucb import LinUCB
 from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
 from potstill.teachers.neural.bootstrap_ts import BootstrapTS
@@ -28,6 +27,7 @@ from potstill.teachers.neural.neural_linear_ts import NeuralLinearTS
 from potstill.teachers.neural.recipe import PAPER, Recipe
 from potstill.teachers.probability_best import probability_best
 from potstill.teachers.program.program_ts import ProgramTS
+from potstill.teachers.propensities import label
 from potstill.teachers.registry import TEACHERS, available, check_support, from_config, to_config
 from potstill.teachers.states import InvalidState, load_state, save_state
 

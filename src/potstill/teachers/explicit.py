@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
-from potstill.teachers.choice import sample_rows
 from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
+from potstill.teachers.propensities import sample_rows
 
 
 class UniformState(NamedTuple):

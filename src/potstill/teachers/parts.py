@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from potstill.problem import Observations
 from potstill.teachers.contract import Parts
-from potstill.teachers.memory import Memory
+from potstill.teachers.memory import Memory, Weighting, inverse_propensities, weights
 from potstill.teachers.neural.network import Units, standard
-from potstill.teachers.neural.weights import Weighting, inverse_propensities, weights
 
 
 class Overview(NamedTuple):

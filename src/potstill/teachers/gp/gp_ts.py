@@ -18,7 +18,7 @@ from potstill.teachers.gp.kernels import Independent, Kernel, Matern, Typical, d
 from potstill.teachers.gp.max_variance import inducing_points
 from potstill.teachers.gp.pairs import Float64, Points, geometry
 from potstill.teachers.joint_normal import Joint, draws, shares
-from potstill.teachers.neural.weights import Weighting, weights
+from potstill.teachers.memory import Weighting, weights
 
 #: Numbers that a chunk of contexts holds at a time, for draws or for covariances: 32 MB.
 _CHUNK = 4_000_000

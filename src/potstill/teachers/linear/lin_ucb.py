@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.keys import Key
-from potstill.teachers.choice import sample_rows, split_ties
 from potstill.teachers.contract import Float32
 from potstill.teachers.linear.linear_ts import LinearState, LinearTS
+from potstill.teachers.propensities import sample_rows, split_ties
 
 
 class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb"):

@@ -12,7 +12,7 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.linear import nig
-from potstill.teachers.neural.weights import Weighting, weights
+from potstill.teachers.memory import Weighting, weights
 from potstill.teachers.probability_best import probability_best
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers.choice import sample_rows, split_ties
 from potstill.teachers.contract import EXACT, Exactness, Float32
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import network
@@ -18,6 +17,7 @@ from potstill.teachers.neural import noise_selection as noises
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Data, Networks, Units
 from potstill.teachers.neural.noise_selection import Noise
+from potstill.teachers.propensities import sample_rows, split_ties
 
 Float64 = NDArray[np.float64]
 

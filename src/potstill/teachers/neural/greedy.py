@@ -11,7 +11,6 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
 from potstill.teachers import parts as reading
-from potstill.teachers.choice import sample_rows, split_ties
 from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import network
@@ -19,6 +18,7 @@ from potstill.teachers.neural import noise_selection as noises
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Networks
 from potstill.teachers.neural.noise_selection import Noise
+from potstill.teachers.propensities import sample_rows, split_ties
 
 
 class GreedyState(NamedTuple):

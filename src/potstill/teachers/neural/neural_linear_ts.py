@@ -15,13 +15,12 @@ from potstill.teachers import memory as memories
 from potstill.teachers import parts as reading
 from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
 from potstill.teachers.linear import nig
-from potstill.teachers.memory import Memory
+from potstill.teachers.memory import Memory, Weighting
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Networks, Units
 from potstill.teachers.neural.noise_selection import Noise
-from potstill.teachers.neural.weights import Weighting
 from potstill.teachers.probability_best import probability_best
 
 

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers.choice import sample_rows
 from potstill.teachers.contract import Exactness, Float32, NeedsFiniteActions
-from potstill.teachers.memory import Memory
-from potstill.teachers.neural.weights import Weighting, weights
+from potstill.teachers.memory import Memory, Weighting, weights
+from potstill.teachers.propensities import sample_rows
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -1,4 +1,4 @@
-"""Columns of the lake for any space, value by value: correct for all, fast for none."""
+"""The lake's columns: their types, and what any space does with them value by value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,21 @@ from typing import Any
 import polars as pl
 
 from potstill.errors import InvalidAction
-from potstill.spaces.contract import Actions, ActionSpace, Allowed
+from potstill.spaces.contract import Actions, ActionSpace, Allowed, ColumnType
+
+_TYPES: dict[ColumnType, pl.DataType] = {
+    "string": pl.String(),
+    "strings": pl.List(pl.String()),
+    "integer": pl.Int64(),
+    "integers": pl.List(pl.Int64()),
+    "number": pl.Float64(),
+    "numbers": pl.List(pl.Float64()),
+}
+
+
+def polars_type(kind: ColumnType) -> pl.DataType:
+    """The type of a column that a space states."""
+    return _TYPES[kind]
 
 
 class GeneralColumns:

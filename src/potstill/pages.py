@@ -156,9 +156,9 @@ class Table(NamedTuple):
     """Cells as they are to be read. Columns of numbers are set to the right.
 
     Attributes:
-        header: one title per column.
-        rows: of as many cells.
-        caption: what the numbers are; empty if the section says it.
+        header: One title per column.
+        rows: Rows of as many cells.
+        caption: What the numbers are; empty if the section says it.
     """
 
     header: Sequence[str]
@@ -175,12 +175,12 @@ class Section(NamedTuple):
     """A finding: what is seen, said first, and the charts and tables that show it.
 
     Attributes:
-        title: of the section.
-        caption: plain text; blank lines part paragraphs.
-        figures: charts by an identifier that is unique in the page, side by side; ``width="container"`` fills the room.
-        tables: below the charts.
-        code: to be copied, below all.
-        wide: charts one below the other instead of side by side.
+        title: Title of the section.
+        caption: Plain text; blank lines part paragraphs.
+        figures: Charts by an identifier that is unique in the page, side by side; ``width="container"`` fills the room.
+        tables: Tables below the charts.
+        code: Code to be copied, below all.
+        wide: Charts one below the other instead of side by side.
     """
 
     title: str
@@ -195,11 +195,11 @@ class Page(NamedTuple):
     """A report.
 
     Attributes:
-        title: its heading.
-        subtitle: one paragraph: what was run.
-        headlines: the few figures that matter, each with a sentence that says of what.
-        sections: in their order.
-        name: in the browser's tab; the heading if left out.
+        title: Its heading.
+        subtitle: One paragraph: what was run.
+        headlines: The few figures that matter, each with a sentence that says of what.
+        sections: Sections in their order.
+        name: Name in the browser's tab; the heading if left out.
     """
 
     title: str

@@ -20,10 +20,10 @@ class Seen(NamedTuple):
     """Sums and samples over all observations so far.
 
     Attributes:
-        contexts: a uniform sample of those observed, in order, float32[N, d]; all of them while they are few.
-        ranks: a random number for each; those of the smallest are kept, float64[N].
-        rewards: the smallest and the largest, float64[2].
-        observations: how many there were, int64[].
+        contexts: A uniform sample of those observed, in order, float32[N, d]; all of them while they are few.
+        ranks: A random number for each; those of the smallest are kept, float64[N].
+        rewards: The smallest and the largest, float64[2].
+        observations: How many there were, int64[].
     """
 
     contexts: NDArray[np.float32]
@@ -100,13 +100,13 @@ class ReadParts:
     """Parts that a teacher goes over, as often as it likes.
 
     Attributes:
-        rows: observations of all parts, once a teacher has gone over them.
+        rows: Observations of all parts, once a teacher has gone over them.
 
     Args:
-        parts: of all observations.
-        problem: that they must be of.
-        each: maps functions over them.
-        told: of the observations that were read so far, each as often as it was.
+        parts: Parts of all observations.
+        problem: Problem that they must be of.
+        each: Maps functions over them.
+        told: Told of the observations that were read so far, each as often as it was.
     """
 
     def __init__(

@@ -38,14 +38,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What one batch did.
 
     Attributes:
-        version: of the new policy.
-        observations: in this batch.
-        contexts: seen or given, that were labelled by the teacher; synthetic ones are not counted.
-        exactness: of the labels.
-        fidelity: how well the policy imitates its teacher, on contexts that it was not trained on.
-        steps: of imitation.
-        warm: whether imitation went on from the policy before.
-        seconds: per stage: ``learn``, ``label``, ``imitate``.
+        version: Version of the new policy.
+        observations: Observations in this batch.
+        contexts: Seen or given, that were labelled by the teacher; synthetic ones are not counted.
+        exactness: Exactness of the labels.
+        fidelity: How well the policy imitates its teacher, on contexts that it was not trained on.
+        steps: Steps of imitation.
+        warm: Whether imitation went on from the policy before.
+        seconds: Seconds per stage: ``learn``, ``label``, ``imitate``.
     """
 
     version: int
@@ -70,11 +70,11 @@ class Still:
     given equal batches make equal policies, to the bit. An update that fails changes nothing.
 
     Args:
-        problem: what is decided.
-        teacher: the posterior to imitate.
-        student: the shape of the policy and how it learns.
-        seed: of everything random.
-        floor: the smallest propensity of an action, for policies that must keep exploring.
+        problem: What is decided.
+        teacher: The posterior to imitate.
+        student: The shape of the policy and how it learns.
+        seed: Seed of everything random.
+        floor: The smallest propensity of an action, for policies that must keep exploring.
     """
 
     def __init__(
@@ -113,17 +113,17 @@ class Still:
         """One batch: learn from the observations, and distil a new policy.
 
         Args:
-            observations: what came of the decisions since the last update; in parts if they are many, which a teacher
+            observations: What came of the decisions since the last update; in parts if they are many, which a teacher
                 that can summarise takes one after the other in little memory.
-            contexts: further contexts to imitate on, for which no action or reward is needed; they are cheap, and the
+            contexts: Further contexts to imitate on, for which no action or reward is needed; they are cheap, and the
                 more there are the closer the imitation. Observed contexts are used in any case.
-            earlier: what was observed before this batch, in parts. A teacher that goes over all observations at every
+            earlier: What was observed before this batch, in parts. A teacher that goes over all observations at every
                 update, such as `NeuralLinearTS`, reads them there, in little memory; without, it has to keep them.
-            version: of the new policy; one more than the last if left out.
-            origin: where the observations come from, for the policy's lineage; asked for when all is labelled.
-            on_stage: told of each stage as it begins.
-            on_progress: told how many observations or contexts of a stage are done, and of how many (0: not known).
-            each: maps functions over parts of the observations, and over shards; one after the other, if left out.
+            version: Version of the new policy; one more than the last if left out.
+            origin: Where the observations come from, for the policy's lineage; asked for when all is labelled.
+            on_stage: Told of each stage as it begins.
+            on_progress: Told how many observations or contexts of a stage are done, and of how many (0: not known).
+            each: Maps functions over parts of the observations, and over shards; one after the other, if left out.
         """
         key, told = Key(self.seed).child("batch", self.policy.version), _Told({}, on_stage, on_progress)
         with told.of("learn"):

@@ -18,22 +18,22 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A softmax network and its training. The defaults are fast and accurate; `Student.paper` is the paper's recipe.
 
     Args:
-        hidden: units of each hidden layer; ``()`` is a linear softmax.
-        activation: of the hidden units.
-        optimiser: that turns gradients into steps.
-        learning_rate: of the first step.
-        decay: of the learning rate, ``linear`` to zero after the last step or the paper's ``inverse-time``.
-        batch: contexts in a minibatch.
-        steps: minibatches, at most.
-        average: decay per step of the running mean of the parameters, which is what is judged and served; 0 is the
+        hidden: Units of each hidden layer; ``()`` is a linear softmax.
+        activation: Activation of the hidden units.
+        optimiser: Turns gradients into steps.
+        learning_rate: Learning rate of the first step.
+        decay: Decay of the learning rate, ``linear`` to zero after the last step or the paper's ``inverse-time``.
+        batch: Contexts in a minibatch.
+        steps: Minibatches, at most.
+        average: Decay per step of the running mean of the parameters, which is what is judged and served; 0 is the
             parameters themselves.
-        patience: looks at the held-out contexts, one every 50 steps, without a lower divergence after which training
-            stops and the best parameters are taken; None goes on to the end and takes the last.
-        warm: share of the steps that going on from an earlier policy skips while that is close to what it is to
-            imitate, so that it begins where the learning rate has already decayed; None always starts afresh.
-        held_out: share of the contexts that is never trained on.
-        contexts: to imitate on, at least: where fewer were seen, others are put together from them and labelled too;
-            0 for none.
+        patience: Evaluations of the held-out contexts, one every 50 steps, without a lower divergence after which
+            training stops and the best parameters are taken; None trains to the end and takes the last.
+        warm: Share of the steps that a warm start skips while the earlier policy is close to its labels, so that it
+            begins where the learning rate has already decayed; None always starts fresh.
+        held_out: Share of the contexts that is never trained on.
+        contexts: Least number of contexts to imitate on. Where fewer were observed, synthetic ones are composed from
+            them and labelled too; 0 for none.
     """
 
     hidden: tuple[int, ...] = (100, 100)
@@ -59,7 +59,7 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @classmethod
     def paper(cls) -> Student:
-        """RMSProp on 2,000 minibatches of 512 of what was seen, from a fresh start, as in the paper's experiments."""
+        """RMSProp on 2,000 minibatches of 512 observed contexts, from a fresh start."""
         return cls(
             optimiser="rmsprop",
             learning_rate=0.001,

@@ -1,4 +1,4 @@
-"""Synthetic contexts: where few have been seen, others put together from them, for the teacher to label.
+"""Synthetic contexts: where few were observed, others are composed from them for the teacher to label.
 
 A teacher can label any context, so a student need not generalise from the few of the first days. A child takes each
 feature, with all its columns, from one of two parents at random. So it is a context that could come: one-hot columns
@@ -20,20 +20,20 @@ Float32 = NDArray[np.float32]
 
 
 def synthetic(problem: Problem, contexts: Float32, student: Student, key: Key) -> Float32:
-    """As many contexts as a student lacks, float32[M, d]; none if enough were seen.
+    """As many contexts as a student lacks, float32[M, d]; none if enough were observed.
 
     Args:
-        problem: whose features they have.
-        contexts: that were seen, float32[N, d].
-        student: how many it wants in all.
-        key: that `imitate` gets too. No parent is one that it holds out, so that these stay unseen.
+        problem: The problem.
+        contexts: Observed contexts, float32[N, d].
+        student: Its `contexts` is the number wanted in all.
+        key: The key of `imitate`. Rows that it holds out are no parents, so that they stay unseen.
     """
     parents, _ = split(len(contexts), student.held_out, key.child("rows"))
     return children(problem, contexts[parents], max(student.contexts - len(contexts), 0), key.child("synthetic"))
 
 
 def children(problem: Problem, parents: Float32, count: int, key: Key) -> Float32:
-    """So many contexts, float32[count, d], each with the features of two of the parents, float32[N, d], mixed."""
+    """Contexts float32[count, d], each with features mixed from two of the parents float32[N, d]."""
     rng = key.generator()
     one, other = rng.integers(len(parents), size=(2, count))
     widths = [len(feature.labels) for feature in problem.context]

@@ -14,10 +14,10 @@ def objections(policy: Policy, report: Report, config: UpdateConfig, compared: C
     """Why a policy should not serve, each in words; its version is kept in any case.
 
     Args:
-        policy: the new one.
-        report: of the batch that made it.
-        config: what must hold.
-        compared: what the log says of it against the serving one; None if it cannot tell.
+        policy: The new one.
+        report: Report of the batch that made it.
+        config: What must hold.
+        compared: What the log says of it against the serving one; None if it cannot tell.
     """
     gates = (
         _not_finite(policy),

@@ -89,11 +89,11 @@ class LabelledShard(NamedTuple):
     """What became of a shard.
 
     Attributes:
-        rows: that were labelled.
-        unfit: rows that were left out.
-        total: the sum of the contexts, float64[d].
-        sha256: of the contexts.
-        reused: whether the labels were there already.
+        rows: Rows that were labelled.
+        unfit: Rows that were left out.
+        total: The sum of the contexts, float64[d].
+        sha256: SHA-256 of the contexts.
+        reused: Whether the labels were there already.
     """
 
     rows: int
@@ -142,10 +142,10 @@ class StreamedContexts:
     """Contexts of a table that are labelled where they are, by an engine.
 
     Attributes:
-        students: that are trained at a time and averaged.
-        rows: of the table that were labelled, when they are.
-        unfit: of the table that were left out.
-        sha256: of the contexts of the table.
+        students: Students that are trained at a time and averaged.
+        rows: Rows of the table that were labelled, when they are.
+        unfit: Unfit of the table that were left out.
+        sha256: SHA-256 of the contexts of the table.
     """
 
     def __init__(

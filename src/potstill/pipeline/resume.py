@@ -17,11 +17,11 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a policy of a workspace comes from, in its lineage.
 
     Attributes:
-        base: the version whose teacher was taught on; None if the teacher learnt anew.
-        after: the cut up to which the base had learnt; 0 if it learnt anew.
-        cut: the cut up to which this one has learnt.
-        contexts: the further contexts that it was distilled on, if any: the table, how many, and their SHA-256.
-        without: arms of experiments whose observations it has not learnt from.
+        base: The version whose teacher was taught on; None if the teacher learnt anew.
+        after: The cut up to which the base had learnt; 0 if it learnt anew.
+        cut: The cut up to which this one has learnt.
+        contexts: The further contexts that it was distilled on, if any: the table, how many, and their SHA-256.
+        without: Arms of experiments whose observations it has not learnt from.
     """
 
     base: int | None = None
@@ -40,11 +40,11 @@ class Start(NamedTuple):
     """A still that is ready for the next batch.
 
     Attributes:
-        still: with the serving policy.
-        base: the version whose teacher goes on; None if it learns anew.
-        after: the cut up to which it has learnt.
-        without: arms of experiments that it does not learn from.
-        why_anew: why the teacher cannot go on from the serving version's, if it cannot.
+        still: Still with the serving policy.
+        base: The version whose teacher goes on; None if it learns anew.
+        after: The cut up to which it has learnt.
+        without: Arms of experiments that it does not learn from.
+        why_anew: Why the teacher cannot go on from the serving version's, if it cannot.
     """
 
     still: Still

@@ -61,19 +61,19 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         outcome: ``waiting`` for more observations; ``published`` and serving; ``staged``, as was asked for; or
             ``refused``, with reasons, and kept.
-        why: the outcome in words.
-        version: that was made, if any.
-        serving: the version that serves now.
-        observations: new ones, that the version has learnt from, or that wait.
-        cut: up to which they go.
-        why_anew: why the teacher learnt from all observations again, if it did.
-        reasons: against serving.
-        flushed: what went from the log to the lake.
-        joined: what became of decisions and rewards.
-        still: the batch.
-        contexts_unfit: rows of the table of further contexts that were left out, since they do not fit.
-        compared: what the log says of the new policy against the serving one; None if it cannot tell.
-        seconds: of each step.
+        why: The outcome in words.
+        version: Version that was made, if any.
+        serving: The version that serves now.
+        observations: New ones, that the version has learnt from, or that wait.
+        cut: Up to which they go.
+        why_anew: Why the teacher learnt from all observations again, if it did.
+        reasons: Against serving.
+        flushed: What went from the log to the lake.
+        joined: What became of decisions and rewards.
+        still: The batch.
+        contexts_unfit: Rows of the table of further contexts that were left out, since they do not fit.
+        compared: What the log says of the new policy against the serving one; None if it cannot tell.
+        seconds: Seconds of each step.
     """
 
     outcome: Outcome
@@ -105,13 +105,13 @@ def update(
     """Learn from what has become final since the serving policy, distil a new one, and let it serve.
 
     Args:
-        workspace: the workspace.
-        stage: publish the new version without letting it serve.
-        force: also when there are few or no new observations.
-        wait: for another updater to finish; otherwise `Busy`.
-        now: microseconds since 1970; a decision is final when its window has closed by then.
-        on_step: told of each step as it begins: step, how much of it is done, of how much (0: not known).
-        engine: where slices of the join, parts of observations and shards of contexts are worked on; in this process,
+        workspace: The workspace.
+        stage: Publish the new version without letting it serve.
+        force: Also when there are few or no new observations.
+        wait: Wait for another updater to finish; otherwise `Busy`.
+        now: Microseconds since 1970; a decision is final when its window has closed by then.
+        on_step: Told of each step as it begins: step, how much of it is done, of how much (0: not known).
+        engine: Where slices of the join, parts of observations and shards of contexts are worked on; in this process,
             if left out.
     """
     steps = _Steps(on_step)

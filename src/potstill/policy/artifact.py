@@ -29,13 +29,13 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a policy comes from: enough to make it again from the same data, and whether its labels were exact.
 
     Attributes:
-        library: version of Potstill.
-        seed: of everything random.
-        teacher: its configuration.
-        exactness: of the labels.
-        student: its configuration.
-        observations: that the teacher has learnt from in all.
-        origin: where the observations of the last batch are, such as the cuts of a workspace's log.
+        library: Version of Potstill.
+        seed: Seed of everything random.
+        teacher: Its configuration.
+        exactness: Exactness of the labels.
+        student: Its configuration.
+        observations: Observations that the teacher has learnt from in all.
+        origin: Where the observations of the last batch are, such as the cuts of a workspace's log.
     """
 
     library: str
@@ -51,17 +51,17 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a policy file says of itself, beside its weights.
 
     Attributes:
-        format: version of the file format.
-        sha256: checksum of the whole file, with this field as 64 zeros.
-        problem: the whole problem, so that the file encodes contexts on its own.
+        format: Version of the file format.
+        sha256: Checksum of the whole file, with this field as 64 zeros.
+        problem: The whole problem, so that the file encodes contexts on its own.
         problem_hash: `Problem.hash`, for readers that do not compute it.
         version: 0 is the uniform policy before the first batch.
-        parent: the version that it was distilled after, if any.
-        salt: key of the draw, 32 hex digits.
-        floor: the smallest propensity of an eligible action.
-        activation: of the hidden layers.
-        lineage: where the policy comes from.
-        fidelity: how well it imitates its teacher, as measured when it was made.
+        parent: The version that it was distilled after, if any.
+        salt: Key of the draw, 32 hex digits.
+        floor: The smallest propensity of an eligible action.
+        activation: Activation of the hidden layers.
+        lineage: Where the policy comes from.
+        fidelity: How well it imitates its teacher, as measured when it was made.
     """
 
     format: int

@@ -11,12 +11,12 @@ class Decision(msgspec.Struct, frozen=True, repr_omit_defaults=True, omit_defaul
     """What was decided, and with what probability.
 
     Attributes:
-        id: names the decision; its reward arrives under the same id, and the draw is a function of it.
+        id: Names the decision; its reward arrives under the same id, and the draw is a function of it.
         action: The chosen action: a name of a list, or what else the action space has.
         propensity: The exact probability, or density, with which that action was chosen.
-        policy: version of the policy that decided.
+        policy: Version of the policy that decided.
         eligible: The actions that were allowed, if not all of them were.
-        floor: the smallest propensity that was asked for, if it was not the policy's own.
+        floor: The smallest propensity that was asked for, if it was not the policy's own.
     """
 
     id: str

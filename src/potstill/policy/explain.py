@@ -20,10 +20,10 @@ class Effect(msgspec.Struct, frozen=True):
     """What one feature did.
 
     Attributes:
-        feature: its name.
-        value: as given; None if it was missing.
-        moved: half the sum of absolute changes: the probability mass that the feature moved, from 0 to 1.
-        change: per action, the probability as it is minus what it would be at the feature's mean.
+        feature: Its name.
+        value: Value as given; None if it was missing.
+        moved: Half the sum of absolute changes: the probability mass that the feature moved, from 0 to 1.
+        change: Change per action, the probability as it is minus what it would be at the feature's mean.
     """
 
     feature: str
@@ -36,9 +36,9 @@ class Explanation(msgspec.Struct, frozen=True):
     """Why a context has its probabilities.
 
     Attributes:
-        probabilities: per action.
-        average: per action, at the mean of every feature.
-        effects: per feature, the strongest first.
+        probabilities: Probabilities per action.
+        average: Average per action, at the mean of every feature.
+        effects: Effects per feature, the strongest first.
     """
 
     probabilities: dict[str, float]

@@ -94,8 +94,8 @@ class Policy:
         """Read a policy file, from anywhere: nothing in it is run, and a file that is not sound is refused.
 
         Args:
-            path: the file.
-            problem: if given, the file must be a policy for just this problem.
+            path: The file.
+            problem: If given, the file must be a policy for just this problem.
         """
         try:
             policy = cls.from_bytes(Path(path).read_bytes())
@@ -193,9 +193,9 @@ class Policy:
         """The probability of each action in a context, float32[K], where actions are a finite list.
 
         Args:
-            context: feature names and values, or an encoded float32[d].
-            eligible: the actions that are allowed now; the others get 0, and the rest is renormalised.
-            floor: the smallest propensity of an eligible action; the policy's own if left out.
+            context: Feature names and values, or an encoded float32[d].
+            eligible: The actions that are allowed now; the others get 0, and the rest is renormalised.
+            floor: The smallest propensity of an eligible action; the policy's own if left out.
         """
         finite(self.problem.actions, "Policy.probabilities")
         allowed = None if eligible is None else self.problem.actions.restrict(eligible).allowed
@@ -230,10 +230,10 @@ class Policy:
         """Choose an action.
 
         Args:
-            context: feature names and values, or an encoded float32[d].
-            id: names the decision; the same id under the same policy gives the same draw. A new one if left out.
-            eligible: the actions that are allowed now.
-            floor: the smallest propensity of an eligible action; the policy's own if left out.
+            context: Feature names and values, or an encoded float32[d].
+            id: Names the decision; the same id under the same policy gives the same draw. A new one if left out.
+            eligible: The actions that are allowed now.
+            floor: The smallest propensity of an eligible action; the policy's own if left out.
         """
         decision = self._decide_at_once(context, id, eligible, floor)
         return self._decide_by_steps(context, id, eligible, floor) if decision is NotImplemented else decision

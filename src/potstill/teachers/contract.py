@@ -28,8 +28,8 @@ class Exactness(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         kind: ``exact`` means to float32.
-        draws: posterior draws per context.
-        standard_error: the largest standard error that a propensity can have at that number of draws.
+        draws: Posterior draws per context.
+        standard_error: The largest standard error that a propensity can have at that number of draws.
     """
 
     kind: Literal["exact", "sampled"]

@@ -52,7 +52,7 @@ class FunctionTeacher(NeedsFiniteActions):
     """A rule written in Python, which learns nothing from observations.
 
     Args:
-        function: from encoded contexts float32[N, d] to probabilities [N, K], each row at least 0 with a sum of 1.
+        function: Maps encoded contexts float32[N, d] to probabilities [N, K].
     """
 
     function: Callable[[Float32], NDArray[Any]]

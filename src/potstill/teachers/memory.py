@@ -21,10 +21,10 @@ def weights(observations: Observations, weighting: Weighting, mean: float | None
     """The weight of each observation, float64[N].
 
     Args:
-        observations: the observations.
-        weighting: how much each counts.
-        mean: of the inverse propensities of all observations that these are a part of; of these alone, if left out.
-            Over those, weights have mean 1.
+        observations: The observations.
+        weighting: How much each counts.
+        mean: Mean inverse propensity of all observations that these are a part of, over which weights then have mean
+            1; of these alone, if left out.
     """
     if weighting not in ("equal", "inverse-propensity"):
         raise ValueError(f"weighting must be 'equal' or 'inverse-propensity', got {weighting!r}")
@@ -48,7 +48,7 @@ class Memory(NamedTuple):
         contexts: float32[N, d].
         actions: int32[N].
         rewards: float64[N].
-        weights: how much each counts, float64[N].
+        weights: How much each counts, float64[N].
     """
 
     contexts: NDArray[np.float32]

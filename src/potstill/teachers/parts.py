@@ -17,9 +17,9 @@ class Overview(NamedTuple):
     """What one pass over the observations tells.
 
     Attributes:
-        rows: of each part, int64[P].
-        units: in which all rewards have mean 0 and standard deviation 1.
-        inverse: the mean of all inverse propensities, to which weights are relative.
+        rows: Rows of each part, int64[P].
+        units: Units in which all rewards have mean 0 and standard deviation 1.
+        inverse: The mean of all inverse propensities, to which weights are relative.
     """
 
     rows: NDArray[np.int64]
@@ -41,10 +41,10 @@ def gather(parts: Parts, seen: Overview, rows: NDArray[np.int64], weighting: Wei
     """Some of the observations, by their positions in all of them, in order.
 
     Args:
-        parts: all observations.
-        seen: what they are like.
-        rows: the positions, going up.
-        weighting: how much each counts.
+        parts: All observations.
+        seen: What they are like.
+        rows: The positions, going up.
+        weighting: How much each counts.
     """
     ends = np.cumsum(seen.rows)
     of_parts = np.split(rows, np.searchsorted(rows, ends[:-1]))

@@ -25,11 +25,11 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """The effect in one segment.
 
     Attributes:
-        name: of the segment.
-        units: in both arms.
-        measured: the effect; its intervals are wider, so that those of all segments hold together. None with too few
+        name: Name of the segment.
+        units: Units in both arms.
+        measured: The effect; its intervals are wider, so that those of all segments hold together. None with too few
             units.
-        p: of no effect in this segment, corrected for the number of segments (Holm).
+        p: p-value of no effect in this segment, corrected for the number of segments (Holm).
     """
 
     name: str
@@ -42,11 +42,11 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True):
     """Effects by segment.
 
     Attributes:
-        by: the feature.
-        segments: in order.
-        p: of the effect being the same in all of them (Welch's test); None if fewer than two could be
+        by: The feature.
+        segments: Segments in order.
+        p: p-value of the effect being the same in all of them (Welch's test); None if fewer than two could be
             measured.
-        sentence: what that means.
+        sentence: What that means.
     """
 
     by: str
@@ -59,11 +59,11 @@ def by_segment(by: str, values: NDArray[Any], treated: NDArray[np.bool_], measur
     """Effects by the values of a feature.
 
     Args:
-        by: the feature's name.
-        values: of each unit at its first decision.
-        treated: whether a unit is in treatment.
-        measure: the effect on the units that are chosen, bool[n].
-        level: the confidence of all intervals together.
+        by: The feature's name.
+        values: Values of each unit at its first decision.
+        treated: Whether a unit is in treatment.
+        measure: The effect on the units that are chosen, bool[n].
+        level: The confidence of all intervals together.
     """
     names, codes, _ = by_value(values)
     chosen = [codes == code for code in range(len(names))]
@@ -119,8 +119,8 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
     """What was known at the end of a UTC day.
 
     Attributes:
-        day: such as ``2026-11-16``.
-        measured: the effect over everything up to then.
+        day: Such as ``2026-11-16``.
+        measured: The effect over everything up to then.
     """
 
     day: str
@@ -139,12 +139,12 @@ def by_day(
     """The effect on an outcome at the end of each day from that on which there are enough units.
 
     Args:
-        treated: whether a unit is in treatment, bool[n].
-        daily: the outcome by unit and day.
-        past: covariates to adjust by, float64[n, k].
-        per_decision: the ratio of the outcome to decisions, rather than its mean per unit.
-        level: the confidence, for the anytime intervals over all days together.
-        planned: units at which those are narrowest.
+        treated: Whether a unit is in treatment, bool[n].
+        daily: The outcome by unit and day.
+        past: Covariates to adjust by, float64[n, k].
+        per_decision: The ratio of the outcome to decisions, rather than its mean per unit.
+        level: The confidence, for the anytime intervals over all days together.
+        planned: Units at which those are narrowest.
     """
     return [
         Day(day=str(date(1970, 1, 1) + timedelta(days=day)), measured=Measured.of(found, level, planned))

@@ -43,8 +43,8 @@ def slopes(treated: tuple[Values, Values], control: tuple[Values, Values]) -> Va
     6.5 % of the time.
 
     Args:
-        treated: the values [n] and covariates [n, k] of one arm.
-        control: those of the other.
+        treated: The values [n] and covariates [n, k] of one arm.
+        control: Those of the other.
     """
     k = treated[1].shape[1]
     products = _products(*treated) + _products(*control)

@@ -82,12 +82,12 @@ class Effect(NamedTuple):
     """Two arm means with the covariance of their errors.
 
     Attributes:
-        control: its mean.
-        treatment: its mean.
-        variances: of the errors of the two means, treatment first.
-        covariance: of the two errors; not 0 if both were adjusted by what all units have in common.
+        control: Its mean.
+        treatment: Its mean.
+        variances: Variances of the errors of the two means, treatment first.
+        covariance: Covariance of the two errors; not 0 if both were adjusted by what all units have in common.
         df: Welch's degrees of freedom.
-        units: in both arms.
+        units: Units in both arms.
     """
 
     control: float
@@ -148,10 +148,10 @@ def effect(treated: NDArray[np.bool_], total: Values, size: Values | None, past:
     """The effect on a mean per unit, or on a ratio of sums; None if an arm has fewer than two units or nothing varies.
 
     Args:
-        treated: whether a unit is in treatment, bool[n].
-        total: the outcome of each unit, float64[n].
-        size: what it is divided by, such as its decisions; None for a mean per unit.
-        past: covariates from before the experiment to adjust by, float64[n, k].
+        treated: Whether a unit is in treatment, bool[n].
+        total: The outcome of each unit, float64[n].
+        size: What it is divided by, such as its decisions; None for a mean per unit.
+        past: Covariates from before the experiment to adjust by, float64[n, k].
     """
     if min(np.count_nonzero(treated), np.count_nonzero(~treated)) < 2:
         return None
@@ -236,18 +236,18 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Treatment less control.
 
     Attributes:
-        units: in both arms.
+        units: Units in both arms.
         control, treatment: the means of the arms.
-        difference: of the two.
-        error: its standard error.
-        p: of a difference at least this large if there is none (Welch's t-test).
-        interval: for those who look once.
-        anytime: for those who look as often as they like.
-        relative: the difference as a share of control's mean; None, as are its intervals, where that is not clearly
+        difference: Difference of the two.
+        error: Its standard error.
+        p: p-value of a difference at least this large if there is none (Welch's t-test).
+        interval: Interval for those who look once.
+        anytime: Anytime for those who look as often as they like.
+        relative: The difference as a share of control's mean; None, as are its intervals, where that is not clearly
             above 0.
-        relative_interval: by Fieller's theorem.
-        relative_anytime: the same.
-        detectable: the difference that would have been found with a probability of 0.8.
+        relative_interval: Relative interval by Fieller's theorem.
+        relative_anytime: The same.
+        detectable: The difference that would have been found with a probability of 0.8.
     """
 
     units: int

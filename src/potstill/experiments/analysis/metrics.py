@@ -23,14 +23,14 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         outcome: ``reward``, the name of a metric that was sent with rewards, or ``decisions``.
-        per: decision or unit.
-        measured: the effect; None if there is none to state.
-        why_not: the reason for that.
-        adjusted: whether `measured` was adjusted by what units did before the experiment (CUPED).
-        plain: the effect without that; equal to `measured` if nothing was adjusted.
-        variance_reduction: the share of the variance that the adjustment took away, a little below 0 for a past that
+        per: Decision or unit.
+        measured: The effect; None if there is none to state.
+        why_not: The reason for that.
+        adjusted: Whether `measured` was adjusted by what units did before the experiment (CUPED).
+        plain: The effect without that; equal to `measured` if nothing was adjusted.
+        variance_reduction: The share of the variance that the adjustment took away, a little below 0 for a past that
             says nothing; None without one.
-        sent: for a metric, the share of decisions that it came with.
+        sent: Sent for a metric, the share of decisions that it came with.
     """
 
     outcome: str
@@ -52,9 +52,9 @@ class Table:
     """Effects on outcomes of the same units.
 
     Args:
-        units: their totals.
-        level: the confidence of each interval.
-        planned: units at which the intervals for those who look every day are narrowest.
+        units: Their totals.
+        level: The confidence of each interval.
+        planned: Units at which the intervals for those who look every day are narrowest.
     """
 
     def __init__(self, units: Units, level: float, planned: int) -> None:

@@ -44,10 +44,10 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """Units of the last days of a log.
 
     Attributes:
-        mean: of the metric.
-        sd: its standard deviation over units; for a ratio, that of the values that it is the mean of (delta method).
-        explained: the share of the variance in the second half of these days that the first half explains.
-        seen: how many different units had been seen by the end of each day, from the first one on.
+        mean: Mean of the metric.
+        sd: Its standard deviation over units; for a ratio, that of the values that it is the mean of (delta method).
+        explained: The share of the variance in the second half of these days that the first half explains.
+        seen: How many different units had been seen by the end of each day, from the first one on.
     """
 
     mean: float
@@ -79,10 +79,10 @@ def read_history(rows: pl.LazyFrame, *, metric: str = REWARD, per_decision: bool
     """What the last days of a log say.
 
     Args:
-        rows: observations with the columns `unit`, `time`, `id`, `reward` and perhaps `metrics`.
-        metric: the outcome of interest.
-        per_decision: the ratio of the outcome to decisions, rather than its mean per unit.
-        days: how many.
+        rows: Observations with the columns `unit`, `time`, `id`, `reward` and perhaps `metrics`.
+        metric: The outcome of interest.
+        per_decision: The ratio of the outcome to decisions, rather than its mean per unit.
+        days: How many.
     """
     known = rows.filter(pl.col("unit").is_not_null())
     last = known.select(TIME.max()).collect(engine="streaming").item()
@@ -191,10 +191,10 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     """What an experiment of a given length could see.
 
     Attributes:
-        days: its length.
-        units: that it would have.
-        effect: that it would find with the stated power.
-        relative: the same as a share of the mean; None if the mean is not positive.
+        days: Its length.
+        units: Units that it would have.
+        effect: Effect that it would find with the stated power.
+        relative: The same as a share of the mean; None if the mean is not positive.
     """
 
     days: int
@@ -214,18 +214,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan.
 
     Attributes:
-        effect: to be found, in the metric's own units.
-        relative: the same as a share of the mean; None if there is no mean, or none above 0.
+        effect: Effect to be found, in the metric's own units.
+        relative: The same as a share of the mean; None if there is no mean, or none above 0.
         mean, sd: of the metric over units.
         level, power, share: as asked for.
-        once: what is needed by those who look once, at the end.
-        every_day: what is needed at the latest by those who look every day.
-        half_by: what those who look every day need in half of all experiments, at the latest.
-        explained: the share of variance that a unit's past explains; None if not known.
-        with_past: what is needed once, adjusted by the past (CUPED).
-        log_days: of the log that it is from; None without one. With fewer than 7, no days are stated.
-        new_each_day: units; None where no days are stated.
-        outlook: what experiments of other lengths could see.
+        once: What is needed by those who look once, at the end.
+        every_day: What is needed at the latest by those who look every day.
+        half_by: What those who look every day need in half of all experiments, at the latest.
+        explained: The share of variance that a unit's past explains; None if not known.
+        with_past: What is needed once, adjusted by the past (CUPED).
+        log_days: Log days of the log that it is from; None without one. With fewer than 7, no days are stated.
+        new_each_day: Units; None where no days are stated.
+        outlook: What experiments of other lengths could see.
     """
 
     effect: float
@@ -290,14 +290,14 @@ def plan(
     """What an experiment needs.
 
     Args:
-        effect: to be found.
-        mean: of the metric; needed for relative effects.
-        sd: of the metric over units.
-        level: the confidence of the interval.
-        power: the probability with which the effect is to be found.
-        share: of units in treatment.
-        explained: the share of variance that the past explains.
-        history: what the log says about traffic.
+        effect: Effect to be found.
+        mean: Mean of the metric; needed for relative effects.
+        sd: Standard deviation of the metric over units.
+        level: The confidence of the interval.
+        power: The probability with which the effect is to be found.
+        share: Share of units in treatment.
+        explained: The share of variance that the past explains.
+        history: What the log says about traffic.
     """
     size = effect.of(mean)
     traffic = history if history is not None and len(history.seen) >= LEAST_DAYS else None

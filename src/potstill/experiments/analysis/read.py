@@ -40,12 +40,12 @@ class Reader:
     """Reads parts of a table.
 
     Args:
-        rows: all that will be read from: the largest values in it say how to count.
+        rows: All that will be read from: the largest values in it say how to count.
 
     Attributes:
-        rewards: how rewards are counted.
-        metrics: how metrics are.
-        not_finite: values of metrics that are no finite numbers; they are left out.
+        rewards: How rewards are counted.
+        metrics: How metrics are.
+        not_finite: Values of metrics that are no finite numbers; they are left out.
     """
 
     def __init__(self, rows: pl.LazyFrame) -> None:
@@ -109,13 +109,13 @@ def read_units(
     """Totals of each unit in an experiment.
 
     Args:
-        rows: observations; see above for the columns.
-        experiment: its name.
-        start: when it began, in microseconds since 1970; its first decision if left out. What was before is left out.
-        past_days: how far back the past goes, from the start or from the first decision in an arm, whichever is
+        rows: Observations; see above for the columns.
+        experiment: Its name.
+        start: When it began, in microseconds since 1970; its first decision if left out. What was before is left out.
+        past_days: How far back the past goes, from the start or from the first decision in an arm, whichever is
             earlier: what units did in an arm is no past to adjust by.
-        daily: the outcome that is wanted by day as well.
-        by: a column whose value at a unit's first decision is its segment.
+        daily: The outcome that is wanted by day as well.
+        by: A column whose value at a unit's first decision is its segment.
     """
     inside = rows.filter(pl.col("arm").is_in(arms(experiment)))
     first = first_decision(rows, experiment)

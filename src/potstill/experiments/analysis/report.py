@@ -35,13 +35,13 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """An experiment as it was set up.
 
     Attributes:
-        control: what control does, in words; None if the configuration no longer says.
-        start: as the configuration says; None if it does not.
-        unit: that was randomised: ``unit``, as requests state it, or a feature.
+        control: What control does, in words; None if the configuration no longer says.
+        start: Start as the configuration says; None if it does not.
+        unit: Unit that was randomised: ``unit``, as requests state it, or a feature.
         first, last: when the first and the last decision that counts was taken; None without any.
         days: UTC days from the first to the last.
-        workspace: where it was logged.
-        made: when the report was.
+        workspace: Where it was logged.
+        made: When the report was.
     """
 
     control: str | None
@@ -90,17 +90,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What an experiment has shown so far.
 
     Attributes:
-        experiment: its name.
-        level: of all intervals.
-        planned: units at which the intervals for those who look every day are narrowest.
-        verdict: on the first metric.
-        warnings: what to know before believing it.
-        split: of units.
-        decisions: that the units of each arm have.
-        metrics: the main one first.
-        days: how the main metric stood at the end of each day.
-        segments: effects on the main metric by segment, if asked for.
-        about: what was compared with what, on whom, and when; None where only totals are known.
+        experiment: Its name.
+        level: Level of all intervals.
+        planned: Units at which the intervals for those who look every day are narrowest.
+        verdict: Verdict on the first metric.
+        warnings: What to know before believing it.
+        split: Split of units.
+        decisions: Decisions that the units of each arm have.
+        metrics: The main one first.
+        days: How the main metric stood at the end of each day.
+        segments: Effects on the main metric by segment, if asked for.
+        about: What was compared with what, on whom, and when; None where only totals are known.
     """
 
     experiment: str
@@ -136,15 +136,15 @@ def analyse(
     """Analyse an experiment.
 
     Args:
-        units: totals of each unit.
-        experiment: its name.
-        share: of units that should be in treatment; the split is not checked if left out.
-        metric: the outcome that decides.
-        per: whether it is taken per decision (a ratio of sums) or per unit.
-        by: what `units.segment` holds.
-        level: the confidence of each interval.
-        planned: units at which the intervals for those who look every day are narrowest; to be chosen beforehand.
-        expected: names of metrics that should be there; only these are shown beside the reward. All if there are none.
+        units: Totals of each unit.
+        experiment: Its name.
+        share: Share of units that should be in treatment; the split is not checked if left out.
+        metric: The outcome that decides.
+        per: Whether it is taken per decision (a ratio of sums) or per unit.
+        by: What `units.segment` holds.
+        level: The confidence of each interval.
+        planned: Units at which the intervals for those who look every day are narrowest; to be chosen beforehand.
+        expected: Names of metrics that should be there; only these are shown beside the reward. All if there are none.
     """
     check_level(level)
     if metric not in units.outcomes:

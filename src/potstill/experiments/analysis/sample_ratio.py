@@ -19,11 +19,11 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     """How units were split.
 
     Attributes:
-        control: units.
-        treatment: units.
-        share: of units that should be in treatment; None if that is not known.
-        p: of a chi-square test of that share; None if it is not known, or there are no units.
-        broken: whether the split is not what it should be.
+        control: Units.
+        treatment: Units.
+        share: Share of units that should be in treatment; None if that is not known.
+        p: p-value of a chi-square test of that share; None if it is not known, or there are no units.
+        broken: Whether the split is not what it should be.
     """
 
     control: int

@@ -82,10 +82,10 @@ class Daily:
     """One outcome by unit and UTC day, a row for each pair that has decisions, in order of days.
 
     Attributes:
-        unit: the row of the unit, int64[m].
-        day: days since 1970, int64[m].
-        decisions: how many, float64[m].
-        total: of the outcome, float64[m].
+        unit: The row of the unit, int64[m].
+        day: Days since 1970, int64[m].
+        decisions: How many, float64[m].
+        total: Total of the outcome, float64[m].
     """
 
     unit: NDArray[np.int64]
@@ -99,8 +99,8 @@ class Before:
     """The same units before the experiment began; nothing that either arm did can have changed it.
 
     Attributes:
-        decisions: how many, float64[n]; 0 for units that were not seen.
-        outcomes: totals by name, float64[n] each.
+        decisions: How many, float64[n]; 0 for units that were not seen.
+        outcomes: Totals by name, float64[n] each.
     """
 
     decisions: Values
@@ -115,18 +115,18 @@ class Units:
     2
 
     Attributes:
-        treated: whether the unit is in treatment, bool[n].
-        decisions: how many, float64[n], at least one each.
-        outcomes: totals by name, float64[n] each; ``reward`` is one of them.
-        sent: for metrics that do not come with every decision, with how many they came, float64[n] by name.
-        before: the same units before the experiment; None if that is not known.
-        segment: the segment of each unit, strings [n]; None if not asked for.
-        daily: outcomes by day, by name; those that were asked for.
-        in_both: units that were seen in both arms, and are left out.
-        without_unit: decisions of the experiment that do not say whose they are, and are left out.
-        not_finite: values of metrics that are no finite numbers, and count as not sent.
-        before_start: decisions in an arm that were taken before the start, and are left out.
-        period: when the first and the last decision was taken, in microseconds since 1970; None if that is not known.
+        treated: Whether the unit is in treatment, bool[n].
+        decisions: How many, float64[n], at least one each.
+        outcomes: Totals by name, float64[n] each; ``reward`` is one of them.
+        sent: Sent for metrics that do not come with every decision, with how many they came, float64[n] by name.
+        before: The same units before the experiment; None if that is not known.
+        segment: The segment of each unit, strings [n]; None if not asked for.
+        daily: Outcomes by day, by name; those that were asked for.
+        in_both: Units that were seen in both arms, and are left out.
+        without_unit: Decisions of the experiment that do not say whose they are, and are left out.
+        not_finite: Values of metrics that are no finite numbers, and count as not sent.
+        before_start: Decisions in an arm that were taken before the start, and are left out.
+        period: When the first and the last decision was taken, in microseconds since 1970; None if that is not known.
     """
 
     treated: NDArray[np.bool_]

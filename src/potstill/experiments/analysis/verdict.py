@@ -25,11 +25,11 @@ def cautions(
     """Sentences, none if all is well.
 
     Args:
-        units: that are compared.
-        decisions: the effect on decisions per unit.
-        split: of units.
-        shown: names of outcomes that are.
-        expected: names of metrics that should be there.
+        units: Units that are compared.
+        decisions: The effect on decisions per unit.
+        split: Split of units.
+        shown: Names of outcomes that are.
+        expected: Names of metrics that should be there.
     """
     never = [f"Metric {name} was never sent with a reward." for name in expected if called(name) not in units.outcomes]
     both = [] if split.broken else _in_both(units)  # the verdict leads with them
@@ -101,9 +101,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: ``stop`` if the arms cannot be compared; ``better`` or ``worse`` for reward, ``higher`` or ``lower`` for
             other metrics; ``none`` if no difference was found; ``unknown`` if nothing can be said yet.
-        sentence: the same in words.
-        often: whether it holds for those who look every day, in words; empty if there is nothing to add.
-        settled: whether it does.
+        sentence: The same in words.
+        often: Whether it holds for those who look every day, in words; empty if there is nothing to add.
+        settled: Whether it does.
     """
 
     kind: Kind
@@ -118,12 +118,12 @@ def verdict(
     """The verdict on the main metric.
 
     Args:
-        split: of units.
-        metric: what it is called.
-        outcome: what it is made of; more is better only for ``reward``.
-        measured: the effect; None if there is none.
-        why_not: the reason for that.
-        in_both: units that were seen in both arms; where the split is broken as well, they are the likely cause.
+        split: Split of units.
+        metric: What it is called.
+        outcome: What it is made of; more is better only for ``reward``.
+        measured: The effect; None if there is none.
+        why_not: The reason for that.
+        in_both: Units that were seen in both arms; where the split is broken as well, they are the likely cause.
     """
     if split.broken:
         return Verdict(kind="stop", sentence=_stop(split, in_both))

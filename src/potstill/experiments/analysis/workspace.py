@@ -27,13 +27,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to look at an experiment.
 
     Attributes:
-        share: of units that should be in treatment; what the configuration says if left out.
-        unit: that was randomised: ``"unit"``, or a feature; what the configuration says if left out.
+        share: Share of units that should be in treatment; what the configuration says if left out.
+        unit: Unit that was randomised: ``"unit"``, or a feature; what the configuration says if left out.
         metric, per: the metric that decides, and whether it is per decision or per unit.
-        by: a context feature to show effects by.
-        level: the confidence of each interval.
-        planned: units at which the intervals for those who look every day are narrowest.
-        past_days: how far before the start to look for what units did before.
+        by: A context feature to show effects by.
+        level: The confidence of each interval.
+        planned: Units at which the intervals for those who look every day are narrowest.
+        past_days: How far before the start to look for what units did before.
     """
 
     share: float | None = None
@@ -50,10 +50,10 @@ def report_of(workspace: Workspace, name: str | None, options: Options, now: int
     """Report on an experiment of a workspace.
 
     Args:
-        workspace: where its decisions were logged.
-        name: of the experiment; the one in potstill.toml if left out.
-        options: how to look at it.
-        now: microseconds since 1970, to tell what has not started.
+        workspace: Where its decisions were logged.
+        name: Name of the experiment; the one in potstill.toml if left out.
+        options: How to look at it.
+        now: Microseconds since 1970, to tell what has not started.
     """
     _check_feature(workspace, options.by)
     config = workspace.config.experiment
@@ -136,10 +136,10 @@ def why_nothing(workspace: Workspace, name: str, config: ExperimentConfig | None
     """The reason in words, from what is most likely to be mended on.
 
     Args:
-        workspace: where its decisions would be.
-        name: of the experiment.
-        config: what potstill.toml says of it; None if it is another one, or there is none.
-        now: microseconds since 1970.
+        workspace: Where its decisions would be.
+        name: Name of the experiment.
+        config: What potstill.toml says of it; None if it is another one, or there is none.
+        now: Microseconds since 1970.
     """
     stands = standing(workspace, now) if config is not None else None
     if stands is not None and stands.state == "not started":

@@ -73,9 +73,9 @@ def open_engine(name: str = "local", address: str | None = None) -> Iterator[Eng
     """An engine for a while.
 
     Args:
-        name: one of `ENGINES`.
-        address: of a Ray cluster, or ``auto`` for the one that this machine belongs to; without one, Ray is started on
-            this machine, for as long as the engine is open.
+        name: One of `ENGINES`.
+        address: Address of a Ray cluster, or ``auto`` for the one that this machine belongs to. Without one, Ray is
+            started on this machine and stopped with the engine.
     """
     engine = _opened(name, address)
     try:

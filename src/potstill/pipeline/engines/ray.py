@@ -28,8 +28,8 @@ class RayEngine:
     """One item is worked on by one processor. An item whose worker is lost is given to another one.
 
     Args:
-        address: of a cluster, or ``auto``; without one Ray is started here, on loopback, until the engine is closed.
-        options: of `ray.init`, for a Ray that is started here.
+        address: Address of a cluster, or ``auto``. Without one, Ray is started on loopback and stopped with the engine.
+        options: Options of `ray.init`, for a Ray that is started here.
     """
 
     name = "ray"

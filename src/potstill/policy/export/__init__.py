@@ -20,10 +20,10 @@ def export(policy: Policy, to: str, directory: str | Path, name: str = "policy")
     """Write a policy for another runtime, and return the files that were written.
 
     Args:
-        policy: what to export.
-        to: one of `TARGETS`.
-        directory: where to; it is made if need be.
-        name: base name of the files, and of what they define.
+        policy: What to export.
+        to: One of `TARGETS`.
+        directory: Where to; it is made if need be.
+        name: Base name of the files, and of what they define.
     """
     if to not in TARGETS:
         raise ValueError(f"cannot export to {to!r}; the targets are {', '.join(TARGETS)}")

@@ -48,15 +48,15 @@ class AdaptiveState(NamedTuple):
     """What was observed and learnt.
 
     Attributes:
-        memory: the observations.
-        seen: observations in all, int64[].
-        learnt: observations there were when the network and the scales were learnt last, int64[].
-        unit: mean and standard deviation of the first batch's rewards, float64[2]; the regression is in these units.
-        networks: one network, whose last hidden layer is a block of features.
-        noise: that it was trained with.
-        mixes: prior scales without the network and with it.
-        networked: whether the network's block is used, bool[].
-        posterior: after the observations.
+        memory: The observations.
+        seen: Observations in all, int64[].
+        learnt: Observations there were when the network and the scales were learnt last, int64[].
+        unit: Mean and standard deviation of the first batch's rewards, float64[2]; the regression is in these units.
+        networks: One network, whose last hidden layer is a block of features.
+        noise: Noise that it was trained with.
+        mixes: Prior scales without the network and with it.
+        networked: Whether the network's block is used, bool[].
+        posterior: After the observations.
     """
 
     memory: Memory
@@ -81,13 +81,13 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     Actions are correlated, so that propensities are shares of joint draws; with two actions they are exact.
 
     Args:
-        vagueness: factor on the learnt prior variances, which doubles with the first 150 observations per action and
+        vagueness: Factor on the learnt prior variances, which doubles with the first 150 observations per action and
             goes on so: scales are learnt from few of them, and the few features that matter must not stay shrunk to
             the size of the many that do not.
-        temperature: factor on the standard deviations of the posterior that is sampled; 1 is Thompson sampling, less
+        temperature: Factor on the standard deviations of the posterior that is sampled; 1 is Thompson sampling, less
             exploits more, 0 is greedy.
-        refit: the network is trained and scales are learnt anew when there are so many times more observations.
-        draws: posterior draws for propensities.
+        refit: The network is trained and scales are learnt anew when there are so many times more observations.
+        draws: Posterior draws for propensities.
     """
 
     hidden: tuple[int, ...] = (100, 50)

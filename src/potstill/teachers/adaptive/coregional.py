@@ -32,8 +32,8 @@ class Posterior(NamedTuple):
     Attributes:
         factors: U_b of each block, float64[K, r_b].
         mean: float64[D], block by block, in each first by rank and then by feature.
-        root: lower Cholesky factor of the precision, float64[D, D].
-        noise: variance, float64[].
+        root: Lower Cholesky factor of the precision, float64[D, D].
+        noise: Variance, float64[].
     """
 
     factors: tuple[Float64, ...]

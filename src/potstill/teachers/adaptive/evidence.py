@@ -34,9 +34,9 @@ class Mix(NamedTuple):
     """What was learnt, for standardised rewards.
 
     Attributes:
-        logs: logarithms of the weights, float64[blocks, PATTERNS].
-        noise: logarithm of the noise variance, float64[].
-        scales: mean squared length of each block's features, float64[blocks].
+        logs: Logarithms of the weights, float64[blocks, PATTERNS].
+        noise: Logarithm of the noise variance, float64[].
+        scales: Mean squared length of each block's features, float64[blocks].
     """
 
     logs: Float64
@@ -67,11 +67,11 @@ def learn(blocks: list[Float64], actions: NDArray[np.int32], targets: Float64, k
     """The mix after N observations, from where `before` ended.
 
     Args:
-        blocks: features of each block, float64[N, p_b].
+        blocks: Features of each block, float64[N, p_b].
         actions: int32[N].
-        targets: standardised rewards, float64[N].
-        k: number of actions.
-        before: where to start.
+        targets: Standardised rewards, float64[N].
+        k: Number of actions.
+        before: Where to start.
     """
     scales = np.array([max(float((x**2).sum(axis=1).mean()), _ABSENT) for x in blocks])
     likeness = patterns(k)[:, actions[:, None], actions]

@@ -32,12 +32,12 @@ class GaussianProcessState(NamedTuple):
     """What was observed and learnt.
 
     Attributes:
-        features: of the actions, float64[K, e].
-        memory: the observations.
-        logs: logarithms of the kernel's hyperparameters and of the noise variance, float64[size + 1].
-        relevance: logarithms of factors on the columns of contexts, float64[d].
-        unit: mean and standard deviation of the rewards, float64[2]; all else is in these units.
-        posterior: after the observations.
+        features: Features of the actions, float64[K, e].
+        memory: The observations.
+        logs: Logarithms of the kernel's hyperparameters and of the noise variance, float64[size + 1].
+        relevance: Logarithms of factors on the columns of contexts, float64[d].
+        unit: Mean and standard deviation of the rewards, float64[2]; all else is in these units.
+        posterior: After the observations.
     """
 
     features: Float64
@@ -58,22 +58,22 @@ class GaussianProcessTS(
     prices or bitrates let neighbours share: ``Matern("context") + Matern("context") * RBF("action")``.
 
     Args:
-        kernel: how alike the rewards of two (context, action) points are; its numbers are where learning starts.
-        action_features: a tuple of numbers for each action, which kernels on the action compare; left out, its
+        kernel: How alike the rewards of two (context, action) points are; its numbers are where learning starts.
+        action_features: A tuple of numbers for each action, which kernels on the action compare; left out, its
             position in the action list, scaled to [0, 1].
-        noise: variance of the noise relative to that of the rewards, where learning starts; from 1e-6 to 10.
-        draws: posterior draws per context for propensities.
-        exact_limit: with more observations than this, inducing points stand for them.
-        inducing: how many inducing points at most.
-        fit_limit: with more observations than this, hyperparameters are learnt from that many, chosen at random.
-        fit_steps: steps of learning the hyperparameters at each update, from where the last update left them; 0
+        noise: Variance of the noise relative to that of the rewards, where learning starts; from 1e-6 to 10.
+        draws: Posterior draws per context for propensities.
+        exact_limit: Exact limit with more observations than this, inducing points stand for them.
+        inducing: How many inducing points at most.
+        fit_limit: Most observations that hyperparameters are learnt from; with more, a random sample of that many.
+        fit_steps: Steps of learning the hyperparameters at each update, from where the last update left them; 0
             keeps them as they are.
-        relevance: whether to learn also how much each column of the context matters, as a factor on it; worth it where
+        relevance: Whether to learn also how much each column of the context matters, as a factor on it; worth it where
             contexts have many columns, of which few matter.
-        spread: standard deviation of the prior on the logarithm of each hyperparameter; large is plain marginal
+        spread: Standard deviation of the prior on the logarithm of each hyperparameter; large is plain marginal
             likelihood.
-        window: remember only that many of the latest observations.
-        weighting: how much each observation counts; one of weight 2 has half the noise variance.
+        window: Remember only that many of the latest observations.
+        weighting: How much each observation counts; one of weight 2 has half the noise variance.
     """
 
     kernel: Kernel = Matern("context") + Matern("context") * Independent()

@@ -34,8 +34,8 @@ class Slopes(NamedTuple):
     """Derivatives of a number that depends on covariances.
 
     Attributes:
-        logs: by the hyperparameters, float64[size].
-        context: by what the kernel was told of the contexts; broadcasts to the shape of the pairs.
+        logs: Logs by the hyperparameters, float64[size].
+        context: Context by what the kernel was told of the contexts; broadcasts to the shape of the pairs.
     """
 
     logs: Float64
@@ -144,9 +144,9 @@ class _Stationary(_Kernel, frozen=True):
     """variance · shape(‖x - x'‖² / length_scale²).
 
     Args:
-        on: the context, or the action's features.
-        length_scale: how far apart points still tell of each other; left out, a typical distance.
-        variance: of the rewards that it explains.
+        on: The context, or the action's features.
+        length_scale: How far apart points still tell of each other; left out, a typical distance.
+        variance: Variance of the rewards that it explains.
     """
 
     on: Part

@@ -23,8 +23,8 @@ class Design(NamedTuple):
     """What to try first, in the order in which it was chosen.
 
     Attributes:
-        contexts: positions in the pool, int64[n].
-        actions: positions in the action list, int64[n].
+        contexts: Positions in the pool, int64[n].
+        actions: Positions in the action list, int64[n].
     """
 
     contexts: NDArray[np.int64]
@@ -43,11 +43,11 @@ def max_variance_design(
     Costs O(P·n²) time and O(P·n) memory for the P pairs of the pool.
 
     Args:
-        teacher: says the kernel and the noise.
-        problem: what is decided.
-        pool: contexts that could be met.
-        n: how many pairs.
-        state: what was learnt before, with its hyperparameters; left out, nothing.
+        teacher: Says the kernel and the noise.
+        problem: What is decided.
+        pool: Contexts that could be met.
+        n: How many pairs.
+        state: What was learnt before, with its hyperparameters; left out, nothing.
     """
     contexts, k = problem.encode_many(pool), len(finite(problem.actions, "max_variance_design"))
     if n < 0 or not len(contexts):

@@ -40,9 +40,9 @@ class Pairs(NamedTuple):
     """Pairs of points; the arrays broadcast to the shape of the pairs.
 
     Attributes:
-        context: of the contexts.
-        action: of the actions' features.
-        same: whether both actions are one.
+        context: Context of the contexts.
+        action: Action of the actions' features.
+        same: Whether both actions are one.
     """
 
     context: Geometry

@@ -39,10 +39,10 @@ class Model(NamedTuple):
     """A Gaussian process prior.
 
     Attributes:
-        kernel: the covariance function.
-        logs: logarithms of the kernel's hyperparameters and, last, of the noise variance, float64[size + 1].
-        relevance: logarithms of factors on the columns of contexts, float64[d]: the kernel sees the products.
-        features: of the actions, float64[K, e].
+        kernel: The covariance function.
+        logs: Logarithms of the kernel's hyperparameters and, last, of the noise variance, float64[size + 1].
+        relevance: Logarithms of factors on the columns of contexts, float64[d]: the kernel sees the products.
+        features: Features of the actions, float64[K, e].
     """
 
     kernel: Kernel
@@ -93,9 +93,9 @@ class Posterior(NamedTuple):
     """The posterior by m points, which are the observed or the inducing ones.
 
     Attributes:
-        points: m points.
-        weights: the mean is k_Zᵀ·weights, float64[m].
-        root: the covariance is k - (root·k_Z)ᵀ(root·k_Z), float64[m, m].
+        points: M points.
+        weights: The mean is k_Zᵀ·weights, float64[m].
+        root: The covariance is k - (root·k_Z)ᵀ(root·k_Z), float64[m, m].
     """
 
     points: Points

@@ -17,7 +17,7 @@ class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb
     """The action with the highest upper confidence bound, location + √β·scale, under the posterior of Linear-TS.
 
     Args:
-        beta_t: β of the bound; the paper's 2·log((T⁴rd)ᵈT²) with r = d = 1 and T the observations so far if left out.
+        beta_t: Β of the bound; the paper's 2·log((T⁴rd)ᵈT²) with r = d = 1 and T the observations so far if left out.
     """
 
     beta_t: float | None = None

@@ -30,11 +30,11 @@ class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, ta
     independent Student-t variables.
 
     Args:
-        precision: of the prior on θ, relative to the noise; small is vague.
-        alpha: shape of the prior on the noise variance.
-        beta: scale of the prior on the noise variance.
-        discount: weight of everything learnt before, at each update; below 1 forgets, for worlds that drift.
-        weighting: of observations.
+        precision: Precision of the prior on θ, relative to the noise; small is vague.
+        alpha: Shape of the prior on the noise variance.
+        beta: Scale of the prior on the noise variance.
+        discount: Weight of everything learnt before, at each update; below 1 forgets, for worlds that drift.
+        weighting: Weighting of observations.
     """
 
     precision: float = 0.25

@@ -30,9 +30,9 @@ class Sums(NamedTuple):
 
     Attributes:
         gram: XᵀX, float64[K, p, p].
-        moment: Xᵀy, float64[K, p].
+        moment: xᵀy, float64[K, p].
         square: yᵀy, float64[K].
-        n: number of observations, float64[K].
+        n: Number of observations, float64[K].
     """
 
     gram: Float64
@@ -53,7 +53,7 @@ class Posterior(NamedTuple):
 
     Attributes:
         mean: float64[K, p].
-        root: lower Cholesky factor of the precision Λ, float64[K, p, p]; of a diagonal Λ its diagonal, float64[K, p].
+        root: Lower Cholesky factor of the precision Λ, float64[K, p, p]; of a diagonal Λ its diagonal, float64[K, p].
         alpha: float64[K].
         beta: float64[K].
     """
@@ -70,7 +70,7 @@ class Marginals(NamedTuple):
     Attributes:
         location: float64[N, K].
         scale: float64[N, K].
-        dof: degrees of freedom, float64[K].
+        dof: Degrees of freedom, float64[K].
     """
 
     location: Float64

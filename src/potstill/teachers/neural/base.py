@@ -25,12 +25,12 @@ class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
     """Options of every teacher that learns a network.
 
     Args:
-        hidden: units of each hidden layer.
-        recipe: how the network is trained; `PAPER` is the paper's.
-        standardise: learn rewards with mean 0 and standard deviation 1, so that their unit does not matter.
-        warm_start: go on from the network of the update before, instead of a random one.
-        window: learn only from that many of the latest observations, for worlds that drift.
-        weighting: how much each observation counts.
+        hidden: Units of each hidden layer.
+        recipe: How the network is trained; `PAPER` is the paper's.
+        standardise: Learn rewards with mean 0 and standard deviation 1, so that their unit does not matter.
+        warm_start: Go on from the network of the update before, instead of a random one.
+        window: Learn only from that many of the latest observations, for worlds that drift.
+        weighting: How much each observation counts.
     """
 
     hidden: tuple[int, ...] = (100, 100)

@@ -26,11 +26,11 @@ class BootstrapState(NamedTuple):
     """The ensemble and what it was trained on.
 
     Attributes:
-        memory: the observations.
-        counts: how often each observation is in each network's sample, uint8[N, B]. Drawn once for all updates:
+        memory: The observations.
+        counts: How often each observation is in each network's sample, uint8[N, B]. Drawn once for all updates:
             networks that are trained on with new draws every time would come to agree.
         networks: B networks.
-        noise: that they were trained with.
+        noise: Noise that they were trained with.
         priors: B fixed random networks that are added to them, in units of rewards.
     """
 
@@ -49,12 +49,12 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
     (votes + smoothing) / (networks + K·smoothing) is the mean of a Dirichlet posterior over who wins.
 
     Args:
-        networks: how many.
-        bootstrap: each network counts each observation Poisson(1) times. The paper is without: every network learns
+        networks: How many.
+        bootstrap: Each network counts each observation Poisson(1) times. The paper is without: every network learns
             from all observations, and they differ by their start and their minibatches.
-        prior_scale: of random prior functions (Osband, Aslanides, Cassirer 2018), in standard deviations of the
+        prior_scale: Scale of random prior functions (Osband, Aslanides, Cassirer 2018), in standard deviations of the
             rewards of the first batch; 0 is without.
-        smoothing: votes that each action is given beforehand; 0 is without.
+        smoothing: Votes that each action is given beforehand; 0 is without.
     """
 
     networks: int = 10

@@ -25,10 +25,10 @@ class GreedyState(NamedTuple):
     """One network, and what it was trained on.
 
     Attributes:
-        memory: the observations; none if they are kept elsewhere, and were read from there.
-        learnt: how many observations it was trained on, int64[].
-        networks: the network.
-        noise: that it was trained with.
+        memory: The observations; none if they are kept elsewhere, and were read from there.
+        learnt: How many observations it was trained on, int64[].
+        networks: The network.
+        noise: Noise that it was trained with.
     """
 
     memory: Memory
@@ -90,7 +90,7 @@ class EpsilonGreedy(NeuralGreedy, frozen=True, kw_only=True, tag_field="type", t
     """The greedy action, and with probability `epsilon` any action at random.
 
     Args:
-        epsilon: the probability of an action at random, the greedy one included.
+        epsilon: The probability of an action at random, the greedy one included.
     """
 
     epsilon: float = 0.05

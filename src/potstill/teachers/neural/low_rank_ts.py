@@ -28,9 +28,9 @@ class LowRankState(NamedTuple):
     """A Gaussian over the weights of one network.
 
     Attributes:
-        memory: the observations.
-        networks: the mean.
-        noise: that it was trained with.
+        memory: The observations.
+        networks: The mean.
+        noise: Noise that it was trained with.
         deviations: `rank` steps of the path, less their mean; half of the covariance is theirs, half is its diagonal.
     """
 
@@ -48,11 +48,11 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
     Propensities are counted over draws of whole networks, the same for all contexts of a call.
 
     Args:
-        rank: iterates that are kept.
-        every: steps from one iterate to the next.
-        collect_rate: the constant learning rate.
-        spread: factor on the standard deviations; above 1 explores more.
-        draws: networks per propensity.
+        rank: Iterates that are kept.
+        every: Steps from one iterate to the next.
+        collect_rate: The constant learning rate.
+        spread: Factor on the standard deviations; above 1 explores more.
+        draws: Networks per propensity.
     """
 
     rank: int = 20

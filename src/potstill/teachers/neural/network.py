@@ -30,8 +30,8 @@ class Networks(NamedTuple):
     """B networks of equal shape, with ReLU between layers.
 
     Attributes:
-        weights: of each layer, float64[B, inputs, outputs].
-        biases: of each layer, float64[B, outputs].
+        weights: Weights of each layer, float64[B, inputs, outputs].
+        biases: Biases of each layer, float64[B, outputs].
     """
 
     weights: tuple[Array, ...]
@@ -84,9 +84,9 @@ class Start(NamedTuple):
     """What training goes on from.
 
     Attributes:
-        networks: that predict standardised rewards.
-        new: the share of the observations that they have not learnt from, above 0.
-        noise: variance that their prior takes for noise.
+        networks: Networks that predict standardised rewards.
+        new: The share of the observations that they have not learnt from, above 0.
+        noise: Variance that their prior takes for noise.
     """
 
     networks: Networks
@@ -100,8 +100,8 @@ class Data(NamedTuple):
     Attributes:
         contexts: [N, d].
         actions: [N].
-        targets: standardised rewards, [B, N].
-        weights: how much each observation counts, [B, N].
+        targets: Standardised rewards, [B, N].
+        weights: How much each observation counts, [B, N].
     """
 
     contexts: Array

@@ -28,11 +28,11 @@ class NeuralLinearState(NamedTuple):
     """Features change with every training, so that all observations are wanted again.
 
     Attributes:
-        memory: the observations; none if they are kept elsewhere, and were read from there.
-        learnt: how many observations the posterior is of, int64[].
-        networks: one network, whose last hidden layer gives the features.
-        noise: that it was trained with.
-        posterior: of the regression on the features and an intercept, in units of rewards.
+        memory: The observations; none if they are kept elsewhere, and were read from there.
+        learnt: How many observations the posterior is of, int64[].
+        networks: One network, whose last hidden layer gives the features.
+        noise: Noise that it was trained with.
+        posterior: Posterior of the regression on the features and an intercept, in units of rewards.
     """
 
     memory: Memory
@@ -51,9 +51,9 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
     the rewards of the actions are independent Student-t variables.
 
     Args:
-        precision: of the prior on θ, relative to the noise; small is vague.
-        alpha: shape of the prior on the noise variance.
-        beta: scale of the prior on the noise variance.
+        precision: Precision of the prior on θ, relative to the noise; small is vague.
+        alpha: Shape of the prior on the noise variance.
+        beta: Scale of the prior on the noise variance.
     """
 
     precision: float = 0.25

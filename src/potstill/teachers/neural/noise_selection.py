@@ -33,9 +33,9 @@ class Noise(NamedTuple):
     """What is taken for noise.
 
     Attributes:
-        share: of the variance of rewards, float64[].
-        judged: how many observations it was learnt from, int64[].
-        since: how many have come since then, int64[].
+        share: Share of the variance of rewards, float64[].
+        judged: How many observations it was learnt from, int64[].
+        since: How many have come since then, int64[].
     """
 
     share: NDArray[np.float64]

@@ -13,15 +13,15 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         optimiser: ``adam`` or ``rmsprop``.
-        rate: the learning rate at the start.
+        rate: The learning rate at the start.
         schedule: ``cosine`` falls to 0 at the last step; ``inverse-time`` is rate / (1 + decay · step).
-        decay: of the inverse-time schedule.
-        steps: minibatches per update; at most 4 per observation.
-        catch_up: a network that goes on from the one before takes only its share of the steps, the last ones, where the
+        decay: Decay of the inverse-time schedule.
+        steps: Minibatches per update; at most 4 per observation.
+        catch_up: A network that goes on from the one before takes only its share of the steps, the last ones, where the
             rate has already fallen: so many times the share of observations that are new, in halves down to an
             eighth. None always takes all of them.
-        batch: observations per minibatch, drawn with replacement; fewer where there are fewer observations.
-        noise: share of the variance of rewards that is noise. Weights have He's normal prior, which counts the more,
+        batch: Observations per minibatch, drawn with replacement; fewer where there are fewer observations.
+        noise: Share of the variance of rewards that is noise. Weights have He's normal prior, which counts the more,
             the noisier rewards are and the fewer there are: with it a network learns less of the noise by heart. None
             learns the share from the observations; 0 leaves the prior out.
     """

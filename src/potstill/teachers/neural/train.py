@@ -36,10 +36,10 @@ class Minibatches(NamedTuple):
     """Which observations a run looks at, and when.
 
     Attributes:
-        observations: how many there are.
-        skipped: steps of the schedule that were left out before the first.
-        rows: the positions of those that it looks at, in order, int64[M].
-        drawn: of each network, step and minibatch, as places in `rows`, int32[B, steps, batch].
+        observations: How many there are.
+        skipped: Steps of the schedule that were left out before the first.
+        rows: The positions of those that it looks at, in order, int64[M].
+        drawn: Drawn of each network, step and minibatch, as places in `rows`, int32[B, steps, batch].
     """
 
     observations: int

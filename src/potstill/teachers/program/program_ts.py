@@ -27,10 +27,10 @@ class ProgramState(NamedTuple):
     """What was observed, and draws from the posterior.
 
     Attributes:
-        memory: the observations.
-        actions: how many there are, int64[].
-        draws: of each latent parameter in the order of their names, float32[draws, ...]; at first from the prior.
-        diverged: the share of NUTS draws whose step diverged, float64[]; above some percent, rewrite the model.
+        memory: The observations.
+        actions: How many there are, int64[].
+        draws: Draws of each latent parameter in the order of their names, float32[draws, ...]; at first from the prior.
+        diverged: The share of NUTS draws whose step diverged, float64[]; above some percent, rewrite the model.
     """
 
     memory: Memory
@@ -59,17 +59,17 @@ class ProgramTS(NeedsFiniteActions):
     for independent draws: those of SVI are, those of NUTS nearly so after thinning (``posterior`` gives them to check).
 
     Args:
-        program: from (contexts, actions, rewards) to mean rewards.
-        draws: that are kept.
+        program: Program from (contexts, actions, rewards) to mean rewards.
+        draws: Draws that are kept.
         inference: ``nuts`` draws from the posterior itself; ``svi`` from a normal distribution fitted to it, in
             unconstrained parameters, which is quicker and only as good as that distribution.
         warmup: NUTS steps that adapt and are dropped.
-        thin: keep one NUTS draw in so many.
-        chains: of NUTS, one after another; more than one shows whether they agree.
-        nuts_limit: with more observations than this, SVI takes over, whose time does not grow with them.
-        steps: of SVI, each on up to 1,024 observations.
-        window: remember only that many of the latest observations.
-        weighting: how much each observation counts: its log-likelihood is multiplied by its weight.
+        thin: Keep one NUTS draw in so many.
+        chains: Chains of NUTS, one after another; more than one shows whether they agree.
+        nuts_limit: Nuts limit with more observations than this, SVI takes over, whose time does not grow with them.
+        steps: Steps of SVI, each on up to 1,024 observations.
+        window: Remember only that many of the latest observations.
+        weighting: How much each observation counts: its log-likelihood is multiplied by its weight.
     """
 
     program: Callable[..., Any]

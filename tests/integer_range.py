@@ -15,6 +15,8 @@ from scipy.special import entr, log_softmax, softmax
 from potstill.errors import InvalidAction, shown
 from potstill.spaces import Divergences, FiniteDistribution, WireTypes, check_floor, mix_floor, register
 
+SHARP = 10  # outputs of order one make distributions of a few numbers
+
 
 class IntegerRange(msgspec.Struct, frozen=True, tag_field="type", tag="integer-range"):
     low: int
@@ -64,9 +66,7 @@ class Interval(NamedTuple):
     start: int
     end: int
 
-    @property
-    def value(self):
-        return (self.start, self.end)
+    value = property(tuple)
 
     @property
     def allowed(self):
@@ -91,7 +91,7 @@ class QuadraticHead(NamedTuple):
 
     def distribution(self, outputs, allowed, floor):
         every, space = np.arange(self.low, self.high + 1), IntegerRange(self.low, self.high)
-        scores = outputs @ space.features(every).T
+        scores = outputs @ (SHARP * space.features(every).T)
         mask = None if allowed is None else (every >= allowed[:, :1]) & (every <= allowed[:, 1:])
         p = softmax(scores if mask is None else np.where(mask, scores, -np.inf), axis=1)
         return Integers(mix_floor(p.astype(np.float32), mask, floor), self.low)
@@ -139,7 +139,7 @@ class HistogramLearning(msgspec.Struct, frozen=True):
         return Divergences(kl, np.abs(labels - distribution.p).sum(axis=1) / 2, float(distribution.p.min()))
 
     def _basis(self):
-        return self.space.features(np.arange(self.space.low, self.space.high + 1))
+        return SHARP * self.space.features(np.arange(self.space.low, self.space.high + 1))
 
 
 def learning(space: IntegerRange) -> HistogramLearning:

@@ -11,7 +11,11 @@ from potstill.spaces.contract import (
     Head,
     LakeColumns,
     Learning,
+    LoggedRows,
+    LoggedSupport,
+    OffPolicy,
     Restriction,
+    RewardPredictions,
     WireTypes,
 )
 from potstill.spaces.discrete import Discrete
@@ -31,7 +35,11 @@ __all__ = [
     "Head",
     "LakeColumns",
     "Learning",
+    "LoggedRows",
+    "LoggedSupport",
+    "OffPolicy",
     "Restriction",
+    "RewardPredictions",
     "WireTypes",
     "check_floor",
     "finite",

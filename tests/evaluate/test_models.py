@@ -5,9 +5,10 @@ import pytest
 from evaluate_examples import RICH, CutLog, rich_log
 
 import potstill as ps
+from potstill.errors import InvalidModel
 from potstill.evaluate.blocks import numbered
 from potstill.evaluate.log import ArrayLog
-from potstill.evaluate.models import FunctionModel, InvalidModel, RidgeModel, fitted, predict
+from potstill.evaluate.models import FunctionModel, RidgeModel, fitted, predict
 from potstill.spaces import ridge
 from potstill.spaces.ridge import FOLDS, GramSums, RegressionRows
 

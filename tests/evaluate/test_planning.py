@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import potstill as ps
+from potstill.errors import InvalidTarget
 from potstill.evaluate.diagnostics import diagnose
-from potstill.evaluate.estimators import Parts
 from potstill.evaluate.intervals import normal
 from potstill.evaluate.planning import FLOORS, ExplorationPlan, plan, raised
-from potstill.evaluate.targets import InvalidTarget
+from potstill.spaces.influence import Parts
 
 ACTIONS = ["low", "middle", "high"]
 

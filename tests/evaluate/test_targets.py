@@ -6,8 +6,9 @@ from evaluate_examples import CONTEXTS, RICH, TARGET, TINY, rich_log, rows_of, t
 from examples import random_layers
 
 import potstill as ps
+from potstill.errors import InvalidTarget
 from potstill.evaluate.log import Block
-from potstill.evaluate.targets import InvalidTarget, target
+from potstill.evaluate.targets import target
 
 ALL = Block(CONTEXTS[[0, 1, 1]], np.array([0, 1, 2], np.int32), np.zeros(3), np.ones(3))
 #: In the first row all actions are eligible, in the second not a, in the third only a.

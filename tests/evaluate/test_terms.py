@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from evaluate_examples import CONTEXTS, MEANS, TARGET, TINY, CutLog, rich_log, table, terms_of
 
-from potstill.errors import InvalidLog
+from potstill.errors import InvalidLog, InvalidTarget
 from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.models import FunctionModel
-from potstill.evaluate.targets import InvalidTarget, target
+from potstill.evaluate.targets import target
 from potstill.evaluate.terms import compute_terms, uniforms
 
 X, A = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])

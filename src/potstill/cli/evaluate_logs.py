@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from potstill.errors import InvalidLog, InvalidTarget
+import msgspec
+
+from potstill.errors import InvalidAction, InvalidLog, InvalidTarget
 from potstill.evaluate import (
     WHY,
     FixedActionTarget,
@@ -187,18 +189,31 @@ def _of_workspace(workspace: Workspace, named: str) -> Target:
 
 
 def _of_table(problem: Problem, named: str, stated: Stated | None) -> Target:
-    return StatedTarget(stated, problem) if stated else _from_anywhere(problem, named, "column:NAME, columns:PREFIX")
+    if stated:
+        return target(problem, StatedTarget(stated, problem))
+    return _from_anywhere(problem, named, "column:NAME, columns:PREFIX")
 
 
 def _from_anywhere(problem: Problem, named: str, others: str) -> Target:
     if named.startswith("action:"):
         action = named.removeprefix("action:")
-        return target(problem, FixedActionTarget(problem, action), f"always {action}")
+        return target(problem, FixedActionTarget(problem, _action(problem, action)), f"always {action}")
     if named in ("uniform", "logged"):
         return target(problem, named)
     if Path(named).is_file():
         return target(problem, Policy.load(named, problem), Path(named).name)
     raise InvalidTarget(f"there is no policy {named!r}; name {others}, {_ANYWHERE}")
+
+
+def _action(problem: Problem, text: str) -> Any:
+    """The action that an option names; numbers and lists are written as JSON."""
+    try:
+        return problem.actions.parse(text)
+    except InvalidAction as error:
+        try:
+            return problem.actions.parse(msgspec.json.decode(text))
+        except (InvalidAction, msgspec.DecodeError):
+            raise InvalidTarget(f"--policy action:{text}: {error}") from None
 
 
 def _serving(workspace: Workspace) -> Policy:

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.confidence_sequences import asymptotic, weighted
-from potstill.evaluate.estimators import Parts
 from potstill.evaluate.intervals import Interval, bernstein, bootstrap, normal
 from potstill.evaluate.terms import Terms
 from potstill.keys import Key
+from potstill.spaces.influence import Parts
 
 #: Intervals that can be asked for; the anytime-valid one is always there.
 IntervalName: TypeAlias = Literal["normal", "bootstrap", "bernstein", "exact"]

@@ -21,7 +21,7 @@ from potstill.evaluate.diagnostics import (
     with_training_overlap,
 )
 from potstill.evaluate.estimates import INTERVALS, IntervalName, IntervalOptions, OffPolicyEstimate, PointEstimate
-from potstill.evaluate.estimators import ESTIMATORS, Estimator, Parts
+from potstill.evaluate.estimators import ESTIMATORS, Estimator
 from potstill.evaluate.intervals import check_level
 from potstill.evaluate.log import Log
 from potstill.evaluate.models import ModelLike, fitted
@@ -29,6 +29,7 @@ from potstill.evaluate.segments import Over, RowGroups, by_value, over_time
 from potstill.evaluate.targets import Target, TargetLike
 from potstill.evaluate.terms import LogTerms, Terms, compute_terms
 from potstill.keys import Key
+from potstill.spaces.influence import Parts
 
 #: The estimator that speaks for all others, if it is among them.
 HEADLINE = "dr"

@@ -12,22 +12,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidModel
 from potstill.evaluate.blocks import numbered
 from potstill.evaluate.log import Block, Log
 from potstill.problem import Problem, Reward
 from potstill.spaces import RewardPredictions, off_policy
-
-__all__ = [
-    "FittedModel",
-    "FunctionModel",
-    "InvalidModel",
-    "ModelLike",
-    "RewardModel",
-    "RidgeModel",
-    "fitted",
-    "predict",
-]
 
 #: Rewards as a function of encoded contexts float32[n, d]: of a list of actions, float[n, K]; of other spaces, a
 #: function of contexts and actions that gives float[n].
@@ -37,8 +25,8 @@ RewardFunction: TypeAlias = Callable[..., NDArray[Any]]
 class FittedModel(Protocol):
     """A reward model that has learnt.
 
-    On a list of actions, it is called as ``predict(contexts, fold)`` and gives the reward of each action, float64[n, K].
-    On other spaces, it is called as ``predict(contexts, actions, fold)`` and gives float64[n].
+    On a list of actions, ``predict(contexts, fold)`` gives the reward of each action, float64[n, K].
+    On other spaces, ``predict(contexts, actions, fold)`` gives the reward of one action per row, float64[n].
     """
 
     @property

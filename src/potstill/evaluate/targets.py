@@ -19,20 +19,6 @@ from potstill.spaces import Distribution, finite, off_policy
 if TYPE_CHECKING:
     from potstill.teachers.contract import AnyTeacher
 
-__all__ = [
-    "ArrayTarget",
-    "FixedActionTarget",
-    "InvalidTarget",
-    "LoggedTarget",
-    "PolicyTarget",
-    "ProbabilityTarget",
-    "Target",
-    "TargetLike",
-    "TeacherTarget",
-    "UniformTarget",
-    "target",
-]
-
 #: Encoded contexts float32[n, d] to actions, rows first, or to a `Distribution`; for a list of actions also to
 #: probabilities float[n, K].
 TargetFunction: TypeAlias = Callable[[NDArray[np.float32]], Any]

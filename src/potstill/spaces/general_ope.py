@@ -140,9 +140,10 @@ class GeneralSupport:
 
     def missing(self, distribution: Distribution, rows: int) -> Float64:
         """The probability of actions that were never logged; zeros if none were recorded."""
-        total = np.zeros(rows)
-        for actions, weights in () if self._logged is None else distribution.nodes():
-            total += np.where(np.isin(actions, self._logged), 0.0, weights)
+        total, logged = np.zeros(rows), self._logged
+        if logged is not None:
+            for actions, weights in distribution.nodes():
+                total += np.where(np.isin(actions, logged), 0.0, weights)
         return total
 
 
@@ -151,7 +152,7 @@ class GeneralOffPolicy:
 
     def __init__(self, space: ActionSpace) -> None:
         self._space, self._head = space, space.head()
-        self._features = space.features(space.encode(list(space.examples)[:1])).shape[1]
+        self._features: int = space.features(space.encode(list(space.examples)[:1])).shape[1]
 
     def columns(self, width: int) -> int:
         """Inputs of the reward model."""
@@ -249,8 +250,8 @@ def design(space: ActionSpace, contexts: Float32, actions: Actions) -> Float64:
 
 def same_actions(one: Actions, other: Actions) -> Bool:
     """Which rows hold the same action, bool[N]."""
-    same: Bool = np.asarray(one == other).all(axis=tuple(range(1, other.ndim)))
-    return same
+    equal: Bool = np.equal(one, other)
+    return np.asarray(equal.all(axis=tuple(range(1, equal.ndim))))
 
 
 def off_policy(space: ActionSpace) -> GeneralOffPolicy:

@@ -24,11 +24,8 @@ from functools import partial
 import numpy as np
 
 import potstill as ps
+from potstill.evaluate import ESTIMATORS, ArrayLog, Parts, evaluate, normal
 from potstill.evaluate.diagnostics import ENOUGH, FEW
-from potstill.evaluate.estimators import ESTIMATORS, Parts
-from potstill.evaluate.evaluation import evaluate
-from potstill.evaluate.intervals import normal
-from potstill.evaluate.log import ArrayLog
 from potstill.keys import Key
 
 LEVEL = 0.95

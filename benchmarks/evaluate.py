@@ -25,13 +25,18 @@ from pathlib import Path
 import numpy as np
 
 import potstill as ps
-from potstill.evaluate.blocks import numbered
-from potstill.evaluate.estimators import ESTIMATORS, dr_os, switch_dr
-from potstill.evaluate.evaluation import evaluate
-from potstill.evaluate.log import Block
-from potstill.evaluate.models import fitted, predictions
-from potstill.evaluate.targets import target
-from potstill.evaluate.terms import gather
+from potstill.evaluate import (
+    ESTIMATORS,
+    Block,
+    compute_terms,
+    dr_os,
+    evaluate,
+    fitted,
+    numbered,
+    predict,
+    switch_dr,
+    target,
+)
 from potstill.policy import Layer
 
 FEATURES, ACTIONS, CHUNK = 38, 7, 100_000
@@ -121,13 +126,13 @@ def given_predictions(folder: Path, _: int) -> dict[str, object]:
     log, decides = DiskLog(folder), target(PROBLEM, policy())
     model = fitted(None, log)
     arrays = [
-        (block.actions, block.rewards, block.propensities, decides.probabilities(block, first),
-         predictions(model, PROBLEM, block, first))
+        (block.actions, block.rewards, block.propensities, decides.distribution(block, first).p,
+         predict(model, PROBLEM, block, first).rewards)
         for first, block in numbered(log)
     ]  # fmt: skip
     columns = map(np.concatenate, zip(*arrays, strict=True))
     np.savez(folder / "arrays.npz", **dict(zip(("action", "reward", "pscore", "dist", "q"), columns, strict=True)))
-    (terms,) = gather(log, [decides], model).terms
+    (terms,) = compute_terms(log, [decides], model).terms
     started = time.perf_counter()
     fixed = {"switch-dr": lambda t: switch_dr(t, THRESHOLD), "dr-os": lambda t: dr_os(t, SHRINKAGE)}
     parts = {name: (fixed.get(name) or ESTIMATORS[name])(terms) for name in OBP}

@@ -11,7 +11,7 @@ from potstill.evaluate.blocks import numbered
 from potstill.evaluate.log import ArrayLog, Block
 from potstill.evaluate.models import FunctionModel
 from potstill.evaluate.targets import target
-from potstill.evaluate.terms import Terms, gather
+from potstill.evaluate.terms import Terms, compute_terms
 
 TINY = ps.Problem(name="tiny", context=[ps.Boolean("x")], actions=ps.Discrete(["a", "b", "c"]))
 CONTEXTS = np.array([[0.0], [1.0]], np.float32)
@@ -67,7 +67,7 @@ def table(rows: np.ndarray):
 def terms_of(log, what, model=None, **options) -> Terms:
     """The terms of one target, under a reward model that is a function of contexts (nothing, if left out)."""
     fixed = FunctionModel(model or (lambda contexts: np.zeros((len(contexts), len(log.problem.actions)))))
-    return gather(log, [target(log.problem, what)], fixed, **options).terms[0]
+    return compute_terms(log, [target(log.problem, what)], fixed, **options).terms[0]
 
 
 RICH = ps.Problem(

@@ -60,3 +60,11 @@ def check_distinct(names: Iterable[str], what: str) -> None:
 
 class InvalidLog(PotstillError, ValueError):
     """A log cannot be evaluated; the message names the rows, the values and the way out."""
+
+
+class InvalidTarget(PotstillError, ValueError):
+    """A target of an evaluation does not say what it would have done; the message names the row and the way out."""
+
+
+class InvalidModel(PotstillError, ValueError):
+    """A reward model gives something other than one finite number per row and action."""

@@ -378,7 +378,7 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
             ["VIDEO", "--policy", "best"],
             "there is no policy 'best'; name a version of potstill versions, current, action:",
         ),
-        (["VIDEO", "--policy", "action:4k"], "unknown action '4k'; the actions are 360p, 720p, 1080p"),
+        (["VIDEO", "--policy", "action:4k"], "action:4k: unknown action '4k' (str); the actions are 360p, 720p, 1080p"),
         (["VIDEO", "--policy", "column:x"], "there is no policy 'column:x'"),
         (
             ["VIDEO", "--by", "spede"],

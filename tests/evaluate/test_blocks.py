@@ -6,7 +6,7 @@ from evaluate_examples import CONTEXTS, TINY, CutLog, rich_log
 
 import potstill as ps
 from potstill.errors import InvalidLog
-from potstill.evaluate.blocks import Witnessed, numbered, rows_per_block
+from potstill.evaluate.blocks import LogWithSupport, numbered, rows_per_block
 from potstill.evaluate.evaluation import evaluate
 from potstill.evaluate.log import ArrayLog, Block
 
@@ -124,13 +124,13 @@ class CountedLog(CutLog):
         yield from super().blocks()
 
 
-def test_a_witnessed_log_knows_its_actions_once_it_was_read():
+def test_a_log_with_support_knows_its_actions_once_it_was_read():
     counted = CountedLog(log([0, 2, 0, 2]), [1])
-    witnessed = Witnessed(counted)
-    assert witnessed.seen().tolist() == [True, False, True]
+    supported = LogWithSupport(counted)
+    assert supported.support().logged.tolist() == [True, False, True]
     assert counted.reads == 1
-    list(numbered(witnessed))
-    assert witnessed.seen().tolist() == [True, False, True]
+    list(numbered(supported))
+    assert supported.support().logged.tolist() == [True, False, True]
     assert counted.reads == 2
 
 

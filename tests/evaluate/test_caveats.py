@@ -23,19 +23,19 @@ def uniform_log(rows):
 
 
 def test_only_replay_on_uneven_logs_and_the_model_alone_have_notes():
-    assert diagnostics.note("replay", uniform=True) == ""
-    assert "replay is biased" in diagnostics.note("replay", uniform=False)
-    assert "how wrong the reward model is" in diagnostics.note("dm", uniform=True)
-    assert diagnostics.note("dr", uniform=False) == ""
+    assert diagnostics.estimator_note("replay", uniform=True) == ""
+    assert "replay is biased" in diagnostics.estimator_note("replay", uniform=False)
+    assert "how wrong the reward model is" in diagnostics.estimator_note("dm", uniform=True)
+    assert diagnostics.estimator_note("dr", uniform=False) == ""
 
 
 def test_a_biased_headline_is_never_good():
-    replay, model = diagnostics.note("replay", uniform=False), diagnostics.note("dm", uniform=False)
-    assert [diagnostics.by_estimator(found, replay).grade for found in (GOOD, ROUGH, FEW)] == ["no"] * 3
-    assert diagnostics.by_estimator(GOOD, model).grade == "caution"
-    assert diagnostics.by_estimator(GOOD, model).sentence.startswith("The intervals leave out how wrong")
-    assert [diagnostics.by_estimator(found, model) for found in (ROUGH, FEW)] == [ROUGH, FEW]
-    assert diagnostics.by_estimator(GOOD, "") == GOOD
+    replay, model = diagnostics.estimator_note("replay", uniform=False), diagnostics.estimator_note("dm", uniform=False)
+    assert [diagnostics.with_estimator_note(found, replay).grade for found in (GOOD, ROUGH, FEW)] == ["no"] * 3
+    assert diagnostics.with_estimator_note(GOOD, model).grade == "caution"
+    assert diagnostics.with_estimator_note(GOOD, model).sentence.startswith("The intervals leave out how wrong")
+    assert [diagnostics.with_estimator_note(found, model) for found in (ROUGH, FEW)] == [ROUGH, FEW]
+    assert diagnostics.with_estimator_note(GOOD, "") == GOOD
 
 
 def test_replay_on_an_uneven_log_is_not_called_better():
@@ -70,7 +70,7 @@ def test_a_policy_that_has_learnt_from_most_of_the_log_is_taken_with_caution(lea
 
 
 def test_graver_doubts_come_first_and_what_was_learnt_is_still_told():
-    assert diagnostics.by_learning(FEW, 10, 10) == FEW
+    assert diagnostics.with_training_overlap(FEW, 10, 10) == FEW
     found = evaluate(uniform_log(60), "high", "low", learnt={"high": 60, "low": 7})
     assert found.target.trust.grade == "no"
     assert "which is too few." in text.trusted(found)

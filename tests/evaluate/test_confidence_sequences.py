@@ -11,7 +11,7 @@ import pytest
 from scipy import integrate, optimize, special, stats
 
 from potstill.evaluate import confidence_sequences, intervals
-from potstill.evaluate.estimators import Parts
+from potstill.spaces.influence import Parts
 
 RUNS = 400
 

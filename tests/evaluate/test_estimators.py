@@ -26,7 +26,7 @@ from potstill.evaluate.estimators import (
 )
 from potstill.evaluate.models import RidgeModel, fitted
 from potstill.evaluate.targets import target
-from potstill.evaluate.terms import Terms, gather
+from potstill.evaluate.terms import Terms, compute_terms
 
 WRONG_MODEL = np.array([[5.0, -3.0, 1.0], [0.0, 2.0, 2.0]])
 WRONG_PROPENSITIES = np.array([[0.2, 0.2, 0.6], [0.9, 0.05, 0.05]])
@@ -72,7 +72,7 @@ def test_dr_with_a_cross_fitted_model_is_right_on_average_over_every_possible_lo
     mean = 0.0
     for log, probability in logs(3, noise=0):
         model = fitted(RidgeModel(penalties=(1.0,)), log)
-        (terms,) = gather(log, [target(log.problem, table(TARGET))], model).terms
+        (terms,) = compute_terms(log, [target(log.problem, table(TARGET))], model).terms
         mean += probability * dr(terms).value
     assert mean == pytest.approx(VALUE, abs=1e-12)
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import potstill as ps
 from potstill.errors import InvalidLog
-from potstill.evaluate.estimators import ESTIMATORS, Parts, ips
+from potstill.evaluate.estimators import ESTIMATORS, ips
 from potstill.evaluate.evaluation import Evaluation, evaluate
 from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.models import RidgeModel
+from potstill.spaces.influence import Parts
 
 EVERYTHING = {"intervals": ("normal", "bootstrap", "bernstein", "exact"), "by": ("speed", "device"), "over": "week"}
 

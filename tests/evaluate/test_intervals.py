@@ -10,10 +10,10 @@ from scipy import stats
 
 import potstill as ps
 from potstill.evaluate import intervals
-from potstill.evaluate.estimators import Parts
 from potstill.evaluate.evaluation import evaluate
 from potstill.evaluate.log import ArrayLog
 from potstill.keys import Key
+from potstill.spaces.influence import Parts
 
 KEY = Key(3)
 

@@ -5,10 +5,12 @@ import pytest
 from evaluate_examples import RICH, CutLog, rich_log
 
 import potstill as ps
-from potstill.evaluate import gram
-from potstill.evaluate.gram import FOLDS, Sums
+from potstill.errors import InvalidModel
+from potstill.evaluate.blocks import numbered
 from potstill.evaluate.log import ArrayLog
-from potstill.evaluate.models import FunctionModel, InvalidModel, RidgeModel, fitted, predictions
+from potstill.evaluate.models import FunctionModel, RidgeModel, fitted, predict
+from potstill.spaces import ridge
+from potstill.spaces.ridge import FOLDS, GramSums, RegressionRows
 
 
 def log_of(contexts, actions, rewards, names=("a", "b", "c"), width=None):
@@ -29,6 +31,12 @@ def random_log(rows=200, width=3, seed=0, scale=1.0, shift=0.0, noise=0.1):
     coefficients = rng.normal(size=(width, 3))
     signal = ((contexts - shift) / scale) @ coefficients + [5.0, 0.0, -5.0]
     return log_of(contexts, actions, signal[np.arange(rows), actions] + rng.normal(0, noise, rows)), signal
+
+
+def sums_of(log):
+    """The sums that the regressions of a list of actions are solved from."""
+    rows = (RegressionRows(first, b.contexts, b.actions, b.rewards) for first, b in numbered(log))
+    return GramSums.of(rows, len(log.problem.actions))
 
 
 def refit(x, y, new, penalty, scale, centre, prior, mean):
@@ -59,9 +67,9 @@ def test_all_folds_but_one_is_a_refit_without_its_rows(penalty):
 def test_the_held_out_error_is_that_of_the_predictions():
     log, _ = random_log(rows=57)
     (rows,) = log.blocks()
-    sums = Sums.of(log)
+    sums = sums_of(log)
     model = RidgeModel(penalties=(3.0,)).fit(log)
-    predicted = predictions(model, log.problem, rows, 0)[np.arange(57), rows.actions]
+    predicted = predict(model, log.problem, rows, 0).rewards[np.arange(57), rows.actions]
     errors = [np.sum((rows.rewards - predicted)[rows.actions == action] ** 2) for action in range(3)]
     np.testing.assert_allclose(sums.held_out(sums.solve(np.array([3.0] * 3 + [1.0]))), errors, rtol=1e-9)
 
@@ -80,7 +88,7 @@ def test_the_penalty_is_the_one_with_the_smallest_error():
 def test_signals_are_found():
     log, signal = random_log(rows=2000)
     (rows,) = log.blocks()
-    predicted = predictions(fitted(None, log), log.problem, rows, 0)
+    predicted = predict(fitted(None, log), log.problem, rows, 0).rewards
     assert np.abs(predicted - signal).max() < 0.1
 
 
@@ -104,7 +112,7 @@ def test_an_action_with_one_row_stays_close_to_the_mean_of_all():
 
 def test_one_row_is_enough():
     log = log_of([[0.3]], np.array([1]), [7.0])
-    predicted = predictions(fitted(None, log), log.problem, next(log.blocks()), 0)
+    predicted = predict(fitted(None, log), log.problem, next(log.blocks()), 0).rewards
     np.testing.assert_array_equal(predicted, np.zeros((1, 3)))  # nothing is known beside the row itself
 
 
@@ -112,7 +120,7 @@ def test_one_row_is_enough():
 def test_the_scale_of_a_feature_does_not_matter(scale, shift):
     log, signal = random_log(rows=2000, scale=scale, shift=shift)
     (rows,) = log.blocks()
-    predicted = predictions(fitted(None, log), log.problem, rows, 0)
+    predicted = predict(fitted(None, log), log.problem, rows, 0).rewards
     assert np.abs(predicted - signal).max() < 0.1
 
 
@@ -120,7 +128,7 @@ def test_the_size_of_rewards_does_not_matter():
     log, signal = random_log(rows=2000)
     (rows,) = log.blocks()
     far = log_of(rows.contexts, rows.actions, rows.rewards + 1e9)
-    predicted = predictions(fitted(None, far), far.problem, rows, 0)
+    predicted = predict(fitted(None, far), far.problem, rows, 0).rewards
     assert np.abs(predicted - 1e9 - signal).max() < 0.1
 
 
@@ -135,11 +143,11 @@ def test_columns_that_do_not_vary_change_nothing():
 
 def test_wide_contexts_are_mixed_down(monkeypatch):
     log, signal = random_log(rows=3000, width=30, noise=0.0)
-    monkeypatch.setattr(gram, "WIDEST", 25)
-    sums = Sums.of(log)
+    monkeypatch.setattr(ridge, "WIDEST", 25)
+    sums = sums_of(log)
     assert sums.xx.shape == (FOLDS, 3, 26, 26)
     (rows,) = log.blocks()
-    predicted = predictions(fitted(None, log), log.problem, rows, 0)
+    predicted = predict(fitted(None, log), log.problem, rows, 0).rewards
     assert np.var(predicted - signal) < 0.6 * np.var(signal)
 
 
@@ -150,21 +158,21 @@ def test_rows_are_predicted_by_the_model_of_their_fold():
 
     (rows,) = rich_log(13).blocks()
     unbounded = ps.Problem(name="rich", context=RICH.context, actions=RICH.actions)
-    assert predictions(Fold(), unbounded, rows, 7)[:, 0].tolist() == [(7 + i) % FOLDS for i in range(13)]
+    assert predict(Fold(), unbounded, rows, 7).rewards[:, 0].tolist() == [(7 + i) % FOLDS for i in range(13)]
 
 
 def test_predictions_stay_within_the_bounds_of_the_reward():
     (rows,) = rich_log(10).blocks()
     wild = FunctionModel(lambda contexts: np.tile([-3.0, 0.5, 9.0], (len(contexts), 1)))
-    assert predictions(wild, RICH, rows, 0).tolist() == [[0.0, 0.5, 1.0]] * 10
+    assert predict(wild, RICH, rows, 0).rewards.tolist() == [[0.0, 0.5, 1.0]] * 10
 
 
 def test_models_that_do_not_predict_are_refused():
     (rows,) = rich_log(10).blocks()
     with pytest.raises(InvalidModel, match=r"must give shape \(2, 3\), got \(2, 2\)"):
-        predictions(FunctionModel(lambda contexts: np.zeros((len(contexts), 2))), RICH, rows, 0)
+        predict(FunctionModel(lambda contexts: np.zeros((len(contexts), 2))), RICH, rows, 0)
     with pytest.raises(InvalidModel, match="row 100: the reward model must be finite"):
-        predictions(FunctionModel(lambda contexts: np.full((len(contexts), 3), np.nan)), RICH, rows, 100)
+        predict(FunctionModel(lambda contexts: np.full((len(contexts), 3), np.nan)), RICH, rows, 100)
 
 
 def test_models_of_ones_own():
@@ -183,18 +191,18 @@ def test_models_of_ones_own():
 def test_sums_do_not_depend_on_how_the_log_is_cut(monkeypatch):
     monkeypatch.setattr("potstill.evaluate.blocks.BLOCK", 32)
     log = rich_log(200)
-    one, other = Sums.of(log), Sums.of(CutLog(log, [3, 50, 51, 180]))
+    one, other = sums_of(log), sums_of(CutLog(log, [3, 50, 51, 180]))
     for name in ("xx", "xy", "yy"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
 def test_many_actions_leave_fewer_columns(monkeypatch):
-    monkeypatch.setattr(gram, "_NUMBERS", FOLDS * 3 * 11**2)
+    monkeypatch.setattr(ridge, "_NUMBERS", FOLDS * 3 * 11**2)
     log, _ = random_log(rows=100, width=12)
-    assert Sums.of(log).xx.shape == (FOLDS, 3, 11, 11)
+    assert sums_of(log).xx.shape == (FOLDS, 3, 11, 11)
 
 
 def test_contexts_may_be_empty():
     log = log_of(np.zeros((50, 0)), np.arange(50) % 2, np.arange(50) % 2 + 10.0)
-    predicted = predictions(RidgeModel(prior=1e-9).fit(log), log.problem, next(log.blocks()), 0)
+    predicted = predict(RidgeModel(prior=1e-9).fit(log), log.problem, next(log.blocks()), 0).rewards
     np.testing.assert_allclose(predicted, np.tile([10.0, 11.0, 10.5], (50, 1)), rtol=1e-6)

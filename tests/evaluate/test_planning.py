@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import potstill as ps
+from potstill.errors import InvalidTarget
 from potstill.evaluate.diagnostics import diagnose
-from potstill.evaluate.estimators import Parts
 from potstill.evaluate.intervals import normal
-from potstill.evaluate.planning import FLOORS, Plan, plan, raised
-from potstill.evaluate.targets import InvalidTarget
+from potstill.evaluate.planning import FLOORS, ExplorationPlan, plan, raised
+from potstill.spaces.influence import Parts
 
 ACTIONS = ["low", "middle", "high"]
 
@@ -157,7 +157,7 @@ def test_eligible_actions():
 
 def test_json():
     found = plan(PROBLEM, cautious, CONTEXTS, ["high"])
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Plan) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=ExplorationPlan) == found
 
 
 def test_rewards_without_bounds():

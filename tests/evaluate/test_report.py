@@ -11,7 +11,7 @@ pytest.importorskip("altair", reason="needs the extra lab")
 import potstill as ps
 from potstill.evaluate import ArrayLog, evaluate
 from potstill.evaluate import text as words
-from potstill.evaluate.diagnostics import EDGES, Weighing
+from potstill.evaluate.diagnostics import EDGES, WeightHistogram
 from potstill.evaluate.intervals import Interval
 from potstill.evaluate.report import page
 from potstill.evaluate.targets import target
@@ -46,7 +46,7 @@ def text(made):
 
 
 def test_a_page_has_what_matters_first():
-    weighing = Weighing(target(PROBLEM, "blau", "always blau"))
+    weighing = WeightHistogram(target(PROBLEM, "blau", "always blau"))
     found = evaluate(log(), weighing, "rød", by=["città", "a b", "a-b"], over="day")
     made = page(found, span=SPAN, notes=words.left_out({"apprentice": 3}), weights=weighing)
     assert made.title == "always blau against rød"
@@ -69,7 +69,7 @@ def test_a_page_has_what_matters_first():
 
 
 def test_figures_can_be_drawn():
-    weighing = Weighing(target(PROBLEM, "blau"))
+    weighing = WeightHistogram(target(PROBLEM, "blau"))
     found = evaluate(log(300), weighing, "rød", by=["città"], over=3, estimators=["dr", "ips"])
     for name, chart in page(
         found, span=SPAN, notes=words.left_out({"apprentice": 3}), weights=weighing
@@ -161,7 +161,7 @@ def test_numbers_have_as_many_decimals_as_their_interval_deserves(scale, decimal
 
 def test_weights_are_counted_on_the_way():
     given = log(1_000)
-    weighing = Weighing(target(PROBLEM, lambda contexts: np.tile([0.9, 0.1], (len(contexts), 1))))
+    weighing = WeightHistogram(target(PROBLEM, lambda contexts: np.tile([0.9, 0.1], (len(contexts), 1))))
     evaluate(given, weighing, estimators=["ips"])
     (block,) = given.blocks()
     share = (block.actions == 0).mean()
@@ -175,7 +175,7 @@ def test_weights_are_counted_on_the_way():
 
 
 def test_weights_beyond_the_bins_are_in_the_outermost_ones():
-    weighing = Weighing(target(PROBLEM, lambda contexts: np.tile([1 - 1e-9, 1e-9], (len(contexts), 1))))
+    weighing = WeightHistogram(target(PROBLEM, lambda contexts: np.tile([1 - 1e-9, 1e-9], (len(contexts), 1))))
     rare = {"propensities": np.array([1e-9, 1.0]), "rewards": np.ones(2), "actions": np.array([0, 1])}
     evaluate(ArrayLog(PROBLEM, contexts=np.zeros((2, 1), np.float32), **rare), weighing, estimators=["ips"])
     assert (weighing.bins[0].rows, weighing.bins[-1].rows) == (0.5, 0.5)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from evaluate_examples import CONTEXTS, MEANS, TARGET, TINY, CutLog, rich_log, table, terms_of
 
-from potstill.errors import InvalidLog
+from potstill.errors import InvalidLog, InvalidTarget
 from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.models import FunctionModel
-from potstill.evaluate.targets import InvalidTarget, target
-from potstill.evaluate.terms import gather, uniforms
+from potstill.evaluate.targets import target
+from potstill.evaluate.terms import compute_terms, uniforms
 
 X, A = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])
 LOG = ArrayLog(
@@ -68,7 +68,7 @@ def test_the_same_number_for_the_same_row_and_seed():
 
 
 def test_the_numbers_are_uniform_and_independent():
-    u = uniforms(0, 100_000, 0)
+    u = uniforms(0, 100_000, 0)[:, 0]
     assert (u >= 0).all()
     assert (u < 1).all()
     counts = np.histogram(u, 20, (0, 1))[0]
@@ -115,9 +115,9 @@ def test_what_was_done_weighs_one():
 def test_several_targets_share_a_pass():
     targets = [target(TINY, what) for what in ("a", "logged", table(TARGET))]
     model = FunctionModel(table(MEANS))
-    together = gather(LOG, targets, model, by=["x"])
+    together = compute_terms(LOG, targets, model, by=["x"])
     for one, terms in zip(targets, together.terms, strict=True):
-        (alone,) = gather(LOG, [one], model).terms
+        (alone,) = compute_terms(LOG, [one], model).terms
         for name in ("weight", "expected", "matched", "missing"):
             np.testing.assert_array_equal(getattr(terms, name), getattr(alone, name))
     assert together.times.tolist() == [10, 20, 30, 40]
@@ -137,13 +137,13 @@ def test_a_matrix_that_is_too_long_is_refused():
 def test_uniform_logs_are_known_as_such():
     model, everything = FunctionModel(table(MEANS)), [target(TINY, "a")]
     even = ArrayLog(TINY, contexts=CONTEXTS[X], actions=A, rewards=X, propensities=[1 / 3] * 4)
-    assert gather(even, everything, model).uniform
-    assert not gather(LOG, everything, model).uniform
+    assert compute_terms(even, everything, model).uniform
+    assert not compute_terms(LOG, everything, model).uniform
     eligible = np.array([[True] * 3, [True] * 3, [True, True, False], [True, False, False]])
     restricted = ArrayLog(
         TINY, contexts=CONTEXTS[X], actions=A, rewards=X, propensities=[1 / 3, 1 / 3, 1 / 2, 1], eligible=eligible
     )
-    assert gather(restricted, everything, model).uniform
+    assert compute_terms(restricted, everything, model).uniform
 
 
 def test_some_rows():

@@ -16,11 +16,10 @@ from potstill.cli import app
 from potstill.cli.tune import TEACHERS, _verdict, _with_interval
 from potstill.distill.still import Still
 from potstill.errors import InvalidLog
-from potstill.evaluate.evaluation import evaluate
-from potstill.evaluate.lake_log import LakeLog
+from potstill.evaluate import LakeLog, evaluate
 from potstill.pipeline.candidates import Candidate, candidates
 from potstill.pipeline.resume import configured
-from potstill.pipeline.tune import Judged, _bounds, _observations, tune
+from potstill.pipeline.tune import IntervalEstimate, _bounds, _observations, tune
 from potstill.pipeline.update import update
 from potstill.teachers import available
 from potstill.workspace import InvalidConfig
@@ -137,11 +136,11 @@ def test_the_command_says_who_has_won_and_what_to_write(workspace):
     ],
 )
 def test_differences_have_as_many_digits_as_their_interval_deserves(value, half, shown):
-    assert _with_interval(Judged(value=value, low=value - half, high=value + half), "+") == shown
+    assert _with_interval(IntervalEstimate(value=value, low=value - half, high=value + half), "+") == shown
 
 
 def test_rounding_makes_nothing_worse(found):
-    same = Judged(value=-2e-18, low=-3e-18, high=-1e-18)
+    same = IntervalEstimate(value=-2e-18, low=-3e-18, high=-1e-18)
     assert "it is no different: 0 against" in _verdict(msgspec.structs.replace(found, difference=same))[0]
 
 

@@ -15,15 +15,12 @@ from rich.table import Table
 from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
 from potstill.cli.common import MENDABLE
 from potstill.cli.groups import group
-from potstill.evaluate.estimates import Estimate
-from potstill.evaluate.evaluation import Evaluation, Segment
+from potstill.evaluate import Evaluation, OffPolicyEstimate, SegmentEvaluation
 from potstill.evaluate.text import Figures, doubt, doubtful, footnotes, percent, spanned, starred, trusted, verdict
 
 if TYPE_CHECKING:
-    from potstill.cli.evaluate_logs import Asked, Compared
-    from potstill.evaluate.diagnostics import Weighing
-    from potstill.evaluate.evaluation import Evaluation
-    from potstill.evaluate.lake_log import Progress
+    from potstill.cli.evaluate_logs import EvaluationInputs, EvaluationRequest
+    from potstill.evaluate import Progress, WeightHistogram
     from potstill.problem import Reward
     from potstill.tables.columns import Columns
 
@@ -68,7 +65,9 @@ def _table(evaluation: Evaluation, *first: str) -> Table:
     return table
 
 
-def _cells(figures: Figures, target: Estimate, against: Estimate | None, difference: Estimate | None) -> list[str]:
+def _cells(
+    figures: Figures, target: OffPolicyEstimate, against: OffPolicyEstimate | None, difference: OffPolicyEstimate | None
+) -> list[str]:
     """What the target would have earned, with an interval; where there are two, that of the difference."""
     if against is None or difference is None:
         return [figures.number(target.value), figures.interval(target)]
@@ -86,7 +85,7 @@ def _estimates(evaluation: Evaluation) -> Table:
     return table
 
 
-def _segments(evaluation: Evaluation, title: str, segments: Sequence[Segment]) -> Table:
+def _segments(evaluation: Evaluation, title: str, segments: Sequence[SegmentEvaluation]) -> Table:
     table, figures = _table(evaluation, title, "rows"), Figures(evaluation)
     table.add_column("", no_wrap=True)
     for one in segments:
@@ -186,13 +185,13 @@ def log(
         from potstill.cli import evaluate_logs as logs
         from potstill.cli.evaluate import show_evaluation
         from potstill.cli.update_terminal import rows
-        from potstill.evaluate.estimators import ESTIMATORS
+        from potstill.evaluate import ESTIMATORS
     if out is not None:
         if out.is_dir():
             fail(f"--out must name a file, such as {out / 'evaluation.html'}; {out} is a folder")
         make_directory(out.parent)
         with needs("lab"):
-            from potstill.evaluate.report import page
+            from potstill.evaluate import page
     columns = {"action": action, "reward": reward, "propensity": propensity, "time": moment, "context": context}
     manner = {
         "estimators": _split(estimators) or list(ESTIMATORS),
@@ -203,7 +202,7 @@ def log(
     console = Console(stderr=as_json)
     with refusing(*MENDABLE):
         span = logs.moment(since, "--since"), logs.moment(until, "--until")
-        asked = logs.Asked(place, policy, against, _split(",".join(by or ())), _over(over), *span, unseen)
+        asked = logs.EvaluationRequest(place, policy, against, _split(",".join(by or ())), _over(over), *span, unseen)
         with rows(console, "rows") as on_progress:
             compared = _compared(asked, columns, reward_range, on_progress, skip=skip_unfit)
             found, weights = _evaluated(compared, asked, manner)
@@ -219,8 +218,13 @@ def log(
 
 
 def _compared(
-    asked: Asked, columns: dict[str, str | None], reward_range: str | None, on_progress: Progress, *, skip: bool
-) -> Compared:
+    asked: EvaluationRequest,
+    columns: dict[str, str | None],
+    reward_range: str | None,
+    on_progress: Progress,
+    *,
+    skip: bool,
+) -> EvaluationInputs:
     from potstill.cli import evaluate_logs as logs
 
     if logs.is_table(asked.place):
@@ -261,14 +265,15 @@ def _range(stated: str | None) -> Reward:
     return Reward(low=ends[0], high=ends[1])
 
 
-def _evaluated(compared: Compared, asked: Asked, manner: dict[str, Any]) -> tuple[Evaluation, Weighing | None]:
+def _evaluated(
+    compared: EvaluationInputs, asked: EvaluationRequest, manner: dict[str, Any]
+) -> tuple[Evaluation, WeightHistogram | None]:
     """The evaluation, and the weights of its target; None if it is what was logged."""
-    from potstill.evaluate.diagnostics import Weighing
-    from potstill.evaluate.evaluation import evaluate as evaluated
-    from potstill.evaluate.targets import Logged
+    from potstill.evaluate import LoggedTarget, WeightHistogram
+    from potstill.evaluate import evaluate as run_evaluation
 
-    weighing = None if isinstance(compared.target, Logged) else Weighing(compared.target)
-    found = evaluated(
+    weighing = None if isinstance(compared.target, LoggedTarget) else WeightHistogram(compared.target)
+    found = run_evaluation(
         compared.log,
         weighing or compared.target,
         compared.against,

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from potstill.errors import InvalidLog
-from potstill.evaluate.lake_log import WHY, LakeLog, Progress
-from potstill.evaluate.segments import Over
-from potstill.evaluate.table_log import StatedTarget, TableLog, columns_of
-from potstill.evaluate.targets import FixedAction, InvalidTarget, Target, target
+import msgspec
+
+from potstill.errors import InvalidAction, InvalidLog, InvalidTarget
+from potstill.evaluate import (
+    WHY,
+    FixedActionTarget,
+    LakeLog,
+    Over,
+    Progress,
+    StatedTarget,
+    TableLog,
+    Target,
+    columns_of,
+    target,
+)
 from potstill.evaluate.text import left_out
 from potstill.policy import Policy
 from potstill.problem import Problem, Reward
@@ -26,7 +36,7 @@ _CURRENT = ("current", "serving")
 _ANYWHERE = "action:NAME, uniform, logged, or the file of a policy"
 
 
-class Asked(NamedTuple):
+class EvaluationRequest(NamedTuple):
     """What was asked for, as it was typed.
 
     Attributes:
@@ -50,7 +60,7 @@ class Asked(NamedTuple):
     unseen: bool
 
 
-class Compared(NamedTuple):
+class EvaluationInputs(NamedTuple):
     """A log, and the policies to compare on it.
 
     Attributes:
@@ -73,7 +83,7 @@ def is_table(place: str) -> bool:
     return PurePosixPath(place).suffix.lower() in _TABLES or (Path(place) / "_delta_log").is_dir()
 
 
-def of_workspace(asked: Asked, on_progress: Progress) -> Compared:
+def of_workspace(asked: EvaluationRequest, on_progress: Progress) -> EvaluationInputs:
     """The log of a workspace; versions of its registry, or policies from elsewhere."""
     workspace = Workspace(asked.place)
     named = asked.policy or "current"
@@ -91,7 +101,9 @@ def of_workspace(asked: Asked, on_progress: Progress) -> Compared:
     )
     if not len(log):
         raise InvalidLog(_nothing(log.left_out, asked))
-    return Compared(log, new, old, left_out(log.left_out), {name: log.count_up_to(cut) for name, cut in learnt.items()})
+    return EvaluationInputs(
+        log, new, old, left_out(log.left_out), {name: log.count_up_to(cut) for name, cut in learnt.items()}
+    )
 
 
 def _learnt(workspace: Workspace, named: str) -> int:
@@ -121,7 +133,9 @@ def policy_of(workspace: Workspace, named: str) -> Policy:
     return Policy.load(named, workspace.problem)
 
 
-def of_table(asked: Asked, columns: Columns, reward: Reward, on_progress: Progress, *, skip: bool) -> Compared:
+def of_table(
+    asked: EvaluationRequest, columns: Columns, reward: Reward, on_progress: Progress, *, skip: bool
+) -> EvaluationInputs:
     """A table as a log; policies that its columns state, or policies from elsewhere."""
     if asked.policy is None:
         raise InvalidTarget(f"say with --policy what to evaluate: column:NAME, columns:PREFIX, {_ANYWHERE}")
@@ -143,7 +157,9 @@ def of_table(asked: Asked, columns: Columns, reward: Reward, on_progress: Progre
     if not len(log):
         raise InvalidLog(f"{asked.place}: no row is in the time that --since and --until state")
     new, old = (_of_table(log.problem, name, stated.get(name)) for name in names)
-    return Compared(log, new, old, [*left_out(log.left_out, log.unfit), *_never(stated.values(), log.problem)], {})
+    return EvaluationInputs(
+        log, new, old, [*left_out(log.left_out, log.unfit), *_never(stated.values(), log.problem)], {}
+    )
 
 
 def _never(stated: Iterable[Stated], problem: Problem) -> list[str]:
@@ -173,18 +189,31 @@ def _of_workspace(workspace: Workspace, named: str) -> Target:
 
 
 def _of_table(problem: Problem, named: str, stated: Stated | None) -> Target:
-    return StatedTarget(stated, problem) if stated else _from_anywhere(problem, named, "column:NAME, columns:PREFIX")
+    if stated:
+        return target(problem, StatedTarget(stated, problem))
+    return _from_anywhere(problem, named, "column:NAME, columns:PREFIX")
 
 
 def _from_anywhere(problem: Problem, named: str, others: str) -> Target:
     if named.startswith("action:"):
         action = named.removeprefix("action:")
-        return target(problem, FixedAction(problem, action), f"always {action}")
+        return target(problem, FixedActionTarget(problem, _action(problem, action)), f"always {action}")
     if named in ("uniform", "logged"):
         return target(problem, named)
     if Path(named).is_file():
         return target(problem, Policy.load(named, problem), Path(named).name)
     raise InvalidTarget(f"there is no policy {named!r}; name {others}, {_ANYWHERE}")
+
+
+def _action(problem: Problem, text: str) -> Any:
+    """The action that an option names; numbers and lists are written as JSON."""
+    try:
+        return problem.actions.parse(text)
+    except InvalidAction as error:
+        try:
+            return problem.actions.parse(msgspec.json.decode(text))
+        except (InvalidAction, msgspec.DecodeError):
+            raise InvalidTarget(f"--policy action:{text}: {error}") from None
 
 
 def _serving(workspace: Workspace) -> Policy:
@@ -203,7 +232,7 @@ def _stated(named: str, there: Sequence[str]) -> Stated | None:
     return Stated.probabilities(name, there) if kind == "columns" and name else None
 
 
-def _nothing(unused: Mapping[str, int], asked: Asked) -> str:
+def _nothing(unused: Mapping[str, int], asked: EvaluationRequest) -> str:
     if unused:
         told = "; ".join(f"{rows:,} {why}: {WHY.get(why, 'of another source')}" for why, rows in unused.items())
         return f"none of the observations of {asked.place} can be used, as propensities must be exact ({told})"

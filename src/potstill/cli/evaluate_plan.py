@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from potstill.evaluate.lake_log import LakeLog
-    from potstill.evaluate.planning import Floored, Foresight, Plan
+    from potstill.evaluate import ExplorationPlan, FloorEffect, LakeLog, TargetPrecision
     from potstill.problem import Problem
     from potstill.workspace import Workspace
 
@@ -32,7 +31,7 @@ _CONTEXTS = 20_000
 _USUAL = 0.01
 
 
-class Shown(NamedTuple):
+class PlanFormat(NamedTuple):
     """How figures are shown.
 
     Attributes:
@@ -43,28 +42,28 @@ class Shown(NamedTuple):
     rows: int
     range: float | None
 
-    def worth(self, one: Foresight) -> str:
+    def worth(self, one: TargetPrecision) -> str:
         """How many decisions of a target's own the log will be worth."""
         effective = one.effective_share * self.rows
         return "less than 1" if 0 < effective < 0.5 else f"{effective:,.0f}"
 
-    def width(self, one: Foresight) -> str:
+    def width(self, one: TargetPrecision) -> str:
         """The interval to each side; in a cell of a table."""
         if not one.effective_share:
             return "any width"
         return "> range" if self._exceeds(one) else f"± {_two_digits(one.half_width_at(self.rows))}"
 
-    def interval(self, one: Foresight) -> str:
+    def interval(self, one: TargetPrecision) -> str:
         """The same in a sentence."""
         if one.effective_share and self._exceeds(one):
             return f"an interval wider than the range of rewards, {self.range:.3g}"
         return f"an interval of {self.width(one)}"
 
-    def _exceeds(self, one: Foresight) -> bool:
+    def _exceeds(self, one: TargetPrecision) -> bool:
         return self.range is not None and 2 * one.half_width_at(self.rows) > self.range
 
 
-def show_plan(found: Plan, floor: float, shown: Shown, console: Console) -> None:
+def show_plan(found: ExplorationPlan, floor: float, shown: PlanFormat, console: Console) -> None:
     """What can be evaluated now and with a floor, what floors cost, and a sentence."""
     worst = ", the most that their bounds allow" if found.sd_is_worst else ""
     console.print(
@@ -78,7 +77,7 @@ def show_plan(found: Plan, floor: float, shown: Shown, console: Console) -> None
     console.print(escape(sentence(found, floor, shown)), highlight=False, soft_wrap=True, style="bold")
 
 
-def sentence(found: Plan, floor: float, shown: Shown) -> str:
+def sentence(found: ExplorationPlan, floor: float, shown: PlanFormat) -> str:
     """How well the hardest policy can be evaluated, and what a floor would change."""
     now, then = _hardest(found.current), _with_floor(found, floor)
     said = (
@@ -94,19 +93,19 @@ def sentence(found: Plan, floor: float, shown: Shown) -> str:
     return f"{said} A floor of {floor:g} would make that {shown.worth(same)} and {shown.interval(same)}{cost}."
 
 
-def _with_floor(found: Plan, floor: float) -> Floored:
+def _with_floor(found: ExplorationPlan, floor: float) -> FloorEffect:
     return next(one for one in found.floors if one.floor == floor)
 
 
-def _hardest(floored: Floored) -> Foresight:
+def _hardest(floored: FloorEffect) -> TargetPrecision:
     return max(floored.targets, key=lambda one: (one.unsupported, one.half_width))
 
 
-def _name(one: Foresight) -> str:
+def _name(one: TargetPrecision) -> str:
     return one.target if one.target == "uniform" else f"always {one.target}"
 
 
-def _cost(one: Floored) -> str:
+def _cost(one: FloorEffect) -> str:
     if one.cost is None:
         return "–"
     rounded = round(one.cost, 6) + 0.0  # adding 0 makes a plain zero of a negative one
@@ -119,7 +118,7 @@ def _two_digits(number: float) -> str:
     return f"{number:.2g}" if decimals else f"{number:,.0f}"
 
 
-def _targets(now: Floored, then: Floored, shown: Shown) -> Table:
+def _targets(now: FloorEffect, then: FloorEffect, shown: PlanFormat) -> Table:
     titles = ("as good as", "interval", f"with floor {then.floor:g}", "interval")
     table = _table("to evaluate", *titles)
     for one, other in zip(now.targets, then.targets, strict=True):
@@ -128,7 +127,7 @@ def _targets(now: Floored, then: Floored, shown: Shown) -> Table:
     return table
 
 
-def _floors(found: Plan, shown: Shown) -> Table:
+def _floors(found: ExplorationPlan, shown: PlanFormat) -> Table:
     cost = "costs at most" if found.cost_is_worst else "costs"
     table = _table("floor", "least probability", cost, "uniform", "the hardest", "")
     for one in found.floors:
@@ -175,19 +174,19 @@ def plan(
     """
     with needs("lake"):
         from potstill.cli.evaluate_logs import policy_of
-        from potstill.cli.evaluate_plan import Shown, show_plan
-        from potstill.evaluate.lake_log import LakeLog
-        from potstill.evaluate.planning import FLOORS
-        from potstill.evaluate.planning import plan as planned
+        from potstill.cli.evaluate_plan import PlanFormat, show_plan
+        from potstill.evaluate import FLOORS, LakeLog
+        from potstill.evaluate import plan as make_plan
+        from potstill.spaces import finite
         from potstill.workspace import Workspace
 
     with refusing(*MENDABLE):
         workspace = Workspace(place)
         chosen = workspace.serving() if policy is None else policy_of(workspace, policy)
-        considered = _floor(floor, chosen.floor, len(workspace.problem.actions))
+        considered = _floor(floor, chosen.floor, len(finite(workspace.problem.actions, "evaluate plan")))
         log = LakeLog(workspace)
         rewards = _rewards(log)
-        found = planned(
+        found = make_plan(
             workspace.problem,
             chosen,
             _contexts(workspace, log, contexts),
@@ -199,12 +198,12 @@ def plan(
     if as_json:
         print_json(_for_machines(found, rows))
     else:
-        show_plan(found, considered, Shown(rows, _range(workspace.problem, rewards)), Console())
+        show_plan(found, considered, PlanFormat(rows, _range(workspace.problem, rewards)), Console())
 
 
 def _floor(stated: float | None, own: float, actions: int) -> float:
     """The floor to consider: what is stated, or the next one above the policy's own that the actions allow."""
-    from potstill.evaluate.planning import FLOORS
+    from potstill.evaluate import FLOORS
 
     if stated is None:
         higher = [floor for floor in FLOORS if own < floor <= 1 / actions]
@@ -214,10 +213,10 @@ def _floor(stated: float | None, own: float, actions: int) -> float:
     return stated
 
 
-def _for_machines(found: Plan, rows: int) -> dict[str, Any]:
+def _for_machines(found: ExplorationPlan, rows: int) -> dict[str, Any]:
     """The plan, with the half-widths that so many rows will give beside those for one row."""
 
-    def at_rows(floored: Floored) -> dict[str, Any]:
+    def at_rows(floored: FloorEffect) -> dict[str, Any]:
         targets = [
             {**msgspec.to_builtins(one), "half_width_at_rows": one.half_width_at(rows)} for one in floored.targets
         ]
@@ -228,7 +227,7 @@ def _for_machines(found: Plan, rows: int) -> dict[str, Any]:
 
 
 def _contexts(workspace: Workspace, log: LakeLog, table: str | None) -> Any:
-    from potstill.evaluate.table_log import table_contexts
+    from potstill.evaluate import table_contexts
 
     if table is not None:
         return table_contexts(table, workspace.problem, _CONTEXTS)
@@ -258,7 +257,7 @@ def _range(problem: Problem, rewards: NDArray[np.float64]) -> float | None:
 
 def _model(log: LakeLog) -> Callable[[Any], Any] | None:
     """What each action earns by the log, for what a floor costs; None without a log."""
-    from potstill.evaluate.models import fitted
+    from potstill.evaluate import fitted
 
     if not len(log):
         return None

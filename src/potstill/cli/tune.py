@@ -16,7 +16,7 @@ from potstill.cli.common import MENDABLE, Place
 from potstill.cli.lab import cores
 
 if TYPE_CHECKING:
-    from potstill.pipeline.tune import Judged, Tuning
+    from potstill.pipeline.tune import IntervalEstimate, TuningResult
 
 #: What is compared if nothing else is asked for.
 TEACHERS = ("linear-ts", "neural-linear-ts", "adaptive-ts")
@@ -80,7 +80,7 @@ def tune(
         _show(found, console)
 
 
-def _show(found: Tuning, console: Console) -> None:
+def _show(found: TuningResult, console: Console) -> None:
     table = Table(
         title=f"What each would have earned per decision, {100 * found.level:.4g} % intervals", title_justify="left"
     )
@@ -101,7 +101,7 @@ def _show(found: Tuning, console: Console) -> None:
         console.print(escape(line), highlight=False, soft_wrap=True)
 
 
-def _verdict(found: Tuning) -> list[str]:
+def _verdict(found: TuningResult) -> list[str]:
     rows = f"{found.rows:,} logged decisions in {found.parts} parts"
     if found.difference is None:
         return [
@@ -120,14 +120,14 @@ def _verdict(found: Tuning) -> list[str]:
     return lines if sure == "worse" else [*lines, "To use it, put this into potstill.toml:", "", *_toml(found)]
 
 
-def _toml(found: Tuning) -> list[str]:
+def _toml(found: TuningResult) -> list[str]:
     import tomli_w
 
     winner = found.winner
     return tomli_w.dumps({"teacher": winner.teacher, "student": winner.student}).strip().splitlines()
 
 
-def _with_interval(judged: Judged, sign: str = "") -> str:
+def _with_interval(judged: IntervalEstimate, sign: str = "") -> str:
     """Normal intervals are symmetric. Four decimals, or as many as show two digits of the interval."""
     half = (judged.high - judged.low) / 2
     if half < _ROUNDING and abs(judged.value) < _ROUNDING:

@@ -1,58 +1,134 @@
-"""Off-policy estimates: what a policy would have earned on what was logged; and the analysis of experiments.
+"""Off-policy evaluation: what a policy would have earned on logged decisions.
 
 >>> evaluate(ArrayLog(problem, contexts=..., actions=..., rewards=..., propensities=...), policy)  # doctest: +SKIP
 
-The logs of a workspace (`lake.LakeLog`) and of a CSV or Parquet file (`table.TableLog`), charts and pages are in
-modules of their own, which need more libraries; so is the analysis of randomised experiments (`experiments`).
+Modules are layered: a log and targets become `Terms`, estimators turn terms into `Parts`, and intervals are made from
+the influence of each row. What depends on the action space is behind `potstill.spaces.off_policy`.
+
+The log of a workspace (`LakeLog`), that of a table (`TableLog`) and the HTML page (`page`) need more libraries and are
+imported when first used. `continuous` and `rankings` hold the estimators of spaces that are not built yet.
 """
 
-from potstill.errors import InvalidLog
-from potstill.evaluate import continuous, rankings
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from potstill.errors import InvalidLog, InvalidModel, InvalidTarget
 from potstill.evaluate.blocks import numbered
-from potstill.evaluate.diagnostics import Diagnostics, Trust, diagnose, trust
-from potstill.evaluate.estimates import INTERVALS, Estimate
-from potstill.evaluate.estimators import ESTIMATORS, Estimator, Parts, clipped_ips, dr_os, switch_dr
-from potstill.evaluate.evaluation import Evaluation, Segment, Side, evaluate
-from potstill.evaluate.intervals import Interval
+from potstill.evaluate.confidence_sequences import margin
+from potstill.evaluate.diagnostics import (
+    Diagnostics,
+    Trust,
+    WeightHistogram,
+    diagnose,
+    estimator_note,
+    trust,
+    with_estimator_note,
+)
+from potstill.evaluate.estimates import INTERVALS, OffPolicyEstimate
+from potstill.evaluate.estimators import ESTIMATORS, Estimator, clipped_ips, dr_os, switch_dr
+from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation, evaluate
+from potstill.evaluate.intervals import Interval, check_level, fieller, normal
 from potstill.evaluate.log import ArrayLog, Block, Log
-from potstill.evaluate.models import FittedModel, InvalidModel, RewardModel, RidgeModel
-from potstill.evaluate.planning import Plan, plan
-from potstill.evaluate.targets import InvalidTarget, Target, target
-from potstill.evaluate.terms import Terms
+from potstill.evaluate.models import FittedModel, RewardModel, RidgeModel, fitted, predict
+from potstill.evaluate.planning import FLOORS, ExplorationPlan, FloorEffect, TargetPrecision, plan
+from potstill.evaluate.segments import Over, by_value
+from potstill.evaluate.targets import FixedActionTarget, LoggedTarget, ProbabilityTarget, Target, target
+from potstill.evaluate.terms import Terms, compute_terms
+from potstill.spaces.continuous import ope as continuous
+from potstill.spaces.influence import Parts
+from potstill.spaces.ranking import ope as rankings
+
+if TYPE_CHECKING:
+    from potstill.evaluate import text
+    from potstill.evaluate.lake_log import WHY, LakeLog, Progress
+    from potstill.evaluate.report import page
+    from potstill.evaluate.table_log import StatedTarget, TableLog, columns_of, table_contexts
+
+_LATER = {
+    "LakeLog": "potstill.evaluate.lake_log",
+    "Progress": "potstill.evaluate.lake_log",
+    "StatedTarget": "potstill.evaluate.table_log",
+    "TableLog": "potstill.evaluate.table_log",
+    "WHY": "potstill.evaluate.lake_log",
+    "columns_of": "potstill.evaluate.table_log",
+    "page": "potstill.evaluate.report",
+    "table_contexts": "potstill.evaluate.table_log",
+}
 
 __all__ = [
     "ESTIMATORS",
+    "FLOORS",
     "INTERVALS",
+    "WHY",
     "ArrayLog",
     "Block",
     "Diagnostics",
-    "Estimate",
     "Estimator",
     "Evaluation",
+    "ExplorationPlan",
     "FittedModel",
+    "FixedActionTarget",
+    "FloorEffect",
     "Interval",
     "InvalidLog",
     "InvalidModel",
     "InvalidTarget",
+    "LakeLog",
     "Log",
+    "LoggedTarget",
+    "OffPolicyEstimate",
+    "Over",
     "Parts",
-    "Plan",
+    "ProbabilityTarget",
+    "Progress",
     "RewardModel",
     "RidgeModel",
-    "Segment",
-    "Side",
+    "SegmentEvaluation",
+    "StatedTarget",
+    "TableLog",
     "Target",
+    "TargetEvaluation",
+    "TargetPrecision",
     "Terms",
     "Trust",
+    "WeightHistogram",
+    "by_value",
+    "check_level",
     "clipped_ips",
+    "columns_of",
+    "compute_terms",
     "continuous",
     "diagnose",
     "dr_os",
+    "estimator_note",
     "evaluate",
+    "fieller",
+    "fitted",
+    "margin",
+    "normal",
     "numbered",
+    "page",
     "plan",
+    "predict",
     "rankings",
     "switch_dr",
+    "table_contexts",
     "target",
+    "text",
     "trust",
+    "with_estimator_note",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "text":
+        return importlib.import_module("potstill.evaluate.text")
+    if name not in _LATER:
+        raise AttributeError(f"module 'potstill.evaluate' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,26 +1,27 @@
-"""A log read through: its rows checked, numbered, and cut into blocks of one size."""
+"""Passes over a log: rows are checked, numbered, and cut into blocks of one size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog
 from potstill.evaluate.log import Block, Log, check
 from potstill.problem import Problem
+from potstill.spaces import Allowed, LoggedSupport, OffPolicy, off_policy
 
-#: Rows in a block as estimates see them. Fixed, so that sums are the same to the bit however a log was cut.
+#: Rows of a block as estimators see them. Fixed, so that sums are equal to the bit however a log was cut.
 BLOCK = 65_536
-#: Problems with many features or actions have fewer: an array over rows and one of these holds so many numbers at most.
+#: Upper bound on the numbers in one array over the rows of a block: wide problems have shorter blocks.
 _NUMBERS = 1 << 23
 
 
 def numbered(log: Log) -> Iterator[tuple[int, Block]]:
     """The rows of a log, checked, in blocks of one size, each with the number of its first row."""
-    first = 0
-    for block in _even(_checked(log), rows_per_block(log.problem)):
+    first, ope = 0, off_policy(log.problem.actions)
+    for block in _resized(_checked(log), rows_per_block(log.problem), ope):
         yield first, block
         first += len(block)
     if not first:
@@ -28,37 +29,37 @@ def numbered(log: Log) -> Iterator[tuple[int, Block]]:
 
 
 def rows_per_block(problem: Problem) -> int:
-    """How many rows of a problem's log are worked on at once."""
-    return max(1, min(BLOCK, _NUMBERS // max(problem.width, len(problem.actions))))
+    """Number of rows of a problem's log that are processed at once."""
+    return max(1, min(BLOCK, _NUMBERS // off_policy(problem.actions).columns(problem.width)))
 
 
-class Witnessed:
-    """A log that notes which actions it holds while it is read.
+class LogWithSupport:
+    """A log that records which actions it holds while it is read.
 
     Args:
-        log: the log.
+        log: The log.
     """
 
     def __init__(self, log: Log) -> None:
         self.problem = log.problem
         self._log = log
-        self._seen: NDArray[np.bool_] | None = None
+        self._support: LoggedSupport | None = None
 
     def blocks(self) -> Iterator[Block]:
-        """Those of the log."""
-        seen = np.zeros(len(self.problem.actions), bool)
+        """The blocks of the log."""
+        support = off_policy(self.problem.actions).support()
         for block in self._log.blocks():
-            yield block  # whoever reads it has checked it when the next one is asked for
-            seen[block.actions] = True
-        self._seen = seen
+            yield block  # the reader has checked it by the time it asks for the next one
+            support.add(block.actions)
+        self._support = support
 
-    def seen(self) -> NDArray[np.bool_]:
-        """Which actions were ever taken, bool[K]; the log is read for it, unless it was read before."""
-        if self._seen is None:
+    def support(self) -> LoggedSupport:
+        """Which actions were logged; reads the log, unless it was read to the end before."""
+        if self._support is None:
             for _ in numbered(self):
                 pass
-        assert self._seen is not None
-        return self._seen
+        assert self._support is not None
+        return self._support
 
 
 def _checked(log: Log) -> Iterator[Block]:
@@ -69,7 +70,7 @@ def _checked(log: Log) -> Iterator[Block]:
         first += len(block)
 
 
-def _even(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
+def _resized(blocks: Iterator[Block], rows: int, ope: OffPolicy) -> Iterator[Block]:
     """The same rows in blocks of one size, the last one shorter."""
     waiting: list[Block] = []
     count = 0
@@ -77,15 +78,15 @@ def _even(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
         waiting.append(block)
         count += len(block)
         if count >= rows:
-            whole = _joined(waiting)
+            joined = _joined(waiting, ope)
             cut = count - count % rows
-            yield from (whole[first : first + rows] for first in range(0, cut, rows))
-            waiting, count = [whole[cut:]], count - cut
+            yield from (joined[first : first + rows] for first in range(0, cut, rows))
+            waiting, count = [joined[cut:]], count - cut
     if count:
-        yield _joined(waiting)
+        yield _joined(waiting, ope)
 
 
-def _joined(blocks: list[Block]) -> Block:
+def _joined(blocks: list[Block], ope: OffPolicy) -> Block:
     filled = [block for block in blocks if len(block)]
     if len(filled) == 1:
         return filled[0]
@@ -98,17 +99,14 @@ def _joined(blocks: list[Block]) -> Block:
         np.concatenate([block.actions for block in filled]),
         np.concatenate([block.rewards for block in filled]),
         np.concatenate([block.propensities for block in filled]),
-        _masks(filled),
+        _joined_eligible(filled, ope),
         None if times is None else np.concatenate([block.times for block in filled if block.times is not None]),
         {name: np.concatenate([block.groups[name] for block in filled]) for name in names},
     )
 
 
-def _masks(blocks: list[Block]) -> NDArray[np.bool_] | None:
-    masks = [block.eligible for block in blocks]
-    actions = next((mask.shape[1] for mask in masks if mask is not None), None)
-    if actions is None:
+def _joined_eligible(blocks: list[Block], ope: OffPolicy) -> Allowed | None:
+    if all(block.eligible is None for block in blocks):
         return None
-    return np.concatenate(
-        [np.ones((len(b), actions), bool) if mask is None else mask for b, mask in zip(blocks, masks, strict=True)]
-    )
+    parts: list[Any] = [ope.unrestricted(len(block)) if block.eligible is None else block.eligible for block in blocks]
+    return np.concatenate(parts)

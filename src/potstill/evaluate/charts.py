@@ -9,9 +9,9 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from potstill.evaluate.diagnostics import Bin
-from potstill.evaluate.estimates import Estimate
-from potstill.evaluate.evaluation import Evaluation, Segment
+from potstill.evaluate.diagnostics import WeightBin
+from potstill.evaluate.estimates import OffPolicyEstimate
+from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation
 from potstill.evaluate.text import first_interval, starred
 from potstill.pages import Chart
 
@@ -45,7 +45,7 @@ def differences(evaluation: Evaluation) -> Chart:
     return _forest(rows, order, [label], "difference per decision", line=0.0)
 
 
-def weights(bins: Sequence[Bin]) -> Chart:
+def weights(bins: Sequence[WeightBin]) -> Chart:
     """How rows, and the total weight, are spread over weights."""
     rows, weight = "share of the rows", "share of the total weight"
     bars = pl.DataFrame([{"low": one.low, "high": one.high, "share": one.rows, "of": rows} for one in bins])
@@ -65,7 +65,7 @@ def weights(bins: Sequence[Bin]) -> Chart:
     )
 
 
-def _decades(bins: Sequence[Bin]) -> alt.Axis:
+def _decades(bins: Sequence[WeightBin]) -> alt.Axis:
     """Powers of ten, where there are some; more where there are few."""
     first, last = math.log10(bins[0].low), math.log10(bins[-1].high)
     powers = range(math.ceil(first - 1e-9), math.floor(last + 1e-9) + 1)
@@ -74,14 +74,14 @@ def _decades(bins: Sequence[Bin]) -> alt.Axis:
     return alt.Axis(values=values, format="~g", grid=False)
 
 
-def segments(evaluation: Evaluation, found: Sequence[Segment]) -> Chart:
+def segments(evaluation: Evaluation, found: Sequence[SegmentEvaluation]) -> Chart:
     """What each policy would have earned in each segment."""
     sides = _sides(evaluation, found)
     rows = [_row(segment, side, one) for side, of in sides.items() for segment, one in of.items()]
     return _forest(rows, [one.name for one in found], list(sides), "reward per decision")
 
 
-def segment_differences(evaluation: Evaluation, found: Sequence[Segment]) -> Chart:
+def segment_differences(evaluation: Evaluation, found: Sequence[SegmentEvaluation]) -> Chart:
     """By how much the target would have earned more in each segment."""
     label = _less(evaluation)
     rows = [_row(one.name, label, one.difference) for one in found if one.difference]
@@ -107,13 +107,13 @@ def over_time(evaluation: Evaluation) -> Chart:
     return alt.layer(band, line)
 
 
-def _days(found: Sequence[Segment]) -> alt.Axis:
+def _days(found: Sequence[SegmentEvaluation]) -> alt.Axis:
     """Days, and hours where there are few days."""
     days = ((found[-1].start or 0) - (found[0].start or 0)) / 86.4e9
     return alt.Axis(tickCount=6, format="%-d %b" if days >= 6 else "%-d %b %H:%M", labelOverlap=True)
 
 
-def _sides(evaluation: Evaluation, found: Sequence[Segment]) -> dict[str, dict[str, Estimate]]:
+def _sides(evaluation: Evaluation, found: Sequence[SegmentEvaluation]) -> dict[str, dict[str, OffPolicyEstimate]]:
     sides = {evaluation.target.name: {one.name: one.target for one in found}}
     if evaluation.against is not None:
         sides[_other(evaluation)] = {one.name: one.against for one in found if one.against}
@@ -130,7 +130,7 @@ def _less(evaluation: Evaluation) -> str:
     return f"{evaluation.target.name} less {evaluation.against.name}" if evaluation.against else ""
 
 
-def _row(what: str, policy: str, estimate: Estimate) -> dict[str, Any]:
+def _row(what: str, policy: str, estimate: OffPolicyEstimate) -> dict[str, Any]:
     ends = [*_ends(first_interval(estimate)), *_ends(estimate.anytime)]
     return {"what": what, "policy": policy, "value": estimate.value, **dict(zip(_ENDS, ends, strict=True))}
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from potstill.evaluate.log import Block
 from potstill.evaluate.targets import Target
+from potstill.spaces import Distribution
 
 #: Bins: four to the factor of ten. Weights beyond the ends are counted in the outermost ones.
 EDGES = 10.0 ** np.arange(-4, 6.01, 0.25)
@@ -52,7 +53,7 @@ LOOKS_BETTER = "A policy looks a little better on what it has learnt from than i
 UNSEEN = "--unseen takes later decisions only."
 
 
-class Bin(NamedTuple):
+class WeightBin(NamedTuple):
     """Rows of similar weight.
 
     Attributes:
@@ -68,7 +69,7 @@ class Bin(NamedTuple):
     weight: float
 
 
-class Weighing:
+class WeightHistogram:
     """A target that counts its weights: the probability of each logged action over its propensity.
 
     Rows are counted as they go by, so a log must be gone through once with it.
@@ -81,16 +82,16 @@ class Weighing:
         self._weight = np.zeros(len(EDGES) - 1)
         self._zero = 0
 
-    def probabilities(self, block: Block, first_row: int) -> NDArray[np.float64]:
-        """Those of the target."""
-        p = self._target.probabilities(block, first_row)
-        weights = p[np.arange(len(block)), block.actions] / block.propensities
+    def distribution(self, block: Block, first_row: int) -> Distribution:
+        """The distribution of the target."""
+        distribution = self._target.distribution(block, first_row)
+        weights = distribution.propensity(block.actions) / block.propensities
         positive = weights[weights > 0]
         place = np.clip(np.searchsorted(EDGES, positive, side="right") - 1, 0, len(self._rows) - 1)
         self._zero += len(weights) - len(positive)
         self._rows += np.bincount(place, minlength=len(self._rows))
         self._weight += np.bincount(place, positive, minlength=len(self._rows))
-        return p
+        return distribution
 
     @property
     def zero(self) -> float:
@@ -98,7 +99,7 @@ class Weighing:
         return self._zero / max(self._zero + int(self._rows.sum()), 1)
 
     @property
-    def bins(self) -> list[Bin]:
+    def bins(self) -> list[WeightBin]:
         """From small weights to large ones: where there are rows, and about 1; empty if all weights are 0."""
         used = np.flatnonzero(self._rows)
         if not len(used):
@@ -106,12 +107,14 @@ class Weighing:
         rows, weight = self._zero + self._rows.sum(), self._weight.sum()
         first, last = (int(np.searchsorted(EDGES, end * (1 - 1e-9))) for end in _AROUND_ONE)
         return [
-            Bin(float(EDGES[i]), float(EDGES[i + 1]), float(self._rows[i] / rows), float(self._weight[i] / weight))
+            WeightBin(
+                float(EDGES[i]), float(EDGES[i + 1]), float(self._rows[i] / rows), float(self._weight[i] / weight)
+            )
             for i in range(min(used[0], first), max(used[-1] + 1, last))
         ]
 
 
-class Weighted(Protocol):
+class HasWeights(Protocol):
     """What `Terms` have, and all that is needed here."""
 
     @property
@@ -169,7 +172,7 @@ class Trust(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-def diagnose(terms: Weighted) -> Diagnostics:
+def diagnose(terms: HasWeights) -> Diagnostics:
     """What the weights look like; everything is 0 for a log without rows."""
     weights = terms.weight
     n, total = len(weights), float(weights.sum())
@@ -229,21 +232,21 @@ def _top(weights: Values) -> float:
     return float(np.partition(counting, len(counting) - top)[len(counting) - top :].sum())
 
 
-def note(estimator: str, *, uniform: bool) -> str:
+def estimator_note(estimator: str, *, uniform: bool) -> str:
     """Why an estimator may be biased on a log, whose actions were `uniform`ly random or not; mostly empty."""
     if estimator == "replay" and not uniform:
         return _REPLAY
     return _MODEL if estimator == "dm" else ""
 
 
-def by_estimator(found: Trust, said: str) -> Trust:
+def with_estimator_note(found: Trust, said: str) -> Trust:
     """The trust in an estimate that has such a note: none in one that is biased, and good in neither."""
     if not said or (found.grade != "good" and said != _REPLAY):
         return found
     return Trust("no" if said == _REPLAY else "caution", f"{said[0].upper()}{said[1:]}.", _OTHERS)
 
 
-def by_learning(found: Trust, learnt: int, rows: int) -> Trust:
+def with_training_overlap(found: Trust, learnt: int, rows: int) -> Trust:
     """The trust in a policy that has learnt from some of the rows: it looks better on them than it is."""
     if found.grade != "good" or learnt <= LEARNT_CAUTION * rows:
         return found
@@ -251,6 +254,6 @@ def by_learning(found: Trust, learnt: int, rows: int) -> Trust:
     return Trust("caution", f"This policy has learnt from {of} of these decisions. {LOOKS_BETTER}", UNSEEN)
 
 
-def is_by_learning(found: Trust) -> bool:
+def is_training_overlap(found: Trust) -> bool:
     """Whether that is why there is caution."""
     return found.advice == UNSEEN

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.confidence_sequences import asymptotic, weighted
-from potstill.evaluate.estimators import Parts
 from potstill.evaluate.intervals import Interval, bernstein, bootstrap, normal
 from potstill.evaluate.terms import Terms
 from potstill.keys import Key
+from potstill.spaces.influence import Parts
 
 #: Intervals that can be asked for; the anytime-valid one is always there.
 IntervalName: TypeAlias = Literal["normal", "bootstrap", "bernstein", "exact"]
@@ -24,7 +24,7 @@ _UNDEFINED = "no row of the log has an action that the target takes"
 _ROUNDING = 1e-9
 
 
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+class OffPolicyEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """What an estimator says.
 
     Attributes:
@@ -47,7 +47,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Manner:
+class IntervalOptions:
     """How intervals are made.
 
     Attributes:
@@ -70,7 +70,7 @@ class Manner:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class PointEstimate:
     """An estimate before its intervals are made.
 
     Attributes:
@@ -86,32 +86,32 @@ class Case:
     bounds: tuple[float, float] | str
 
     @classmethod
-    def of(cls, estimator: str, parts: Parts, terms: Terms, manner: Manner) -> Case:
+    def of(cls, estimator: str, parts: Parts, terms: Terms, options: IntervalOptions) -> PointEstimate:
         """The value of a target."""
-        return cls(estimator, parts, terms, _bounds(parts, manner))
+        return cls(estimator, parts, terms, _bounds(parts, options))
 
-    def __sub__(self, other: Case) -> Case:
+    def __sub__(self, other: PointEstimate) -> PointEstimate:
         """By how much this is more than another value on the same rows."""
         parts = Parts(base=self.parts.influence - other.parts.influence)
-        return Case(self.estimator, parts, None, _bounds_of_difference(self.bounds, other.bounds))
+        return PointEstimate(self.estimator, parts, None, _bounds_of_difference(self.bounds, other.bounds))
 
-    def where(self, rows: NDArray[np.bool_]) -> Case:
+    def where(self, rows: NDArray[np.bool_]) -> PointEstimate:
         """The same for some rows, by mask."""
         terms = None if self.terms is None else self.terms.where(rows)
-        return Case(self.estimator, self.parts.where(rows), terms, self.bounds)
+        return PointEstimate(self.estimator, self.parts.where(rows), terms, self.bounds)
 
-    def estimate(self, manner: Manner, note: str = "") -> Estimate:
+    def estimate(self, options: IntervalOptions, note: str = "") -> OffPolicyEstimate:
         """With its intervals."""
         value, parameter = self.parts.value, self.parts.parameter
         if math.isnan(value):
-            return Estimate(estimator=self.estimator, value=None, note=_UNDEFINED)
+            return OffPolicyEstimate(estimator=self.estimator, value=None, note=_UNDEFINED)
         sd, rows = self._spread()
-        return Estimate(
+        return OffPolicyEstimate(
             estimator=self.estimator,
             value=value,
             standard_error=sd / math.sqrt(rows) if rows > 1 else None,
-            intervals={name: _MAKERS[name](self, manner) for name in manner.names},
-            anytime=asymptotic(value, sd, rows, manner.level),
+            intervals={name: _MAKERS[name](self, options) for name in options.names},
+            anytime=asymptotic(value, sd, rows, options.level),
             parameter=None if parameter is None or math.isinf(parameter) else parameter,
             note=note,
         )
@@ -121,14 +121,14 @@ class Case:
         return float(np.std(influence, ddof=1)) if len(influence) > 1 else 0.0, len(influence)
 
 
-def _bounds(parts: Parts, manner: Manner) -> tuple[float, float] | str:
+def _bounds(parts: Parts, options: IntervalOptions) -> tuple[float, float] | str:
     """Of base + weight * (reward - prediction), where predictions are rewards as well, or of weight * reward."""
-    low, high = manner.low, manner.high
+    low, high = options.low, options.high
     if low is None or high is None:
         return "the problem states no bounds of the reward"
     if parts.denominator is not None:
         return "there is none for a ratio"
-    weight = min(parts.largest, manner.largest)
+    weight = min(parts.largest, options.largest)
     if parts.base is None:
         return weight * min(low, 0.0), weight * max(high, 0.0)
     return low - weight * (high - low), high + weight * (high - low)
@@ -142,40 +142,40 @@ def _bounds_of_difference(
     return other if isinstance(other, str) else (one[0] - other[1], one[1] - other[0])
 
 
-def _normal(case: Case, manner: Manner) -> Interval:
-    return normal(case.parts, manner.level)
+def _normal(point: PointEstimate, options: IntervalOptions) -> Interval:
+    return normal(point.parts, options.level)
 
 
-def _bootstrap(case: Case, manner: Manner) -> Interval:
-    return bootstrap(case.parts, manner.level, manner.key.child(case.estimator))
+def _bootstrap(point: PointEstimate, options: IntervalOptions) -> Interval:
+    return bootstrap(point.parts, options.level, options.key.child(point.estimator))
 
 
-def _bernstein(case: Case, manner: Manner) -> Interval:
-    if isinstance(case.bounds, str):
-        return _nothing(manner, "bernstein", case.bounds)
-    if case.estimator == "dm":
-        return _nothing(manner, "bernstein", "it would promise what a wrong reward model does not keep")
-    low, high = case.bounds
+def _bernstein(point: PointEstimate, options: IntervalOptions) -> Interval:
+    if isinstance(point.bounds, str):
+        return _nothing(options, "bernstein", point.bounds)
+    if point.estimator == "dm":
+        return _nothing(options, "bernstein", "it would promise what a wrong reward model does not keep")
+    low, high = point.bounds
     slack = _ROUNDING * (high - low)
-    made = bernstein(case.parts.influence, low - slack, high + slack, manner.level)
-    return msgspec.structs.replace(made, note=made.note or manner.caveat) if case.parts.largest else made
+    made = bernstein(point.parts.influence, low - slack, high + slack, options.level)
+    return msgspec.structs.replace(made, note=made.note or options.caveat) if point.parts.largest else made
 
 
-def _exact(case: Case, manner: Manner) -> Interval:
-    if case.estimator != "ips" or case.terms is None:
-        return _nothing(manner, "exact", "only ips has one")
-    if manner.low is None or manner.high is None:
-        return _nothing(manner, "exact", "the problem states no bounds of the reward")
-    terms = case.terms
-    lows, highs = weighted(terms.weight, terms.reward, manner.low, manner.high, manner.level)
-    return Interval(float(lows[-1]), float(highs[-1]), manner.level, "exact")
+def _exact(point: PointEstimate, options: IntervalOptions) -> Interval:
+    if point.estimator != "ips" or point.terms is None:
+        return _nothing(options, "exact", "only ips has one")
+    if options.low is None or options.high is None:
+        return _nothing(options, "exact", "the problem states no bounds of the reward")
+    terms = point.terms
+    lows, highs = weighted(terms.weight, terms.reward, options.low, options.high, options.level)
+    return Interval(float(lows[-1]), float(highs[-1]), options.level, "exact")
 
 
-def _nothing(manner: Manner, method: str, why: str) -> Interval:
-    return Interval(-math.inf, math.inf, manner.level, method, why)
+def _nothing(options: IntervalOptions, method: str, why: str) -> Interval:
+    return Interval(-math.inf, math.inf, options.level, method, why)
 
 
-_MAKERS: dict[IntervalName, Callable[[Case, Manner], Interval]] = {
+_MAKERS: dict[IntervalName, Callable[[PointEstimate, IntervalOptions], Interval]] = {
     "normal": _normal,
     "bootstrap": _bootstrap,
     "bernstein": _bernstein,

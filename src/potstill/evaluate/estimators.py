@@ -4,82 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.terms import Terms
+from potstill.spaces.influence import Parts
 
 #: Shares of the positive weights at which clipping levels, thresholds and shrinkages are tried.
 _QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
 
 Float64 = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """An estimate taken apart: value = mean(base) + mean(numerator) / mean(denominator).
-
-    Attributes:
-        base: float64[N]; None stands for zeros.
-        numerator: float64[N]; None stands for zeros.
-        denominator: float64[N]; None stands for ones.
-        largest: the largest weight that the estimator lets through, whatever the log holds.
-        parameter: the clipping level, threshold or shrinkage that was used, if there is one.
-    """
-
-    base: Float64 | None = None
-    numerator: Float64 | None = None
-    denominator: Float64 | None = None
-    largest: float = math.inf
-    parameter: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.base is None and self.numerator is None:
-            raise ValueError("parts must have a base or a numerator")
-
-    def __len__(self) -> int:
-        return len(self.influence)
-
-    @cached_property
-    def value(self) -> float:
-        """The estimate; NaN where nothing in the log speaks of the target."""
-        return _mean(self.base) + self._ratio
-
-    @cached_property
-    def influence(self) -> Float64:
-        """What each row has to do with the value, by the delta method, float64[N]; their mean is the value."""
-        if self.numerator is None:
-            assert self.base is not None
-            return self.base
-        linear = self._linear(self.numerator)
-        return linear if self.base is None else self.base + linear
-
-    def where(self, rows: NDArray[np.bool_]) -> Parts:
-        """The parts of some rows, by mask, under the same parameter."""
-        base, numerator, denominator = (
-            None if part is None else part[rows] for part in (self.base, self.numerator, self.denominator)
-        )
-        return replace(self, base=base, numerator=numerator, denominator=denominator)
-
-    def _linear(self, numerator: Float64) -> Float64:
-        """The ratio as a mean over rows: exact without a denominator, to first order with one."""
-        if self.denominator is None:
-            return numerator
-        scale = _mean(self.denominator)
-        return self._ratio + (numerator - self._ratio * self.denominator) / (scale or math.nan)
-
-    @cached_property
-    def _ratio(self) -> float:
-        scale = 1.0 if self.denominator is None else _mean(self.denominator)
-        return _mean(self.numerator) / scale if scale else math.nan
-
-
-def _mean(part: Float64 | None) -> float:
-    return 0.0 if part is None else float(part.mean())
 
 
 #: Turns terms into parts. Your own can be given to `evaluate` by name.

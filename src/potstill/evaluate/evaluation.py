@@ -10,23 +10,32 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog
 from potstill.evaluate import targets
-from potstill.evaluate.blocks import Witnessed
-from potstill.evaluate.diagnostics import Diagnostics, Trust, by_estimator, by_learning, diagnose, note, trust
-from potstill.evaluate.estimates import INTERVALS, Case, Estimate, IntervalName, Manner
-from potstill.evaluate.estimators import ESTIMATORS, Estimator, Parts
+from potstill.evaluate.blocks import LogWithSupport
+from potstill.evaluate.diagnostics import (
+    Diagnostics,
+    Trust,
+    diagnose,
+    estimator_note,
+    trust,
+    with_estimator_note,
+    with_training_overlap,
+)
+from potstill.evaluate.estimates import INTERVALS, IntervalName, IntervalOptions, OffPolicyEstimate, PointEstimate
+from potstill.evaluate.estimators import ESTIMATORS, Estimator
 from potstill.evaluate.intervals import check_level
 from potstill.evaluate.log import Log
 from potstill.evaluate.models import ModelLike, fitted
-from potstill.evaluate.segments import Grouping, Over, by_value, over_time
+from potstill.evaluate.segments import Over, RowGroups, by_value, over_time
 from potstill.evaluate.targets import Target, TargetLike
-from potstill.evaluate.terms import Gathered, Terms, gather
+from potstill.evaluate.terms import LogTerms, Terms, compute_terms
 from potstill.keys import Key
+from potstill.spaces.influence import Parts
 
 #: The estimator that speaks for all others, if it is among them.
 HEADLINE = "dr"
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
+class TargetEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     """One of two targets.
 
     Attributes:
@@ -38,13 +47,13 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    estimates: dict[str, Estimate]
+    estimates: dict[str, OffPolicyEstimate]
     diagnostics: Diagnostics
     trust: Trust
     learnt: int = 0
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     """Some rows of the log, by the headline estimator.
 
     Attributes:
@@ -63,10 +72,10 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     share: float
     start: int | None = None
-    logged: Estimate
-    target: Estimate
-    against: Estimate | None = None
-    difference: Estimate | None = None
+    logged: OffPolicyEstimate
+    target: OffPolicyEstimate
+    against: OffPolicyEstimate | None = None
+    difference: OffPolicyEstimate | None = None
     trust: Trust
 
 
@@ -90,15 +99,15 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     level: float
     headline: str
-    logged: Estimate
-    target: Side
-    against: Side | None = None
-    difference: dict[str, Estimate] | None = None
-    segments: dict[str, tuple[Segment, ...]] = {}
-    stretches: tuple[Segment, ...] = ()
+    logged: OffPolicyEstimate
+    target: TargetEvaluation
+    against: TargetEvaluation | None = None
+    difference: dict[str, OffPolicyEstimate] | None = None
+    segments: dict[str, tuple[SegmentEvaluation, ...]] = {}
+    stretches: tuple[SegmentEvaluation, ...] = ()
 
     @property
-    def estimate(self) -> Estimate:
+    def estimate(self) -> OffPolicyEstimate:
         """The headline: what the target would have earned."""
         return self.target.estimates[self.headline]
 
@@ -142,96 +151,103 @@ def evaluate(
     chosen, names = _chosen(estimators), _checked_names(intervals)
     features = (by,) if isinstance(by, str) else tuple(by or ())
     made = [targets.target(log.problem, each) for each in (target, against) if each is not None]
-    witnessed = Witnessed(log)
-    gathered = gather(witnessed, made, fitted(model, witnessed), by=features, seed=seed)
-    manner = Manner(
+    supported = LogWithSupport(log)
+    log_terms = compute_terms(supported, made, fitted(model, supported), by=features, seed=seed)
+    options = IntervalOptions(
         names=names,
         level=level,
         low=log.problem.reward.low,
         high=log.problem.reward.high,
-        largest=_largest(gathered.terms, smallest),
+        largest=_largest(log_terms.terms, smallest),
         caveat="" if smallest else "it holds if no propensity could be smaller than the smallest in the log",
         key=Key(seed).child("bootstrap"),
     )
-    return _Comparison(log.problem.name, made, gathered, chosen, manner).evaluation(over, learnt or {})
+    return _Comparison(log.problem.name, made, log_terms, chosen, options).evaluation(over, learnt or {})
 
 
 class _Comparison:
     """One target or two on the same rows."""
 
     def __init__(
-        self, problem: str, made: Sequence[Target], gathered: Gathered, chosen: Mapping[str, Estimator], manner: Manner
+        self,
+        problem: str,
+        made: Sequence[Target],
+        log_terms: LogTerms,
+        chosen: Mapping[str, Estimator],
+        options: IntervalOptions,
     ) -> None:
-        self.problem, self.made, self.gathered, self.manner = problem, made, gathered, manner
+        self.problem, self.made, self.log_terms, self.options = problem, made, log_terms, options
         self.headline = HEADLINE if HEADLINE in chosen else next(iter(chosen))
-        reward = gathered.terms[0].reward
-        self.logged = Case.of("logged", Parts(base=reward, largest=0.0), gathered.terms[0], manner)
+        reward = log_terms.terms[0].reward
+        self.logged = PointEstimate.of("logged", Parts(base=reward, largest=0.0), log_terms.terms[0], options)
         self.cases = [
-            {name: Case.of(name, estimator(terms), terms, manner) for name, estimator in chosen.items()}
-            for terms in gathered.terms
+            {name: PointEstimate.of(name, estimator(terms), terms, options) for name, estimator in chosen.items()}
+            for terms in log_terms.terms
         ]
 
     def evaluation(self, over: Over | None, learnt: Mapping[str, int]) -> Evaluation:
         sides = [
             self._side(target.name, cases, terms, learnt.get(target.name, 0))
-            for target, cases, terms in zip(self.made, self.cases, self.gathered.terms, strict=True)
+            for target, cases, terms in zip(self.made, self.cases, self.log_terms.terms, strict=True)
         ]
         return Evaluation(
             problem=self.problem,
-            rows=len(self.gathered.terms[0]),
-            level=self.manner.level,
+            rows=len(self.log_terms.terms[0]),
+            level=self.options.level,
             headline=self.headline,
-            logged=self.logged.estimate(self.manner),
+            logged=self.logged.estimate(self.options),
             target=sides[0],
             against=sides[1] if len(sides) > 1 else None,
             difference=self._estimates(self._differences()) if len(sides) > 1 else None,
-            segments={name: self._segments(by_value(values)) for name, values in self.gathered.groups.items()},
+            segments={name: self._segments(by_value(values)) for name, values in self.log_terms.groups.items()},
             stretches=() if over is None else self._segments(over_time(self._times(), over)),
         )
 
-    def _differences(self) -> dict[str, Case]:
+    def _differences(self) -> dict[str, PointEstimate]:
         target, against = self.cases
         return {name: case - against[name] for name, case in target.items()}
 
-    def _side(self, name: str, cases: Mapping[str, Case], terms: Terms, learnt: int) -> Side:
+    def _side(self, name: str, cases: Mapping[str, PointEstimate], terms: Terms, learnt: int) -> TargetEvaluation:
         diagnostics = diagnose(terms)
-        found = by_learning(self._trust(diagnostics), learnt, len(terms))
-        return Side(name=name, estimates=self._estimates(cases), diagnostics=diagnostics, trust=found, learnt=learnt)
+        found = with_training_overlap(self._trust(diagnostics), learnt, len(terms))
+        return TargetEvaluation(
+            name=name, estimates=self._estimates(cases), diagnostics=diagnostics, trust=found, learnt=learnt
+        )
 
     def _trust(self, diagnostics: Diagnostics) -> Trust:
-        return by_estimator(trust(diagnostics), self._note(self.headline))
+        return with_estimator_note(trust(diagnostics), self._note(self.headline))
 
-    def _estimates(self, cases: Mapping[str, Case]) -> dict[str, Estimate]:
-        return {name: case.estimate(self.manner, self._note(name)) for name, case in cases.items()}
+    def _estimates(self, cases: Mapping[str, PointEstimate]) -> dict[str, OffPolicyEstimate]:
+        return {name: case.estimate(self.options, self._note(name)) for name, case in cases.items()}
 
     def _note(self, estimator: str) -> str:
-        return note(estimator, uniform=self.gathered.uniform)
+        return estimator_note(estimator, uniform=self.log_terms.uniform)
 
     def _times(self) -> NDArray[np.int64]:
-        if self.gathered.times is None:
+        if self.log_terms.times is None:
             raise InvalidLog("the log has no times, so there are no stretches of time; leave `over` out")
-        return self.gathered.times
+        return self.log_terms.times
 
-    def _segments(self, grouping: Grouping) -> tuple[Segment, ...]:
+    def _segments(self, grouping: RowGroups) -> tuple[SegmentEvaluation, ...]:
         starts = grouping.starts or (None,) * len(grouping.names)
         return tuple(
             self._segment(name, start, grouping.codes == code)
             for code, (name, start) in enumerate(zip(grouping.names, starts, strict=True))
         )
 
-    def _segment(self, name: str, start: int | None, rows: NDArray[np.bool_]) -> Segment:
+    def _segment(self, name: str, start: int | None, rows: NDArray[np.bool_]) -> SegmentEvaluation:
         cases = [each[self.headline].where(rows) for each in self.cases]
         note, count = self._note(self.headline), int(rows.sum())
-        return Segment(
+        return SegmentEvaluation(
             name=name,
             rows=count,
             share=count / len(rows),
             start=start,
-            logged=self.logged.where(rows).estimate(self.manner),
-            target=cases[0].estimate(self.manner, note),
-            against=cases[1].estimate(self.manner, note) if len(cases) > 1 else None,
-            difference=(cases[0] - cases[1]).estimate(self.manner, note) if len(cases) > 1 else None,
-            trust=self._trust(diagnose(self.gathered.terms[0].where(rows))),
+            logged=self.logged.where(rows).estimate(self.options),
+            target=cases[0].estimate(self.options, note),
+            against=cases[1].estimate(self.options, note) if len(cases) > 1 else None,
+            difference=(cases[0] - cases[1]).estimate(self.options, note) if len(cases) > 1 else None,
+            trust=self._trust(diagnose(self.log_terms.terms[0].where(rows))),
         )
 
 

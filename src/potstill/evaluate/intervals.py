@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.evaluate.estimators import Parts
 from potstill.keys import Key
+from potstill.spaces.influence import Parts
 
 Values = NDArray[np.float64]
 

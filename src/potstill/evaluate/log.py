@@ -1,4 +1,4 @@
-"""A log: decisions that were taken, what they earned, and how probable they were; read in blocks of rows."""
+"""A log: logged decisions with their rewards and propensities, read in blocks of rows."""
 
 from __future__ import annotations
 
@@ -9,35 +9,39 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from potstill.errors import InvalidLog
+from potstill.errors import InvalidAction, InvalidLog
 from potstill.problem import Contexts, Observations, Problem
 from potstill.problem.observations import LARGEST
+from potstill.spaces import Actions, ActionSpace, Allowed, FiniteSpace, off_policy
 
 #: Bad rows that a message names after the first.
 _NAMED = 5
+_NOT_ELIGIBLE = "was not eligible; correct the list or leave the row out"
 
 Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some rows of a log, one after the other. What they hold is checked when the log is read.
+    """Consecutive rows of a log. The values are checked when the log is read.
 
     Attributes:
-        contexts: encoded contexts, float32[n, d].
-        actions: positions in the action list, int32[n].
-        rewards: float64[n].
-        propensities: the probability with which each action was taken, float64[n], in (0, 1].
-        eligible: the actions that were allowed, bool[n, K]; None if all were.
-        times: microseconds since 1970, int64[n]; None if they are not known.
-        groups: raw values of context features by name, strings or numbers [n], to evaluate segments by.
+        contexts: Encoded contexts, float32[n, d].
+        actions: Actions as the space encodes them, rows first; positions int32[n] for a list.
+        rewards: Rewards, float64[n].
+        propensities: Propensity of each action, float64[n]: a probability in (0, 1], or a density above 0 where the
+            space has measure ``"lebesgue"``.
+        eligible: What each row allowed, as the space encodes it, rows first; bool[n, K] for a list. None if every row
+            allowed everything.
+        times: Microseconds since 1970, int64[n]; None if they are not known.
+        groups: Raw values of context features by name, strings or numbers [n], to evaluate segments by.
     """
 
     contexts: NDArray[np.float32]
-    actions: NDArray[np.int32]
+    actions: Actions
     rewards: Float64
     propensities: Float64
-    eligible: NDArray[np.bool_] | None = None
+    eligible: Allowed | None = None
     times: NDArray[np.int64] | None = None
     groups: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -71,11 +75,11 @@ class Block:
 
 
 class Log(Protocol):
-    """Logged decisions of one problem. Its blocks can be gone through more than once, and are the same each time."""
+    """Logged decisions of one problem. Its blocks can be read more than once, and are the same each time."""
 
     @property
     def problem(self) -> Problem:
-        """The problem that was decided."""
+        """The problem of the decisions."""
 
     def blocks(self) -> Iterator[Block]:
         """All rows in order, in blocks of any size."""
@@ -85,14 +89,15 @@ class ArrayLog:
     """A log in memory.
 
     Args:
-        problem: the problem that was decided.
-        contexts: rows, columns by name, or encoded float32[N, d].
-        actions: names, or positions in an integer array.
-        rewards: float[N].
-        propensities: the probability with which each action was taken, float[N].
-        eligible: the actions that were allowed, bool[N, K]; all if left out.
-        times: microseconds since 1970, int[N].
-        groups: values by name, to evaluate segments by.
+        problem: The problem of the decisions.
+        contexts: Rows, columns by name, or encoded float32[N, d].
+        actions: Values, or an array of actions as the space encodes them; names or positions for a list.
+        rewards: Rewards, float[N].
+        propensities: Probability, or density, with which each action was taken, float[N].
+        eligible: What each row allowed, as ``problem.actions.allow`` gives it, bool[N, K] for a list; everything if
+            left out.
+        times: Microseconds since 1970, int[N].
+        groups: Values by name, to evaluate segments by.
     """
 
     def __init__(
@@ -100,20 +105,20 @@ class ArrayLog:
         problem: Problem,
         *,
         contexts: Contexts,
-        actions: Sequence[str] | NDArray[Any],
+        actions: Sequence[Any] | Actions,
         rewards: ArrayLike,
         propensities: ArrayLike,
-        eligible: ArrayLike | None = None,
+        eligible: Allowed | None = None,
         times: ArrayLike | None = None,
         groups: Mapping[str, Any] | None = None,
     ) -> None:
         self.problem = problem
         self._rows = Block(
             problem.encode_many(contexts),
-            _positions(problem, actions),
+            _encoded(problem, actions),
             _numbers("rewards", rewards),
             _numbers("propensities", propensities),
-            None if eligible is None else np.asarray(eligible, bool),
+            _allowed(problem, eligible),
             None if times is None else np.asarray(times, np.int64),
             {name: np.asarray(values) for name, values in (groups or {}).items()},
         )
@@ -121,7 +126,7 @@ class ArrayLog:
 
     @classmethod
     def of(cls, observations: Observations, **columns: Any) -> ArrayLog:
-        """A log of observations; `columns` may add eligible, times and groups."""
+        """The log of observations; `columns` may add eligible, times and groups."""
         return cls(
             observations.problem,
             contexts=observations.contexts,
@@ -146,22 +151,20 @@ def check(problem: Problem, block: Block, first_row: int) -> None:
     _refuse(~np.isfinite(totals), "context", totals, "must hold finite numbers; encode it again", first_row)
     _check_actions(problem, block, first_row)
     _check_rewards(problem, block.rewards, first_row)
-    _check_propensities(block.propensities, first_row)
+    _check_propensities(block.propensities, first_row, density=problem.actions.measure == "lebesgue")
 
 
 def _check_actions(problem: Problem, block: Block, first_row: int) -> None:
-    actions, count = block.actions, len(problem.actions)
-    _check_positions(actions, count, first_row)
+    _check_known(problem.actions, block.actions, first_row)
     if block.eligible is not None:
-        _check_shape("eligible", block.eligible, (len(block), count))
-        taken = block.eligible[np.arange(len(block)), actions]
-        names = np.asarray(problem.actions.names, object)[actions]
-        _refuse(~taken, "action", names, "was not eligible; correct the list or leave the row out", first_row)
+        taken = off_policy(problem.actions).permits(block.actions, block.eligible)
+        values = [] if taken.all() else problem.actions.decode(block.actions)
+        _refuse(~taken, "action", values, _NOT_ELIGIBLE, first_row)
 
 
-def _check_positions(actions: NDArray[Any], count: int, first_row: int) -> None:
-    known = (actions >= 0) & (actions < count)
-    _refuse(~known, "action", actions, f"must be a position from 0 to {count - 1} in the problem's list", first_row)
+def _check_known(space: ActionSpace, actions: Actions, first_row: int) -> None:
+    way_out = f"is not an action of the problem; actions are encoded, such as {space.encode(space.examples).tolist()}"
+    _refuse(~space.valid(actions), "action", actions, way_out, first_row)
 
 
 def _check_rewards(problem: Problem, rewards: Float64, first_row: int) -> None:
@@ -176,16 +179,16 @@ def _check_rewards(problem: Problem, rewards: Float64, first_row: int) -> None:
         _refuse(rewards > high, "reward", rewards, f"must be at most {high:g}, as the problem says", first_row)
 
 
-def _check_propensities(p: Float64, first_row: int) -> None:
+def _check_propensities(p: Float64, first_row: int, *, density: bool = False) -> None:
     missing = "is missing; only rows whose probability was logged can be used"
     _refuse(np.isnan(p), "propensity", p, missing, first_row)
     zero = "must be above 0, since the action was taken; correct it or leave the row out"
     _refuse(p <= 0, "propensity", p, zero, first_row)
-    large = "must be at most 1; log a probability, neither a percentage nor a weight"
-    _refuse(p > 1, "propensity", p, large, first_row)
+    large = "must be finite" if density else "must be at most 1; log a probability, neither a percentage nor a weight"
+    _refuse(~np.isfinite(p) if density else p > 1, "propensity", p, large, first_row)
 
 
-def _refuse(bad: NDArray[np.bool_], what: str, values: NDArray[Any], reason: str, first_row: int) -> None:
+def _refuse(bad: NDArray[np.bool_], what: str, values: Any, reason: str, first_row: int) -> None:
     rows = np.flatnonzero(bad)
     if rows.size:
         named = ", ".join(str(first_row + row) for row in rows[1 : 1 + _NAMED])
@@ -206,13 +209,18 @@ def _numbers(name: str, values: ArrayLike) -> Float64:
         raise InvalidLog(f"{name} must be numbers: {error}") from None
 
 
-def _positions(problem: Problem, actions: Sequence[str] | NDArray[Any]) -> NDArray[np.int32]:
-    given = np.asarray(actions)
-    if given.dtype.kind in "iu":
-        _check_positions(given, len(problem.actions), 0)
-        return given.astype(np.int32)
-    names, found = np.unique(np.asarray(actions, object).astype(str), return_inverse=True)
-    index = {name: position for position, name in enumerate(problem.actions.names)}
-    positions = np.array([index.get(name, -1) for name in names.tolist()], np.int32)[found]
-    _refuse(positions < 0, "action", given, f"is unknown; the actions are {', '.join(index)}", 0)
-    return positions
+def _encoded(problem: Problem, actions: Sequence[Any] | Actions) -> Actions:
+    """An array of numbers holds actions, anything else values."""
+    if isinstance(actions, np.ndarray) and actions.dtype.kind in "iuf":
+        _check_known(problem.actions, actions, 0)
+        return actions.astype(np.float32 if actions.dtype.kind == "f" else np.int32)
+    try:
+        return problem.actions.encode(list(actions))
+    except InvalidAction as error:
+        raise InvalidLog(str(error)) from None
+
+
+def _allowed(problem: Problem, eligible: Allowed | None) -> Allowed | None:
+    if eligible is None or not isinstance(problem.actions, FiniteSpace):
+        return eligible
+    return np.asarray(eligible, bool)

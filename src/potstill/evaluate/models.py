@@ -1,7 +1,6 @@
-"""Reward models: what each action would have earned in each context, never predicted from the row itself.
+"""Reward models: what actions would have earned in each context, never predicted from the row itself.
 
-Rows fall into `FOLDS` folds by their number; the model of a fold has learnt from the other folds (cross-fitting, as in
-Chernozhukov et al. 2018, "Double/debiased machine learning").
+Rows fall into folds by their number, and the model of a fold has learnt from the other folds (cross-fitting).
 """
 
 from __future__ import annotations
@@ -13,26 +12,26 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import PotstillError
-from potstill.evaluate.gram import FOLDS, Sums, pieces
+from potstill.evaluate.blocks import numbered
 from potstill.evaluate.log import Block, Log
 from potstill.problem import Problem, Reward
+from potstill.spaces import RewardPredictions, off_policy
 
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-#: Encoded contexts float32[n, d] to rewards float[n, K].
-RewardFunction: TypeAlias = Callable[[Float32], NDArray[Any]]
-
-
-class InvalidModel(PotstillError, ValueError):
-    """A reward model gives something else than one finite number per row and action."""
+#: Rewards as a function of encoded contexts float32[n, d]: of a list of actions, float[n, K]; of other spaces, a
+#: function of contexts and actions that gives float[n].
+RewardFunction: TypeAlias = Callable[..., NDArray[Any]]
 
 
 class FittedModel(Protocol):
-    """A reward model that has learnt."""
+    """A reward model that has learnt.
 
-    def predict(self, contexts: Float32, fold: int) -> Float64:
-        """The reward of each action, float64[n, K], for contexts float32[n, d] of rows of a fold."""
+    On a list of actions, ``predict(contexts, fold)`` gives the reward of each action, float64[n, K].
+    On other spaces, ``predict(contexts, actions, fold)`` gives the reward of one action per row, float64[n].
+    """
+
+    @property
+    def predict(self) -> Callable[..., NDArray[np.float64]]:
+        """Predicted rewards for contexts float32[n, d] of rows of a fold."""
 
 
 @runtime_checkable
@@ -43,39 +42,28 @@ class RewardModel(Protocol):
         """Learn, for each fold, from the rows of the other folds."""
 
 
-#: What evaluations take for a model.
+#: What evaluations accept as a model.
 ModelLike: TypeAlias = RewardModel | RewardFunction
 
 
 def fitted(model: ModelLike | None, log: Log) -> FittedModel:
-    """A model that has learnt from a log: `RidgeModel` if none is given; functions are taken as they are."""
+    """A model fitted to a log: `RidgeModel` if none is given; functions are used unchanged."""
     if model is None:
         model = RidgeModel()
     return model.fit(log) if isinstance(model, RewardModel) else FunctionModel(model)
 
 
-def predictions(model: FittedModel, problem: Problem, block: Block, first_row: int) -> Float64:
-    """The reward of each action in each row of a block, float64[n, K], each from the model of the row's fold.
+def predict(model: FittedModel, problem: Problem, block: Block, first_row: int) -> RewardPredictions:
+    """The predicted rewards of a block, each row from the model of its fold.
 
-    They are cut off at the bounds of the reward, if the problem states them: no reward lies beyond.
+    Predictions are clipped to the bounds of the reward, if the problem states them.
     """
-    predicted = np.empty((len(block), len(problem.actions)))
-    for fold in range(FOLDS):
-        rows = slice((fold - first_row) % FOLDS, None, FOLDS)
-        given = model.predict(block.contexts[rows], fold)
-        if given.shape != predicted[rows].shape:
-            raise InvalidModel(f"the reward model must give shape {predicted[rows].shape}, got {given.shape}")
-        predicted[rows] = given
-    bad = np.flatnonzero(~np.isfinite(predicted).all(axis=1))
-    if bad.size:
-        raise InvalidModel(f"row {first_row + bad[0]}: the reward model must be finite, got {predicted[bad[0]]}")
-    return _bounded(predicted, problem.reward)
+    bounds = _bounds(problem.reward)
+    return off_policy(problem.actions).predictions(model, block.contexts, first_row, bounds)
 
 
-def _bounded(predicted: Float64, reward: Reward) -> Float64:
-    low = -np.inf if reward.low is None else reward.low
-    high = np.inf if reward.high is None else reward.high
-    return predicted.clip(low, high)
+def _bounds(reward: Reward) -> tuple[float, float]:
+    return -np.inf if reward.low is None else reward.low, np.inf if reward.high is None else reward.high
 
 
 @dataclass(frozen=True)
@@ -84,57 +72,32 @@ class FunctionModel:
 
     function: RewardFunction
 
-    def predict(self, contexts: Float32, fold: int) -> Float64:  # noqa: ARG002 - the same for all folds
-        """What the function gives."""
-        return np.asarray(self.function(contexts), np.float64)
+    def predict(self, contexts: NDArray[np.float32], *actions_and_fold: Any) -> NDArray[np.float64]:
+        """What the function gives for contexts, and for actions where the space is no list."""
+        return np.asarray(self.function(contexts, *actions_and_fold[:-1]), np.float64)
 
 
 @dataclass(frozen=True)
 class RidgeModel:
-    """Ridge regression of the reward on the encoded context and an intercept, for each action apart.
+    """Ridge regression of the reward, solved from sums of products that one pass collects.
 
-    It is solved from sums of products that one pass collects, so memory does not grow with the log. Columns are
-    scaled to a standard deviation of one. An action with few rows stays close to its mean; one without any gets the
-    mean of all rows. Of the row that is predicted, nothing is known but the choice among few penalties.
+    On a list of actions, each action has a regression of its own on the encoded context and an intercept. An action
+    with few rows stays close to its mean; one without any gets the mean of all rows. On other spaces, one regression
+    on the context, the features of the action and their products serves all actions.
+
+    Columns are scaled to a standard deviation of one. The row that is predicted has influenced nothing but the choice
+    among few penalties.
 
     Args:
-        penalties: on squared coefficients, each as heavy as so many rows; for each action the one with the smallest
-            held-out error is taken.
-        prior: how many rows the mean of all actions counts as, against an action's own.
+        penalties: Candidates for the penalty on squared coefficients, in rows; the one with the smallest held-out
+            error is used.
+        prior: Weight of the mean of all actions against an action's own mean, in rows.
     """
 
     penalties: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0)
     prior: float = 1.0
 
-    def fit(self, log: Log) -> FittedRidge:
-        """Learn from a log."""
-        sums = Sums.of(log)
-        slopes = np.ones(len(sums.columns.scale))
-        solved = np.stack([sums.solve(np.append(penalty * slopes, self.prior)) for penalty in self.penalties])
-        best = np.argmin([sums.held_out(coefficients) for coefficients in solved], axis=0)
-        chosen = solved[best, :, np.arange(len(best))].swapaxes(0, 1)
-        weights, constants = sums.columns.on_contexts(chosen)
-        means = sums.offset + sums.means()
-        return FittedRidge(weights, constants + means[:, None], tuple(self.penalties[i] for i in best))
-
-
-@dataclass(frozen=True, eq=False)
-class FittedRidge:
-    """A linear function of the context for each fold and action.
-
-    Attributes:
-        weights: of encoded features, float64[F, d, K].
-        constants: float64[F, K].
-        penalties: as chosen for each action.
-    """
-
-    weights: Float64
-    constants: Float64
-    penalties: tuple[float, ...]
-
-    def predict(self, contexts: Float32, fold: int) -> Float64:
-        """The reward of each action, float64[n, K]."""
-        actions = self.constants.shape[1]
-        cut = (pieces(contexts, actions) @ self.weights[fold]).reshape(-1, actions)
-        predicted: Float64 = cut[: len(contexts)] + self.constants[fold]
-        return predicted
+    def fit(self, log: Log) -> FittedModel:
+        """Fit to a log, in one pass."""
+        fit: FittedModel = off_policy(log.problem.actions).fit(numbered(log), self.penalties, self.prior)
+        return fit

@@ -13,11 +13,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidTarget
 from potstill.evaluate.intervals import two_sided
 from potstill.evaluate.log import Block
-from potstill.evaluate.targets import InvalidTarget, TargetLike, target
+from potstill.evaluate.targets import Target, TargetLike, target
 from potstill.policy import Policy
 from potstill.problem import Contexts, Problem
+from potstill.spaces import finite
 
 Float64 = NDArray[np.float64]
 
@@ -25,7 +27,7 @@ Float64 = NDArray[np.float64]
 FLOORS = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
-class Foresight(msgspec.Struct, frozen=True, kw_only=True):
+class TargetPrecision(msgspec.Struct, frozen=True, kw_only=True):
     """How well a target can be evaluated.
 
     Attributes:
@@ -51,7 +53,7 @@ class Foresight(msgspec.Struct, frozen=True, kw_only=True):
         return None if math.isinf(self.half_width) else math.ceil((self.half_width / half_width) ** 2)
 
 
-class Floored(msgspec.Struct, frozen=True, kw_only=True):
+class FloorEffect(msgspec.Struct, frozen=True, kw_only=True):
     """What a floor would change.
 
     Attributes:
@@ -64,10 +66,10 @@ class Floored(msgspec.Struct, frozen=True, kw_only=True):
     floor: float
     smallest: float
     cost: float | None
-    targets: list[Foresight]
+    targets: list[TargetPrecision]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ExplorationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the decisions of a policy will be good for.
 
     Attributes:
@@ -87,8 +89,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sd: float
     sd_is_worst: bool
     cost_is_worst: bool
-    current: Floored
-    floors: list[Floored]
+    current: FloorEffect
+    floors: list[FloorEffect]
 
 
 def plan(
@@ -102,7 +104,7 @@ def plan(
     sd: float | None = None,
     rewards: Callable[[NDArray[np.float32]], Float64] | None = None,
     level: float = 0.95,
-) -> Plan:
+) -> ExplorationPlan:
     """What a policy's decisions will let one evaluate.
 
     Half-widths are those of the doubly robust or self-normalised estimate of a target: `sd` over the root of the
@@ -119,21 +121,22 @@ def plan(
         rewards: a reward model, encoded contexts to float[N, K], for what a floor costs; else the worst case is given.
         level: the confidence of intervals.
     """
-    block = _block(problem, contexts, eligible)
-    given = [target(problem, each) for each in (["uniform", *problem.actions.names] if targets is None else targets)]
-    wanted = [(each.name, each.probabilities(block, 0)) for each in given]
+    space, block = finite(problem.actions, "planning of exploration"), _block(problem, contexts, eligible)
+    every_action = space.decode(np.arange(len(space)))
+    given = [target(problem, each) for each in (["uniform", *every_action] if targets is None else targets)]
+    wanted = [(each.name, _probabilities(each, block, len(space))) for each in given]
     raw, own = _without_floor(problem, logging, block)
     assumed, width = _spread(problem, sd), two_sided(level)
     price = _price(problem, raw, None if rewards is None else np.asarray(rewards(block.contexts)), eligible)
 
-    def floored(floor: float) -> Floored:
+    def floored(floor: float) -> FloorEffect:
         propensities = raised(raw, floor, eligible)
         seen = [_foresight(name, p, propensities, width * assumed) for name, p in wanted]
         smallest = propensities.min() if eligible is None else propensities[eligible].min()
         cost = None if price is None else floor * price
-        return Floored(floor=floor, smallest=float(smallest), cost=cost, targets=seen)
+        return FloorEffect(floor=floor, smallest=float(smallest), cost=cost, targets=seen)
 
-    return Plan(
+    return ExplorationPlan(
         logging=target(problem, logging).name,
         contexts=len(block),
         level=level,
@@ -141,7 +144,7 @@ def plan(
         sd_is_worst=sd is None,
         cost_is_worst=rewards is None and price is not None,
         current=floored(own),
-        floors=[floored(floor) for floor in sorted(floors) if floor <= 1 / len(problem.actions)],
+        floors=[floored(floor) for floor in sorted(floors) if floor <= 1 / len(space)],
     )
 
 
@@ -167,7 +170,15 @@ def _without_floor(problem: Problem, logging: TargetLike, block: Block) -> tuple
     if isinstance(logging, Policy):
         p = logging.probabilities_many(block.contexts, eligible=block.eligible, floor=0.0)
         return p.astype(np.float64), logging.floor
-    return target(problem, logging).probabilities(block, 0), 0.0
+    actions = len(finite(problem.actions, "planning of exploration"))
+    return _probabilities(target(problem, logging), block, actions), 0.0
+
+
+def _probabilities(one: Target, block: Block, actions: int) -> Float64:
+    """The probability of each action in each row, float64[n, K]."""
+    distribution = one.distribution(block, 0)
+    every = (np.full(len(block), action, np.int32) for action in range(actions))
+    return np.stack([distribution.propensity(action) for action in every], axis=1).astype(np.float64)
 
 
 def _spread(problem: Problem, sd: float | None) -> float:
@@ -201,7 +212,7 @@ def _price(problem: Problem, raw: Float64, rewards: Float64 | None, eligible: ND
     return None if range_ is None else range_ * float(np.maximum(moved, 0).sum(axis=1).mean())
 
 
-def _foresight(name: str, wanted: Float64, propensities: Float64, width: float) -> Foresight:
+def _foresight(name: str, wanted: Float64, propensities: Float64, width: float) -> TargetPrecision:
     """From the expected weight and squared weight of a logged row, Σ π and Σ π²/p over actions that can be taken."""
     possible = propensities > 0
     weight = float(wanted.sum(axis=1, where=possible).mean())
@@ -209,4 +220,4 @@ def _foresight(name: str, wanted: Float64, propensities: Float64, width: float) 
     share = weight**2 / squared if squared else 0.0
     half_width = width / math.sqrt(share) if share else math.inf
     unsupported = float(wanted.sum(axis=1, where=~possible).mean())
-    return Foresight(target=name, effective_share=share, unsupported=unsupported, half_width=half_width)
+    return TargetPrecision(target=name, effective_share=share, unsupported=unsupported, half_width=half_width)

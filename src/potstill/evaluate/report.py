@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from potstill.evaluate import charts, text
-from potstill.evaluate.diagnostics import Diagnostics, Weighing
-from potstill.evaluate.evaluation import Evaluation, Segment, Side
+from potstill.evaluate.diagnostics import Diagnostics, WeightHistogram
+from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation
 from potstill.pages import Chart, Page, Section, Table
 
 _GRADES = {"good": "trust it", "caution": "caution", "no": "unreliable"}
@@ -17,7 +17,7 @@ def page(
     *,
     span: tuple[int, int] | None = None,
     notes: Sequence[str] = (),
-    weights: Weighing | None = None,
+    weights: WeightHistogram | None = None,
 ) -> Page:
     """The page of an evaluation.
 
@@ -56,7 +56,7 @@ def _headlines(evaluation: Evaluation) -> list[tuple[str, str]]:
     return [*lines, (_GRADES[text.doubt(evaluation)[1].grade], text.reason(evaluation))]
 
 
-def _of(evaluation: Evaluation, side: Side) -> str:
+def _of(evaluation: Evaluation, side: TargetEvaluation) -> str:
     if side.name == "logged":
         return "per decision is what was earned, by the actions that were taken."
     figures = text.Figures(evaluation)
@@ -129,7 +129,7 @@ def _estimate_table(evaluation: Evaluation) -> Table:
     return Table(header, rows)
 
 
-def _weights(evaluation: Evaluation, weights: Weighing | None) -> Section | None:
+def _weights(evaluation: Evaluation, weights: WeightHistogram | None) -> Section | None:
     if weights is None or not weights.bins:
         return None
     zero = f" {weights.zero:.0%} of the rows have weight 0: {evaluation.target.name} never takes their action."
@@ -163,7 +163,7 @@ def _stretches(evaluation: Evaluation) -> Section | None:
     return Section("Over time", caption, {"over-time": charts.over_time(evaluation)}, [table])
 
 
-def _segment_table(evaluation: Evaluation, first: str, found: Sequence[Segment]) -> Table:
+def _segment_table(evaluation: Evaluation, first: str, found: Sequence[SegmentEvaluation]) -> Table:
     figures = text.Figures(evaluation)
     header = [first, "decisions", evaluation.target.name, "interval"]
     header += [evaluation.against.name, "difference", "interval"] if evaluation.against else []

@@ -1,6 +1,6 @@
 """Segments of a log's rows: by the values of a feature, or over time.
 
-A `Grouping` gives each row a number and each number a name. Evaluations take it row by row; nothing here knows rewards.
+A `RowGroups` gives each row a number and each number a name. Evaluations take it row by row; nothing here knows rewards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DAYS_BEFORE = 3
 Over = Literal["day", "week"] | int
 
 
-class Grouping(NamedTuple):
+class RowGroups(NamedTuple):
     """Rows by segment.
 
     Attributes:
@@ -37,7 +37,7 @@ class Grouping(NamedTuple):
     starts: tuple[int, ...] = ()
 
 
-def by_value(values: NDArray[Any]) -> Grouping:
+def by_value(values: NDArray[Any]) -> RowGroups:
     """Segments by a feature's values: numbers by quantile, anything else by value, the frequent ones first.
 
     Args:
@@ -48,7 +48,7 @@ def by_value(values: NDArray[Any]) -> Grouping:
     return _by_name(values)
 
 
-def over_time(times: NDArray[np.int64], over: Over) -> Grouping:
+def over_time(times: NDArray[np.int64], over: Over) -> RowGroups:
     """Stretches of time, in order: UTC days, weeks from Monday, or so many of equally many rows.
 
     Args:
@@ -62,7 +62,7 @@ def over_time(times: NDArray[np.int64], over: Over) -> Grouping:
     return _equal_parts(times, over)
 
 
-def _by_number(values: NDArray[np.float64]) -> Grouping:
+def _by_number(values: NDArray[np.float64]) -> RowGroups:
     missing = np.isnan(values)
     known = values[~missing]
     distinct = np.unique(known)
@@ -92,7 +92,7 @@ def _shown(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 1000 and number == int(number) else f"{number:g}"
 
 
-def _by_name(values: NDArray[Any]) -> Grouping:
+def _by_name(values: NDArray[Any]) -> RowGroups:
     import polars as pl  # here: numbers need none
 
     said = pl.Series("value", values.tolist(), strict=False)
@@ -108,13 +108,13 @@ def _by_name(values: NDArray[Any]) -> Grouping:
     return _with_missing(names, codes.fill_null(0).to_numpy(), said.is_null().to_numpy())
 
 
-def _with_missing(names: list[str], codes: NDArray[Any], missing: NDArray[np.bool_]) -> Grouping:
+def _with_missing(names: list[str], codes: NDArray[Any], missing: NDArray[np.bool_]) -> RowGroups:
     """A last segment for rows without a value, and none without rows."""
     codes = np.where(missing, len(names), codes).astype(np.int32)
     used = np.flatnonzero(np.bincount(codes, minlength=len(names) + 1))
     places = np.zeros(len(names) + 1, np.int32)
     places[used] = np.arange(len(used))
-    return Grouping(_distinct([[*names, MISSING][i] for i in used]), places[codes])
+    return RowGroups(_distinct([[*names, MISSING][i] for i in used]), places[codes])
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
@@ -123,21 +123,21 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
     return tuple(f"{name} ({count + 1})" if count else name for name, count in zip(names, earlier, strict=True))
 
 
-def _calendar(times: NDArray[np.int64], over: Literal["day", "week"]) -> Grouping:
+def _calendar(times: NDArray[np.int64], over: Literal["day", "week"]) -> RowGroups:
     days = times // _DAY
     if over == "week":
         days -= (days + _DAYS_BEFORE) % 7
     found, codes = np.unique(days, return_inverse=True)
     names = [(_EPOCH + timedelta(days=int(day))).isoformat() for day in found]
     starts = tuple(int(day) * _DAY for day in found)
-    return Grouping(tuple(names), codes.astype(np.int32), starts)
+    return RowGroups(tuple(names), codes.astype(np.int32), starts)
 
 
-def _equal_parts(times: NDArray[np.int64], parts: int) -> Grouping:
+def _equal_parts(times: NDArray[np.int64], parts: int) -> RowGroups:
     order = np.argsort(times, kind="stable")
     parts = min(parts, len(times))
     codes = np.empty(len(times), np.int32)
     codes[order] = np.arange(len(times)) * parts // max(len(times), 1)
     starts = [int(times[order[-(-len(times) * part // parts)]]) for part in range(parts)]
     names = [datetime.fromtimestamp(start // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M") for start in starts]
-    return Grouping(_distinct(names), codes, tuple(starts))
+    return RowGroups(_distinct(names), codes, tuple(starts))

@@ -1,4 +1,4 @@
-"""A log, targets and a reward model as columns of numbers: all that estimates need to know of the log."""
+"""A log, targets and a reward model as columns of numbers: all that estimators need to know of the log."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidLog
-from potstill.evaluate.blocks import Witnessed, numbered
+from potstill.errors import InvalidLog, InvalidTarget
+from potstill.evaluate.blocks import LogWithSupport, numbered
 from potstill.evaluate.log import Block, Log
-from potstill.evaluate.models import FittedModel, predictions
-from potstill.evaluate.targets import InvalidTarget, Logged, Matrix, Target
-
-#: How far a propensity may be from one over the number of actions, relatively, to count as that.
-_UNIFORM = 1e-6
+from potstill.evaluate.models import FittedModel, predict
+from potstill.evaluate.targets import ArrayTarget, LoggedTarget, Target
+from potstill.spaces import LoggedSupport, OffPolicy, RewardPredictions, off_policy
 
 Float64 = NDArray[np.float64]
 
@@ -26,15 +24,17 @@ Float64 = NDArray[np.float64]
 class Terms:
     """One number per logged row for each ingredient of an estimate.
 
+    Probabilities are densities where the action space has measure ``"lebesgue"``.
+
     Attributes:
-        weight: the target's probability of the logged action over its propensity, float64[N].
-        reward: what the row earned, float64[N].
-        predicted: the reward model at the logged action, float64[N].
-        expected: the reward model under the target, float64[N].
-        probability: the target's probability of the logged action, float64[N].
-        propensity: the probability with which it was taken, float64[N].
-        matched: whether the action that the target draws for the row is the logged one, bool[N].
-        missing: the target's probability on eligible actions that the whole log never took, float64[N].
+        weight: Importance weight: the target's probability of the logged action over its propensity, float64[N].
+        reward: Reward of the row, float64[N].
+        predicted: Reward model at the logged action, float64[N].
+        expected: Expectation of the reward model under the target, float64[N].
+        probability: The target's probability of the logged action, float64[N].
+        propensity: Probability with which the action was taken, float64[N].
+        matched: Whether the action that the target draws for the row is the logged one, bool[N].
+        missing: The target's probability of eligible actions that the log never took, float64[N].
     """
 
     weight: Float64
@@ -55,14 +55,14 @@ class Terms:
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
-    """What one pass over a log gives.
+class LogTerms:
+    """Terms of all targets on a log.
 
     Attributes:
-        terms: of each target, in their order.
-        times: microseconds since 1970, int64[N]; None if the log has none.
-        groups: values of features, to evaluate segments by.
-        uniform: whether every action was taken with the same probability as all others that were eligible.
+        terms: Terms of each target, in their order.
+        times: Microseconds since 1970, int64[N]; None if the log has none.
+        groups: Values of features, to evaluate segments by.
+        uniform: Whether every row was drawn uniformly from its eligible actions.
     """
 
     terms: tuple[Terms, ...]
@@ -71,58 +71,63 @@ class Gathered:
     uniform: bool
 
 
-def gather(
+def compute_terms(
     log: Log, targets: Sequence[Target], model: FittedModel, *, by: Sequence[str] = (), seed: int = 0
-) -> Gathered:
+) -> LogTerms:
     """The terms of targets on a log, in one pass that keeps a few dozen bytes of each row.
 
-    Another one goes before it to see which actions the log holds, unless a `Witnessed` log was read already.
+    Another pass precedes it to find which actions the log holds, unless a `LogWithSupport` was read already.
 
     Args:
-        log: the log.
-        targets: whatever could have decided.
-        model: a reward model that has learnt.
-        by: groups whose values to keep.
-        seed: of the draws that say whether a target takes the logged action.
+        log: The log.
+        targets: What to evaluate.
+        model: A fitted reward model.
+        by: Names of groups whose values to keep.
+        seed: Seed of the draws that say whether a target takes the logged action.
     """
-    witnessed = log if isinstance(log, Witnessed) else Witnessed(log)
-    never = ~witnessed.seen()
-    shared, own = _Shared(len(never), by), [_Own(target, never) for target in targets]
-    for first_row, block in numbered(witnessed):
-        predicted = predictions(model, log.problem, block, first_row)
-        shared.add(block, _taken(predicted, block))
-        draws = uniforms(first_row, len(block), seed)
+    supported = log if isinstance(log, LogWithSupport) else LogWithSupport(log)
+    space = log.problem.actions
+    ope, support, draws = off_policy(space), supported.support(), space.head().draws
+    shared, own = _SharedColumns(ope, by), [_TargetColumns(target, ope, support) for target in targets]
+    for first_row, block in numbered(supported):
+        predictions = predict(model, log.problem, block, first_row)
+        shared.add(block, predictions)
+        u = uniforms(first_row, len(block), seed, draws)
         for each in own:
-            each.add(block, first_row, predicted, draws)
-    return shared.gathered([each.terms(shared) for each in own])
+            each.add(block, first_row, predictions, u)
+    return shared.log_terms([each.terms(shared) for each in own])
 
 
-def uniforms(first_row: int, rows: int, seed: int) -> Float64:
-    """A number in [0, 1) for each row by its number and a seed alone: SplitMix64 (Steele, Lea & Flood 2014)."""
+def uniforms(first_row: int, rows: int, seed: int, draws: int = 1) -> Float64:
+    """Numbers in [0, 1) for each row, float64[n, draws], by its number and a seed: SplitMix64 (Steele et al. 2014)."""
+    return np.stack([_uniforms(first_row, rows, seed if not draw else (seed, draw)) for draw in range(draws)], axis=1)
+
+
+def _uniforms(first_row: int, rows: int, entropy: int | tuple[int, int]) -> Float64:
     z = np.arange(first_row + 1, first_row + 1 + rows, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z += np.random.SeedSequence(seed).generate_state(1, np.uint64)
+    z += np.random.SeedSequence(entropy).generate_state(1, np.uint64)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-class _Shared:
+class _SharedColumns:
     """Columns that are the same for all targets, block by block."""
 
-    def __init__(self, actions: int, by: Sequence[str]) -> None:
-        self.actions = actions
+    def __init__(self, ope: OffPolicy, by: Sequence[str]) -> None:
+        self.ope = ope
         self.blocks: list[tuple[Float64, Float64, Float64]] = []
         self.times: list[NDArray[np.int64]] = []
         self.groups: dict[str, list[NDArray[Any]]] = {name: [] for name in by}
         self.uniform = True
 
-    def add(self, block: Block, predicted: Float64) -> None:
-        self.blocks.append((block.rewards, block.propensities, predicted))
+    def add(self, block: Block, predictions: RewardPredictions) -> None:
+        self.blocks.append((block.rewards, block.propensities, predictions.at(block.actions)))
         if block.times is not None:
             self.times.append(block.times)
         for name, values in self.groups.items():
             values.append(_group(block, name))
-        self.uniform = self.uniform and _is_uniform(block, self.actions)
+        self.uniform = self.uniform and self.ope.is_uniform(block.actions, block.propensities, block.eligible)
 
     @cached_property
     def columns(self) -> tuple[Float64, Float64, Float64]:
@@ -130,32 +135,33 @@ class _Shared:
         rewards, propensities, predicted = map(np.concatenate, zip(*self.blocks, strict=True))
         return rewards, propensities, predicted
 
-    def gathered(self, terms: Sequence[Terms]) -> Gathered:
+    def log_terms(self, terms: Sequence[Terms]) -> LogTerms:
         times = np.concatenate(self.times) if self.times else None
-        return Gathered(tuple(terms), times, {k: np.concatenate(v) for k, v in self.groups.items()}, self.uniform)
+        return LogTerms(tuple(terms), times, {k: np.concatenate(v) for k, v in self.groups.items()}, self.uniform)
 
 
-class _Own:
+class _TargetColumns:
     """Columns of one target, block by block."""
 
-    def __init__(self, target: Target, never: NDArray[np.bool_]) -> None:
-        self.target, self.never = target, never
+    def __init__(self, target: Target, ope: OffPolicy, support: LoggedSupport) -> None:
+        self.target, self.ope, self.support = target, ope, support
         self.blocks: list[tuple[Float64, Float64, NDArray[np.bool_], Float64]] = []
 
-    def add(self, block: Block, first_row: int, predicted: Float64, draws: Float64) -> None:
-        if isinstance(self.target, Logged):
+    def add(self, block: Block, first_row: int, predictions: RewardPredictions, u: Float64) -> None:
+        if isinstance(self.target, LoggedTarget):
             return
-        p = self.target.probabilities(block, first_row)
-        expected = np.einsum("nk,nk->n", p, predicted)
-        missing = p[:, self.never].sum(axis=1)
-        self.blocks.append((_taken(p, block), expected, _matched(p, block, draws), missing))
+        distribution = self.target.distribution(block, first_row)
+        probability = np.asarray(distribution.propensity(block.actions), np.float64)
+        matched = self.ope.matched(distribution, u, block.actions)
+        missing = self.support.missing(distribution, len(block))
+        self.blocks.append((probability, predictions.expected(distribution), matched, missing))
 
-    def terms(self, shared: _Shared) -> Terms:
+    def terms(self, shared: _SharedColumns) -> Terms:
         reward, propensity, predicted = shared.columns
-        if isinstance(self.target, Logged):
+        if isinstance(self.target, LoggedTarget):
             return _as_logged(reward, propensity)
-        if isinstance(self.target, Matrix) and len(self.target) != len(reward):
-            raise InvalidTarget(f"probabilities have {len(self.target)} rows, but the log has {len(reward)}")
+        if isinstance(self.target, ArrayTarget) and len(self.target) != len(reward):
+            raise InvalidTarget(f"{self.target.name} have {len(self.target)} rows, but the log has {len(reward)}")
         probability, expected, matched, missing = map(np.concatenate, zip(*self.blocks, strict=True))
         return Terms(
             weight=probability / propensity,
@@ -173,25 +179,6 @@ def _as_logged(reward: Float64, propensity: Float64) -> Terms:
     """Terms under which every estimator gives the plain mean of rewards."""
     rows = len(reward)
     return Terms(np.ones(rows), reward, reward, reward, propensity, propensity, np.ones(rows, bool), np.zeros(rows))
-
-
-def _taken(values: Float64, block: Block) -> Float64:
-    """Values [n, K] at the logged actions."""
-    taken: Float64 = np.take_along_axis(values, block.actions[:, None], axis=1)[:, 0]
-    return taken
-
-
-def _matched(p: Float64, block: Block, draws: Float64) -> NDArray[np.bool_]:
-    """Whether the action drawn from probabilities [n, K] by inverse CDF is the logged one."""
-    below = np.cumsum(p, axis=1)
-    chosen = (below <= (draws * below[:, -1])[:, None]).sum(axis=1)
-    matched: NDArray[np.bool_] = chosen == block.actions
-    return matched
-
-
-def _is_uniform(block: Block, actions: int) -> bool:
-    allowed = actions if block.eligible is None else block.eligible.sum(axis=1)
-    return bool((np.abs(block.propensities * allowed - 1) <= _UNIFORM).all())
 
 
 def _group(block: Block, name: str) -> NDArray[Any]:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from potstill.evaluate.diagnostics import LOOKS_BETTER, UNSEEN, Trust, is_by_learning
-from potstill.evaluate.estimates import Estimate
-from potstill.evaluate.evaluation import Evaluation, Segment, Side
+from potstill.evaluate.diagnostics import LOOKS_BETTER, UNSEEN, Trust, is_training_overlap
+from potstill.evaluate.estimates import OffPolicyEstimate
+from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation
 from potstill.evaluate.intervals import Interval
 from potstill.evaluate.lake_log import WHY
 
@@ -57,7 +57,7 @@ class Figures:
         """How large a difference is, such as ``0.052``."""
         return _shown(abs(change), self.of_changes)
 
-    def interval(self, estimate: Estimate | None, *, signed: bool = False) -> str:
+    def interval(self, estimate: OffPolicyEstimate | None, *, signed: bool = False) -> str:
         """The first interval of an estimate, such as ``0.731 to 0.751``."""
         found = first_interval(estimate)
         if found is None or not math.isfinite(found.high - found.low):
@@ -77,7 +77,7 @@ def _shown(value: float | None, decimals: int) -> str:
     return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")
 
 
-def first_interval(estimate: Estimate | None) -> Interval | None:
+def first_interval(estimate: OffPolicyEstimate | None) -> Interval | None:
     """The interval that was asked for first; the anytime-valid one if none was."""
     if estimate is None:
         return None
@@ -112,7 +112,7 @@ def _in_brackets(interval: str, level: float) -> str:
     return "" if interval == NOTHING else f" ({percent(level)} interval {interval})"
 
 
-def _which(difference: Estimate) -> str:
+def _which(difference: OffPolicyEstimate) -> str:
     found = first_interval(difference)
     if found is None or not math.isfinite(found.high - found.low):
         return f"There is no interval to judge by: {found.note if found else difference.note}."
@@ -126,7 +126,7 @@ def trusted(evaluation: Evaluation) -> str:
     name, trust = doubt(evaluation)
     lead = {"good": "It can be trusted.", "caution": "Take it with caution.", "no": "Do not rely on it."}[trust.grade]
     of = "" if name == evaluation.target.name else f"Of {name}:"
-    by_weights = () if is_by_learning(trust) else (of, trust.sentence, trust.advice)
+    by_weights = () if is_training_overlap(trust) else (of, trust.sentence, trust.advice)
     return " ".join(part for part in (lead, *by_weights, learnt(evaluation)) if part)
 
 
@@ -149,11 +149,11 @@ def reason(evaluation: Evaluation) -> str:
     """Why the estimate can be trusted or not, without what to do about weights."""
     name, trust = doubt(evaluation)
     of = "" if name == evaluation.target.name else f"{name}: "
-    by_weights = "" if is_by_learning(trust) else f"{of}{trust.sentence}"
+    by_weights = "" if is_training_overlap(trust) else f"{of}{trust.sentence}"
     return f"{by_weights} {learnt(evaluation)}".strip()
 
 
-def _sides(evaluation: Evaluation) -> list[Side]:
+def _sides(evaluation: Evaluation) -> list[TargetEvaluation]:
     return [evaluation.target, *([evaluation.against] if evaluation.against else [])]
 
 
@@ -163,7 +163,7 @@ def bars(evaluation: Evaluation) -> str:
     return f"Thick bars are {level} intervals for one look at the log; thin ones hold however often you look."
 
 
-def starred(estimate: Estimate) -> str:
+def starred(estimate: OffPolicyEstimate) -> str:
     """An estimator's name, with an asterisk if there is a note on it."""
     return f"{estimate.estimator} *" if estimate.note else estimate.estimator
 
@@ -196,6 +196,6 @@ def spanned(span: tuple[int, int] | None) -> str:
     return f"of {first}" if first == last else f"from {first} to {last}"
 
 
-def doubtful(segment: Segment) -> str:
+def doubtful(segment: SegmentEvaluation) -> str:
     """A word on a segment whose estimate cannot be trusted; empty if it can."""
     return {"good": "", "caution": "caution", "no": "unreliable"}[segment.trust.grade]

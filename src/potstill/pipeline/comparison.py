@@ -6,9 +6,7 @@ import math
 
 import msgspec
 
-from potstill.evaluate.diagnostics import Trust
-from potstill.evaluate.evaluation import evaluate
-from potstill.evaluate.lake_log import LakeLog
+from potstill.evaluate import LakeLog, Trust, evaluate
 from potstill.policy import Policy
 from potstill.workspace import Workspace
 

@@ -18,14 +18,20 @@ from numpy.typing import NDArray
 
 from potstill.distill import Still, Student
 from potstill.errors import InvalidLog
-from potstill.evaluate import diagnostics
-from potstill.evaluate.diagnostics import Trust, diagnose, trust
-from potstill.evaluate.estimators import ESTIMATORS, Parts
-from potstill.evaluate.intervals import normal
-from potstill.evaluate.lake_log import LakeLog
-from potstill.evaluate.models import fitted
-from potstill.evaluate.targets import target
-from potstill.evaluate.terms import gather
+from potstill.evaluate import (
+    ESTIMATORS,
+    LakeLog,
+    Parts,
+    Trust,
+    compute_terms,
+    diagnose,
+    estimator_note,
+    fitted,
+    normal,
+    target,
+    trust,
+    with_estimator_note,
+)
 from potstill.parallel import advance, mapped
 from potstill.pipeline.candidates import PRESENT, Candidate
 from potstill.problem import Observations
@@ -38,7 +44,7 @@ LEAST = 100
 Float64 = NDArray[np.float64]
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class IntervalEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """A value with its interval."""
 
     value: float
@@ -46,13 +52,13 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     high: float
 
     @classmethod
-    def of(cls, influence: Float64, level: float) -> Judged:
+    def of(cls, influence: Float64, level: float) -> IntervalEstimate:
         """The mean of influences, float64[N], with a normal interval."""
         interval = normal(Parts(base=influence), level)
         return cls(value=float(influence.mean()), low=interval.low, high=interval.high)
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class CandidateResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a candidate would have earned per decision, on the parts by which was chosen.
 
     Attributes:
@@ -64,13 +70,13 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     candidate: Candidate
-    earned: Judged
-    difference: Judged | None
+    earned: IntervalEstimate
+    difference: IntervalEstimate | None
     kl: float
     seconds: float
 
 
-class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+class TuningResult(msgspec.Struct, frozen=True, kw_only=True):
     """A comparison of settings.
 
     Attributes:
@@ -88,9 +94,9 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     parts: int
     estimator: str
     level: float
-    tried: list[Tried]
-    earned: Judged
-    difference: Judged | None
+    tried: list[CandidateResult]
+    earned: IntervalEstimate
+    difference: IntervalEstimate | None
     trust: Trust
 
     @property
@@ -108,7 +114,7 @@ def tune(
     level: float = 0.95,
     jobs: int = 1,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> Tuning:
+) -> TuningResult:
     """Compare settings on a workspace's log; equal results for any number of jobs.
 
     Args:
@@ -131,13 +137,13 @@ def tune(
     present = runs[0]
     tried = [_tried(candidate, run, present, level) for candidate, run in zip(candidates, runs, strict=True)]
     best = max(range(len(tried)), key=lambda i: (tried[i].earned.value, -i))
-    return Tuning(
+    return TuningResult(
         rows=len(log),
         parts=parts,
         estimator=estimator,
         level=level,
         tried=sorted(tried, key=lambda one: -one.earned.value),
-        earned=Judged.of(runs[best].influences[-1], level),
+        earned=IntervalEstimate.of(runs[best].influences[-1], level),
         difference=_less(runs[best].influences[-1], present.influences[-1], level) if best else None,
         trust=runs[best].trust,
     )
@@ -179,11 +185,11 @@ def _run(task: _Task) -> _Run:
         divergences.append(still.update(_observations(learnt)).fidelity.kl_mean)
         took += time.perf_counter() - began
         policy = target(workspace.problem, still.policy)
-        gathered = gather(judged, [policy], fitted(None, judged), seed=stated.seed)
-        (terms,) = gathered.terms
+        computed = compute_terms(judged, [policy], fitted(None, judged), seed=stated.seed)
+        (terms,) = computed.terms
         influences.append(ESTIMATORS[task.estimator](terms).influence)
-        said = diagnostics.note(task.estimator, uniform=gathered.uniform)
-        verdict = diagnostics.by_estimator(trust(diagnose(terms)), said)
+        note = estimator_note(task.estimator, uniform=computed.uniform)
+        verdict = with_estimator_note(trust(diagnose(terms)), note)
         advance()
     return _Run(influences, float(np.mean(divergences)), took, verdict)
 
@@ -208,16 +214,16 @@ def _bounds(log: LakeLog, parts: int) -> list[int]:
     return bounds
 
 
-def _tried(candidate: Candidate, run: _Run, present: _Run, level: float) -> Tried:
+def _tried(candidate: Candidate, run: _Run, present: _Run, level: float) -> CandidateResult:
     chosen_by, theirs = (np.concatenate(one.influences[:-1]) for one in (run, present))
-    return Tried(
+    return CandidateResult(
         candidate=candidate,
-        earned=Judged.of(chosen_by, level),
+        earned=IntervalEstimate.of(chosen_by, level),
         difference=None if candidate.name == PRESENT else _less(chosen_by, theirs, level),
         kl=run.kl,
         seconds=run.seconds,
     )
 
 
-def _less(influence: Float64, other: Float64, level: float) -> Judged:
-    return Judged.of(influence - other, level)
+def _less(influence: Float64, other: Float64, level: float) -> IntervalEstimate:
+    return IntervalEstimate.of(influence - other, level)

@@ -12,7 +12,11 @@ from potstill.spaces.contract import (
     Head,
     LakeColumns,
     Learning,
+    LoggedRows,
+    LoggedSupport,
+    OffPolicy,
     Restriction,
+    RewardPredictions,
     WireTypes,
 )
 from potstill.spaces.discrete import Discrete
@@ -32,7 +36,11 @@ __all__ = [
     "Head",
     "LakeColumns",
     "Learning",
+    "LoggedRows",
+    "LoggedSupport",
+    "OffPolicy",
     "Restriction",
+    "RewardPredictions",
     "WireTypes",
     "check_floor",
     "check_space",

@@ -10,7 +10,7 @@ Beside the space, and loaded only where policies are learnt or evaluated, `regis
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -193,6 +193,84 @@ class Learning(Protocol):
 
     def divergences(self, labels: Float32, distribution: Any) -> Divergences:
         """How far a student's distributions are from the labels."""
+
+
+class LoggedRows(Protocol):
+    """Consecutive rows of a log, as reward models learn from them."""
+
+    @property
+    def contexts(self) -> Float32:
+        """Encoded contexts, float32[N, d]."""
+
+    @property
+    def actions(self) -> Actions:
+        """Logged actions, rows first."""
+
+    @property
+    def rewards(self) -> Float64:
+        """Rewards, float64[N]."""
+
+
+class RewardPredictions(Protocol):
+    """A reward model on N rows."""
+
+    def at(self, actions: Actions) -> Float64:
+        """The predicted reward of one action per row, float64[N]."""
+
+    def expected(self, distribution: Distribution) -> Float64:
+        """The predicted reward under a distribution, float64[N]."""
+
+
+class LoggedSupport(Protocol):
+    """Which actions a log holds."""
+
+    def add(self, actions: Actions) -> None:
+        """Record logged actions."""
+
+    def missing(self, distribution: Distribution, rows: int) -> Float64:
+        """The probability of actions that were never logged, float64[N]; zeros where that cannot be said."""
+
+
+class OffPolicy(Protocol):
+    """What off-policy evaluation needs to know of a space (module ``ope``)."""
+
+    def columns(self, width: int) -> int:
+        """Numbers per row in the widest array that an evaluation holds, for contexts of a width."""
+
+    def permits(self, actions: Actions, allowed: Allowed) -> Bool:
+        """Which rows allowed their action, bool[N]; `InvalidLog` if `allowed` is not of this space."""
+
+    def unrestricted(self, rows: int) -> Allowed:
+        """What rows that allow everything allow, so that they can be joined with restricted ones."""
+
+    def uniform(self, rows: int, allowed: Allowed | None) -> Distribution:
+        """The uniform distribution over what each row allows."""
+
+    def distribution(
+        self, answer: Any, rows: int, allowed: Allowed | None, *, name: str, first_row: int
+    ) -> Distribution:
+        """A target's answer for some rows as distributions over what they allow.
+
+        Every space takes distributions, and actions: one per row as an array, or as a list of values. Where a row
+        does not allow the action, the distribution is uniform. `InvalidTarget` names the target and the row.
+        """
+
+    def matched(self, distribution: Distribution, u: Float64, actions: Actions) -> Bool:
+        """Whether uniform numbers float64[N, draws] draw the logged actions; never for densities."""
+
+    def is_uniform(self, actions: Actions, propensities: Float64, allowed: Allowed | None) -> bool:
+        """Whether all rows were drawn uniformly from what they allowed."""
+
+    def support(self) -> LoggedSupport:
+        """Recorder of logged actions."""
+
+    def fit(self, rows: Iterable[tuple[int, LoggedRows]], penalties: Sequence[float], prior: float) -> Any:
+        """The space's own reward model, cross-fitted; rows come in blocks, each with the number of its first row."""
+
+    def predictions(
+        self, model: Any, contexts: Float32, first_row: int, bounds: tuple[float, float]
+    ) -> RewardPredictions:
+        """A fitted model on some rows, clipped to the bounds of the reward; `InvalidModel` names the row."""
 
 
 class LakeColumns(Protocol):

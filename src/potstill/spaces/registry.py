@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from potstill.errors import InvalidProblem, shown
-from potstill.spaces.contract import ActionSpace, LakeColumns, Learning
+from potstill.spaces.contract import ActionSpace, LakeColumns, Learning, OffPolicy
 from potstill.spaces.discrete.space import Discrete
 
 
@@ -19,7 +19,7 @@ class Registered(NamedTuple):
     Attributes:
         space: The Struct, whose tag is its name.
         learn: A module with ``learning(space)``, which gives a `Learning`.
-        ope: A module with ``off_policy(space)``; None if the general one fits.
+        ope: A module with ``off_policy(space)``, which gives `OffPolicy`; None if the general one fits.
         lake: A module with ``lake_columns(space)``, which gives `LakeColumns`; None if the general one fits.
     """
 
@@ -69,9 +69,11 @@ def learning(space: ActionSpace) -> Learning:
     return found
 
 
-def off_policy(space: ActionSpace) -> Any:
+def off_policy(space: ActionSpace) -> OffPolicy:
     """How logs of a space are evaluated off-policy."""
-    return importlib.import_module(_registered(space).ope or "potstill.spaces.general_ope").off_policy(space)
+    module = _registered(space).ope or "potstill.spaces.general_ope"
+    found: OffPolicy = importlib.import_module(module).off_policy(space)
+    return found
 
 
 def lake_columns(space: ActionSpace) -> LakeColumns:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.evaluate.segments import by_value
+from potstill.evaluate import by_value
 from potstill.experiments.analysis.effects import LEAST_ANYTIME, Effect, Measured, effect, f_tail, holm
 from potstill.experiments.analysis.units import Daily
 

@@ -10,8 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.evaluate.confidence_sequences import margin
-from potstill.evaluate.intervals import check_level, fieller
+from potstill.evaluate import check_level, fieller, margin
 from potstill.experiments.analysis.cuped import slopes
 
 Values = NDArray[np.float64]

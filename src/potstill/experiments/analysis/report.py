@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from potstill.evaluate.intervals import check_level
+from potstill.evaluate import check_level
 from potstill.experiments.analysis import text
 from potstill.experiments.analysis.breakdowns import Day, Segment, Segments
 from potstill.experiments.analysis.effects import PLANNED

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from potstill.evaluate.intervals import fieller as ratio_interval
+from potstill.evaluate import fieller as ratio_interval
 
 #: Fewer trials than this say nothing: their standard error is itself a matter of luck.
 LEAST_TRIALS = 5

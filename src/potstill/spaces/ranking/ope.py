@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog
-from potstill.evaluate.estimators import Parts
+from potstill.spaces.influence import Parts
 
 #: What the reward at a position depends on besides the item there.
 DependsOn: TypeAlias = Literal["position", "above", "all"]

@@ -7,7 +7,7 @@ import pytest
 
 from potstill.errors import InvalidLog
 from potstill.evaluate import intervals, rankings
-from potstill.evaluate.rankings import Rankings
+from potstill.spaces.ranking.ope import Rankings
 
 SLATES = list(itertools.permutations(range(3), 2))
 LOGGING = np.array([0.3, 0.1, 0.2, 0.1, 0.25, 0.05])

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog
-from potstill.evaluate.estimators import Parts
+from potstill.spaces.influence import Parts
 
 Values: TypeAlias = NDArray[np.float64]
 KernelName: TypeAlias = Literal["epanechnikov", "gaussian"]

@@ -1,0 +1,1 @@
+"""Rankings and slates. The space is not built yet; only its estimators (``ope``) exist."""

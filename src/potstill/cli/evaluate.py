@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from potstill.evaluate.evaluation import Evaluation
     from potstill.evaluate.lake_log import Progress
     from potstill.problem import Reward
-    from potstill.tables.columns import Columns
+    from potstill.tables import Columns
 
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 
@@ -237,7 +237,7 @@ def _compared(
 
 
 def _columns(stated: dict[str, str | None]) -> Columns:
-    from potstill.tables.columns import Columns
+    from potstill.tables import Columns
 
     propensity = stated["propensity"] or "propensity"
     return Columns(

@@ -8,16 +8,16 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from potstill.errors import InvalidLog
-from potstill.evaluate.lake_log import WHY, LakeLog, Progress
+from potstill.evaluate.lake_log import LakeLog, Progress
+from potstill.evaluate.left_out import WHY
 from potstill.evaluate.segments import Over
-from potstill.evaluate.table_log import StatedTarget, TableLog, columns_of
+from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of
 from potstill.evaluate.targets import FixedAction, InvalidTarget, Target, target
 from potstill.evaluate.text import left_out
 from potstill.policy import Policy
 from potstill.problem import Problem, Reward
 from potstill.registry import UnknownVersion
-from potstill.tables.columns import Columns, Stated
-from potstill.tables.scan import scan_table
+from potstill.tables import Columns, PolicyColumns, scan_table
 from potstill.workspace import Workspace
 
 _TABLES = (".csv", ".parquet", ".pq")
@@ -146,7 +146,7 @@ def of_table(asked: Asked, columns: Columns, reward: Reward, on_progress: Progre
     return Compared(log, new, old, [*left_out(log.left_out, log.unfit), *_never(stated.values(), log.problem)], {})
 
 
-def _never(stated: Iterable[Stated], problem: Problem) -> list[str]:
+def _never(stated: Iterable[PolicyColumns], problem: Problem) -> list[str]:
     """That actions without a column are never taken."""
     return [
         f"columns {one.name}… have none for {', '.join(without)}: a probability of 0 is taken"
@@ -172,8 +172,8 @@ def _of_workspace(workspace: Workspace, named: str) -> Target:
     return _from_anywhere(workspace.problem, named, "a version of potstill versions, current")
 
 
-def _of_table(problem: Problem, named: str, stated: Stated | None) -> Target:
-    return StatedTarget(stated, problem) if stated else _from_anywhere(problem, named, "column:NAME, columns:PREFIX")
+def _of_table(problem: Problem, named: str, stated: PolicyColumns | None) -> Target:
+    return TablePolicy(stated, problem) if stated else _from_anywhere(problem, named, "column:NAME, columns:PREFIX")
 
 
 def _from_anywhere(problem: Problem, named: str, others: str) -> Target:
@@ -196,11 +196,11 @@ def _serving(workspace: Workspace) -> Policy:
         ) from error
 
 
-def _stated(named: str, there: Sequence[str]) -> Stated | None:
+def _stated(named: str, there: Sequence[str]) -> PolicyColumns | None:
     kind, _, name = named.partition(":")
     if kind == "column" and name:
-        return Stated.action(name, there)
-    return Stated.probabilities(name, there) if kind == "columns" and name else None
+        return PolicyColumns.action(name, there)
+    return PolicyColumns.probabilities(name, there) if kind == "columns" and name else None
 
 
 def _nothing(unused: Mapping[str, int], asked: Asked) -> str:

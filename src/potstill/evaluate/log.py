@@ -10,11 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from potstill.errors import InvalidLog
-from potstill.problem import Contexts, Observations, Problem
-from potstill.problem.observations import LARGEST
-
-#: Bad rows that a message names after the first.
-_NAMED = 5
+from potstill.problem import Contexts, Observations, Problem, check_outcomes, encode_actions, numbers, refuse_rows
+from potstill.spaces import FiniteSpace
 
 Float64 = NDArray[np.float64]
 
@@ -110,9 +107,9 @@ class ArrayLog:
         self.problem = problem
         self._rows = Block(
             problem.encode_many(contexts),
-            _positions(problem, actions),
-            _numbers("rewards", rewards),
-            _numbers("propensities", propensities),
+            encode_actions(problem.actions, actions, InvalidLog),
+            numbers("rewards", rewards, np.float64, InvalidLog),
+            numbers("propensities", propensities, np.float64, InvalidLog),
             None if eligible is None else np.asarray(eligible, bool),
             None if times is None else np.asarray(times, np.int64),
             {name: np.asarray(values) for name, values in (groups or {}).items()},
@@ -140,79 +137,22 @@ class ArrayLog:
 
 
 def check(problem: Problem, block: Block, first_row: int) -> None:
-    """Refuse a block that does not fit the problem, or whose rows cannot be used; rows count from `first_row`."""
+    """Refuse a block that does not fit the problem; rows count from `first_row`."""
     _check_shape("contexts", block.contexts, (len(block), problem.width))
     totals = block.contexts.sum(axis=1, dtype=np.float64)
-    _refuse(~np.isfinite(totals), "context", totals, "must hold finite numbers; encode it again", first_row)
-    _check_actions(problem, block, first_row)
-    _check_rewards(problem, block.rewards, first_row)
-    _check_propensities(block.propensities, first_row)
+    refuse_rows(~np.isfinite(totals), "context", totals, "finite numbers; encode it again", InvalidLog, first_row)
+    check_outcomes(problem, block.actions, block.rewards, block.propensities, InvalidLog, first_row)
+    if block.eligible is not None and isinstance(problem.actions, FiniteSpace):
+        _check_eligible(problem.actions, block, block.eligible, first_row)
 
 
-def _check_actions(problem: Problem, block: Block, first_row: int) -> None:
-    actions, count = block.actions, len(problem.actions)
-    _check_positions(actions, count, first_row)
-    if block.eligible is not None:
-        _check_shape("eligible", block.eligible, (len(block), count))
-        taken = block.eligible[np.arange(len(block)), actions]
-        names = np.asarray(problem.actions.names, object)[actions]
-        _refuse(~taken, "action", names, "was not eligible; correct the list or leave the row out", first_row)
-
-
-def _check_positions(actions: NDArray[Any], count: int, first_row: int) -> None:
-    known = (actions >= 0) & (actions < count)
-    _refuse(~known, "action", actions, f"must be a position from 0 to {count - 1} in the problem's list", first_row)
-
-
-def _check_rewards(problem: Problem, rewards: Float64, first_row: int) -> None:
-    low, high = problem.reward.low, problem.reward.high
-    missing = "is missing; leave the row out or give it the problem's default"
-    _refuse(np.isnan(rewards), "reward", rewards, missing, first_row)
-    large = np.abs(rewards) > LARGEST
-    _refuse(large, "reward", rewards, f"must be at most {LARGEST:g} in size; rescale it", first_row)
-    if low is not None:
-        _refuse(rewards < low, "reward", rewards, f"must be at least {low:g}, as the problem says", first_row)
-    if high is not None:
-        _refuse(rewards > high, "reward", rewards, f"must be at most {high:g}, as the problem says", first_row)
-
-
-def _check_propensities(p: Float64, first_row: int) -> None:
-    missing = "is missing; only rows whose probability was logged can be used"
-    _refuse(np.isnan(p), "propensity", p, missing, first_row)
-    zero = "must be above 0, since the action was taken; correct it or leave the row out"
-    _refuse(p <= 0, "propensity", p, zero, first_row)
-    large = "must be at most 1; log a probability, neither a percentage nor a weight"
-    _refuse(p > 1, "propensity", p, large, first_row)
-
-
-def _refuse(bad: NDArray[np.bool_], what: str, values: NDArray[Any], reason: str, first_row: int) -> None:
-    rows = np.flatnonzero(bad)
-    if rows.size:
-        named = ", ".join(str(first_row + row) for row in rows[1 : 1 + _NAMED])
-        more = ", …" if rows.size > 1 + _NAMED else ""
-        others = f" (and {rows.size - 1} more: rows {named}{more})" if named else ""
-        raise InvalidLog(f"row {first_row + rows[0]}: {what} {values[rows[0]]} {reason}{others}")
+def _check_eligible(space: FiniteSpace, block: Block, eligible: NDArray[np.bool_], first_row: int) -> None:
+    _check_shape("eligible", eligible, (len(block), len(space)))
+    taken = eligible[np.arange(len(block)), block.actions]
+    names = np.array(space.decode(block.actions), dtype=object)
+    refuse_rows(~taken, "action", names, "eligible; correct the list or leave the row out", InvalidLog, first_row)
 
 
 def _check_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
     if array.shape != shape:
         raise InvalidLog(f"{name} must have shape {shape}, got {array.shape}; is this the log of another problem?")
-
-
-def _numbers(name: str, values: ArrayLike) -> Float64:
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidLog(f"{name} must be numbers: {error}") from None
-
-
-def _positions(problem: Problem, actions: Sequence[str] | NDArray[Any]) -> NDArray[np.int32]:
-    given = np.asarray(actions)
-    if given.dtype.kind in "iu":
-        _check_positions(given, len(problem.actions), 0)
-        return given.astype(np.int32)
-    names, found = np.unique(np.asarray(actions, object).astype(str), return_inverse=True)
-    index = {name: position for position, name in enumerate(problem.actions.names)}
-    positions = np.array([index.get(name, -1) for name in names.tolist()], np.int32)[found]
-    _refuse(positions < 0, "action", given, f"is unknown; the actions are {', '.join(index)}", 0)
-    return positions

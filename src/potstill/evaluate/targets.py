@@ -13,8 +13,7 @@ from potstill.errors import PotstillError, shown
 from potstill.evaluate.log import Block
 from potstill.keys import Key
 from potstill.policy import Policy
-from potstill.problem import Problem
-from potstill.tables.columns import TOLERANCE
+from potstill.problem import SUM_TOLERANCE, Problem
 
 if TYPE_CHECKING:
     from potstill.teachers.contract import AnyTeacher
@@ -241,7 +240,7 @@ def _checked(given: NDArray[Any], rows: int, actions: int, name: str, first_row:
     p = given.astype(np.float64)
     negative = ~(p.min(axis=1) >= 0)
     _refuse(negative, p, name, first_row, "probabilities must be at least 0")
-    off = np.abs(p.sum(axis=1) - 1) > TOLERANCE
+    off = np.abs(p.sum(axis=1) - 1) > SUM_TOLERANCE
     _refuse(off, p, name, first_row, "probabilities must add up to 1")
     return p
 

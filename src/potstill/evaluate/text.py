@@ -10,7 +10,7 @@ from potstill.evaluate.diagnostics import LOOKS_BETTER, UNSEEN, Trust, is_by_lea
 from potstill.evaluate.estimates import Estimate
 from potstill.evaluate.evaluation import Evaluation, Segment, Side
 from potstill.evaluate.intervals import Interval
-from potstill.evaluate.lake_log import WHY
+from potstill.evaluate.left_out import WHY
 
 NOTHING = "–"
 #: What each estimator does, in a line.

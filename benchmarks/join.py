@@ -37,7 +37,7 @@ from potstill.events.lake.observations import observed
 from potstill.parallel import Map
 from potstill.pipeline.engines import open_engine
 from potstill.storage import LocalStorage
-from potstill.tables.columns import TIME
+from potstill.tables import TIME
 
 SECOND, DAY = 1_000_000, 86_400_000_000
 #: When decisions were taken: over five days, and 1% more after that.

@@ -57,7 +57,7 @@ def _fill(given: argparse.Namespace) -> dict[str, Any]:
     import polars as pl
 
     from potstill.events.lake.lake import Lake
-    from potstill.tables.columns import TIME, context_column
+    from potstill.tables import TIME, context_column
 
     lake, [n] = Lake(str(given.folder), problem()), given.observations
     for number, first in enumerate(range(0, n, PER_COMMIT)):

@@ -7,7 +7,7 @@ import polars as pl
 
 from potstill.events.lake.schema import METRICS
 from potstill.experiments.analysis.units import Before, Units
-from potstill.tables.columns import TIME
+from potstill.tables import TIME
 from potstill.workspace import Workspace, template
 
 DAY = 86_400_000_000

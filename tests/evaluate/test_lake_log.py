@@ -11,7 +11,7 @@ from potstill.errors import InvalidLog
 from potstill.evaluate import lake_log
 from potstill.evaluate.lake_log import LakeLog, raw_values
 from potstill.events.lake.schema import table_schema
-from potstill.tables.columns import TIME
+from potstill.tables import TIME
 from potstill.workspace import Workspace
 
 PROBLEM = b"""

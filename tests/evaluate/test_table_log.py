@@ -10,9 +10,8 @@ import pytest
 import potstill as ps
 from potstill.errors import InvalidLog
 from potstill.evaluate import table_log
-from potstill.evaluate.table_log import StatedTarget, TableLog, table_contexts
-from potstill.tables.columns import Columns, Stated
-from potstill.tables.scan import UnreadableTable
+from potstill.evaluate.table_log import TableLog, TablePolicy, table_contexts
+from potstill.tables import Columns, PolicyColumns, UnreadableTable
 
 COLUMNS = Columns(action="quality", reward="watched", propensity="p")
 #: 16 November 2026, noon.
@@ -132,11 +131,11 @@ def test_a_policy_says_what_the_columns_are(place):
 
 def test_targets_that_the_table_states(place):
     there = list(ROWS)
-    stated = [Stated.action("new", there), Stated.probabilities("t_", there)]
+    stated = [PolicyColumns.action("new", there), PolicyColumns.probabilities("t_", there)]
     log = TableLog(place, COLUMNS, targets=stated, by=["net", "new"])
     assert log.problem.actions.names == ("4k", "hi", "lo", "mïd")
     block = only(log)
-    named, given = (StatedTarget(one, log.problem).probabilities(block, 0) for one in stated)
+    named, given = (TablePolicy(one, log.problem).probabilities(block, 0) for one in stated)
     assert named.argmax(axis=1).tolist() == [1, 1, 2, 0]
     assert named.sum() == 4
     assert given.tolist() == [[0, 0, 1, 0], [0, 1, 0, 0], [0, 0.75, 0.25, 0], [0, 0.5, 0.5, 0]]
@@ -145,9 +144,9 @@ def test_targets_that_the_table_states(place):
 
 def test_columns_of_targets_that_are_not_there_are_named():
     with pytest.raises(InvalidLog, match=r"no column 'x'; the columns are a, b"):
-        Stated.action("x", ["a", "b"])
+        PolicyColumns.action("x", ["a", "b"])
     with pytest.raises(InvalidLog, match=r"a column t_ACTION for each action"):
-        Stated.probabilities("t_", ["t_", "t_a", "b"])
+        PolicyColumns.probabilities("t_", ["t_", "t_a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -155,29 +154,35 @@ def test_columns_of_targets_that_are_not_there_are_named():
     [
         ({"p": [0.25, 0.0, 0.25, 1.0]}, "row 1: p must be a probability above 0 and at most 1, got 0.0"),
         ({"p": [0.25, 0.5, 25.0, 1.0]}, "row 2: p must be a probability above 0 and at most 1, got 25.0"),
-        ({"p": [0.25, 0.5, None, 1.0]}, "row 2: p must be a probability above 0 and at most 1, got nothing"),
+        ({"p": [0.25, 0.5, None, 1.0]}, "row 2: p must be a probability above 0 and at most 1, got null"),
         ({"p": [0.25, 0.5, float("nan"), 1.0]}, "row 2: p must be a probability above 0 and at most 1, got NaN"),
-        ({"watched": [0.5, None, 0.0, 0.25]}, "row 1: watched must be a number, got nothing"),
-        ({"watched": [0.5, float("nan"), 0.0, 0.25]}, "row 1: watched must be a number, got NaN"),
-        ({"watched": ["0.5", "many", "0", "1"]}, "row 1: watched must be a number, got many"),
-        ({"quality": ["lo", None, "hi", "hi"]}, "row 1: quality must be one of 4k, hi, lo, got nothing"),
-        ({"new": ["hi", None, "lo", "hi"]}, "row 1: new must be one of hi, lo, mïd, got nothing"),
+        ({"watched": [0.5, None, 0.0, 0.25]}, "row 1: watched must be a number from -1e+100 to 1e+100, got null"),
+        (
+            {"watched": [0.5, float("nan"), 0.0, 0.25]},
+            "row 1: watched must be a number from -1e+100 to 1e+100, got",
+        ),
+        ({"watched": ["0.5", "many", "0", "1"]}, "row 1: watched must be a number from -1e+100 to 1e+100, got many"),
+        ({"quality": ["lo", None, "hi", "hi"]}, "row 1: quality must be one of 4k, hi, lo, got null"),
+        ({"new": ["hi", None, "lo", "hi"]}, "row 1: new must be one of hi, lo, mïd, got null"),
         (
             {"t_hi": [0.5, 1.0, 0.75, 0.5]},
             "row 0: t_lo, t_hi must add up to 1 (there is no column for 4k, mïd), got 1.5",
         ),
         ({"t_hi": [0.0, -1.0, 0.75, 0.5]}, "row 1: t_hi must be a probability, got -1.0"),
-        ({"when": [NOON, NOON, None, NOON]}, "row 2: when must be a time, as ISO 8601 or seconds since 1970, got"),
+        (
+            {"when": [NOON, NOON, None, NOON]},
+            "row 2: when must be a time from 1970 to 2199, as ISO 8601 or",
+        ),
     ],
 )
 def test_rows_that_will_not_do_are_named_or_left_out(tmp_path, changed, said):
     place = written(tmp_path / "log.parquet", **changed)
     columns = Columns(action="quality", reward="watched", propensity="p", time="when")
-    targets = [Stated.action("new", list(ROWS)), Stated.probabilities("t_", list(ROWS))]
+    targets = [PolicyColumns.action("new", list(ROWS)), PolicyColumns.probabilities("t_", list(ROWS))]
     with pytest.raises(InvalidLog) as error:
         TableLog(place, columns, targets=targets)
     assert f"log.parquet: {said}" in str(error.value)
-    assert str(error.value).endswith("leave such rows out with --skip-unfit")
+    assert str(error.value).endswith("leave them out with --skip-unfit")
     log = TableLog(place, columns, targets=targets, skip=True)
     assert (len(log), log.left_out, len(only(log))) == (3, {"unfit": 1}, 3)
 
@@ -186,10 +191,11 @@ def test_only_the_first_bad_rows_are_named(tmp_path):
     frame = pl.DataFrame({"quality": ["a", "b"] * 50, "watched": [1.0] * 100, "p": [2.0] * 100})
     frame.write_csv(tmp_path / "log.csv")
     with pytest.raises(
-        InvalidLog, match=r"row 4: p must .* and 95 more rows\. Row 0 is the first after the header\. Mend them"
+        InvalidLog,
+        match=r"row 4: p must .* and 95 more rows\. Row 0 is the first after the header\. Correct",
     ):
         TableLog(str(tmp_path / "log.csv"), COLUMNS)
-    with pytest.raises(InvalidLog, match="none of its 100 rows will do: row 0"):
+    with pytest.raises(InvalidLog, match="none of its 100 rows fits: row 0"):
         TableLog(str(tmp_path / "log.csv"), COLUMNS, skip=True)
 
 
@@ -205,7 +211,10 @@ def test_reasons_are_counted_in_all_parts_and_each_row_once(tmp_path, monkeypatc
     monkeypatch.setattr(table_log, "ROWS", 2)
     place = written(tmp_path / "log.parquet", p=[0.0, 0.5, 2.0, 1.0], watched=["x", "1", "1", "y"])
     log = TableLog(place, COLUMNS, skip=True)
-    assert log.unfit == {"watched must be a number": 2, "p must be a probability above 0 and at most 1": 1}
+    assert log.unfit == {
+        "watched must be a number from -1e+100 to 1e+100": 2,
+        "p must be a probability above 0 and at most 1": 1,
+    }
     assert (len(log), log.left_out) == (1, {"unfit": 3})
 
 
@@ -246,7 +255,7 @@ def test_columns_that_will_not_do_are_named(tmp_path, columns, said):
 )
 def test_what_was_not_known_before_the_decision_is_no_context(place, context, role):
     columns = msgspec.structs.replace(COLUMNS, time="when", context=("speed", context))
-    targets = [Stated.action("new", list(ROWS)), Stated.probabilities("t_", list(ROWS))]
+    targets = [PolicyColumns.action("new", list(ROWS)), PolicyColumns.probabilities("t_", list(ROWS))]
     with pytest.raises(InvalidLog, match=f"column '{context}' is {role} already; a context is what was known before"):
         TableLog(place, columns, targets=targets)
 
@@ -291,7 +300,7 @@ def test_contexts_of_a_table(place):
     )
     assert table_contexts(place, problem, 3).tolist() == pytest.approx(np.float32([[0.2, 0], [0, 1], [0.15, 0]]))
     strict = ps.Problem(name="video", context=[ps.Numeric("speed", low=0, high=100)], actions=ps.Discrete(["a", "b"]))
-    with pytest.raises(InvalidLog, match=r"row 2: speed must be what feature speed takes, got nothing.*take them out"):
+    with pytest.raises(InvalidLog, match=r"row 2: speed must be a finite number, got null.*remove them"):
         table_contexts(place, strict, 3)
     other = ps.Problem(name="video", context=[ps.Boolean("loud")], actions=ps.Discrete(["a", "b"]))
     with pytest.raises(InvalidLog, match="no column 'loud', which is a feature"):

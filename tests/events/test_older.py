@@ -17,7 +17,7 @@ from potstill.events.lake.schema import METRICS, TABLES, table_schema, with_day
 from potstill.events.wal.segment import frame, start
 from potstill.events.wal.spool import Spool
 from potstill.storage import child, open_storage
-from potstill.tables.columns import TIME
+from potstill.tables import TIME
 
 #: The columns that came later.
 LATER = {"decisions": {"arm"}, "rewards": {"metrics"}, "observations": {"arm", "unit", "eligible", "metrics"}}

@@ -64,7 +64,7 @@ def test_a_reward_is_stored(problem):
     ("metrics", "refusal"),
     [
         ([1.0], "metrics must be a mapping"),
-        ({"": 1.0}, "a metric's name must be a string that is not empty"),
+        ({"": 1.0}, "a metric's name must be a non-empty string"),
         ({"watched": "long"}, "metric watched must be a number"),
         ({"watched": float("nan")}, "metric watched must be a finite number"),
     ],
@@ -94,7 +94,7 @@ def test_an_observation_without_a_reward_is_of_the_time_of_its_decision(problem)
 
 
 def test_metrics_of_an_observation_come_with_a_reward(problem):
-    with pytest.raises(InvalidEvent, match=r"'a' .*: metrics come with a reward, and there is none"):
+    with pytest.raises(InvalidEvent, match=r"'a' .*: metrics need a reward, and there is none"):
         stored(problem, LoggedObservation(decision=decision(), metrics={"watched": 3}))
 
 
@@ -131,7 +131,7 @@ def test_numbers_of_other_types_are_stored_as_plain_ones(problem):
 
 
 BAD_DECISIONS = [
-    ({"id": ""}, "id must be a string that is not empty"),
+    ({"id": ""}, "id must be a non-empty string"),
     ({"id": 17}, "17"),
     ({"id": "ä" * 501}, "at most 1000 bytes in UTF-8, got 1002"),
     ({"id": "\ud800"}, "valid Unicode"),
@@ -148,7 +148,7 @@ BAD_DECISIONS = [
     ({"policy": True}, "policy must be a whole number"),
     ({"eligible": ("480p", "4k")}, "unknown action '4k'"),
     ({"eligible": ("360p",)}, "eligible must contain the action that was taken, '480p'"),
-    ({"eligible": ()}, "eligible must contain"),
+    ({"eligible": ()}, "eligible is empty"),
     ({"eligible": "480p"}, "eligible must be a list"),
     ({"eligible": 5}, "eligible must be a list"),
     ({"floor": 1.0}, "floor must be"),
@@ -172,8 +172,8 @@ def test_a_decision_that_does_not_fit_is_refused(problem, changes, reason):
     [
         (LoggedReward(id="a", reward=math.nan), "nan"),
         (LoggedReward(id="a", reward=math.inf), "inf"),
-        (LoggedReward(id="a", reward=10**400), "reward must be from -1 to 5"),
-        (LoggedReward(id="a", reward=5.1), "reward must be from -1 to 5, got 5.1"),
+        (LoggedReward(id="a", reward=10**400), "reward must be a number from -1 to 5"),
+        (LoggedReward(id="a", reward=5.1), "reward must be a number from -1 to 5, got 5.1"),
         (LoggedReward(id="a", reward=-1.1), "-1.1"),
         (LoggedReward(id="a", reward=None), "reward must be a number"),
         (LoggedReward(id="a", reward=True), "reward must be a number"),

@@ -14,7 +14,7 @@ from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import METRICS
 from potstill.parallel import Map
 from potstill.storage import child, open_storage
-from potstill.tables.columns import TIME
+from potstill.tables import TIME
 
 ACTIONS = ("l", "r")
 WINDOW, SETTLE = 100, 20

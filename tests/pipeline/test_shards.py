@@ -13,7 +13,7 @@ from worlds import contexts, made
 from potstill.keys import Key
 from potstill.pipeline.shards import READ_AT_MOST, SHARD_ROWS, Table, encode, read_shard, shards
 from potstill.problem import InvalidContext
-from potstill.tables.scan import UnreadableTable
+from potstill.tables import UnreadableTable
 
 KEY = Key(3)
 
@@ -97,5 +97,5 @@ def test_rows_that_are_added_to_delta_lake_meanwhile_do_not_count(place, problem
 def test_what_cannot_be_read_in_parts_is_named(tmp_path):
     with pytest.raises(UnreadableTable, match=r"t\.csv: a CSV of 5 rows cannot be read in parts; write it as Parquet"):
         shards(Table("t.csv"), 5, 5)
-    with pytest.raises(UnreadableTable, match="there is no such table of Delta Lake"):
+    with pytest.raises(UnreadableTable, match="there is no such Delta Lake table"):
         Table.at(str(tmp_path / "nowhere"))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from potstill.cli.evaluate_logs import EvaluationInputs, EvaluationRequest
     from potstill.evaluate import Progress, WeightHistogram
     from potstill.problem import Reward
-    from potstill.tables.columns import Columns
+    from potstill.tables import Columns
 
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 
@@ -241,7 +241,7 @@ def _compared(
 
 
 def _columns(stated: dict[str, str | None]) -> Columns:
-    from potstill.tables.columns import Columns
+    from potstill.tables import Columns
 
     propensity = stated["propensity"] or "propensity"
     return Columns(

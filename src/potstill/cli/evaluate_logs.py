@@ -16,8 +16,8 @@ from potstill.evaluate import (
     LakeLog,
     Over,
     Progress,
-    StatedTarget,
     TableLog,
+    TablePolicy,
     Target,
     columns_of,
     target,
@@ -26,8 +26,7 @@ from potstill.evaluate.text import left_out
 from potstill.policy import Policy
 from potstill.problem import Problem, Reward
 from potstill.registry import UnknownVersion
-from potstill.tables.columns import Columns, Stated
-from potstill.tables.scan import scan_table
+from potstill.tables import Columns, PolicyColumns, scan_table
 from potstill.workspace import Workspace
 
 _TABLES = (".csv", ".parquet", ".pq")
@@ -162,7 +161,7 @@ def of_table(
     )
 
 
-def _never(stated: Iterable[Stated], problem: Problem) -> list[str]:
+def _never(stated: Iterable[PolicyColumns], problem: Problem) -> list[str]:
     """That actions without a column are never taken."""
     return [
         f"columns {one.name}… have none for {', '.join(without)}: a probability of 0 is taken"
@@ -188,9 +187,9 @@ def _of_workspace(workspace: Workspace, named: str) -> Target:
     return _from_anywhere(workspace.problem, named, "a version of potstill versions, current")
 
 
-def _of_table(problem: Problem, named: str, stated: Stated | None) -> Target:
+def _of_table(problem: Problem, named: str, stated: PolicyColumns | None) -> Target:
     if stated:
-        return target(problem, StatedTarget(stated, problem))
+        return target(problem, TablePolicy(stated, problem))
     return _from_anywhere(problem, named, "column:NAME, columns:PREFIX")
 
 
@@ -225,11 +224,11 @@ def _serving(workspace: Workspace) -> Policy:
         ) from error
 
 
-def _stated(named: str, there: Sequence[str]) -> Stated | None:
+def _stated(named: str, there: Sequence[str]) -> PolicyColumns | None:
     kind, _, name = named.partition(":")
     if kind == "column" and name:
-        return Stated.action(name, there)
-    return Stated.probabilities(name, there) if kind == "columns" and name else None
+        return PolicyColumns.action(name, there)
+    return PolicyColumns.probabilities(name, there) if kind == "columns" and name else None
 
 
 def _nothing(unused: Mapping[str, int], asked: EvaluationRequest) -> str:

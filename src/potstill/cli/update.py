@@ -129,8 +129,8 @@ def warm_start(
     """
     with needs("lake"):
         from potstill.cli.update_terminal import rows, show_import
-        from potstill.pipeline.warm_start import Columns
         from potstill.pipeline.warm_start import warm_start as started
+        from potstill.tables import Columns
         from potstill.workspace import Workspace
 
     columns = Columns(action=action, reward=reward, propensity=propensity, time=moment, features=_pairs(feature))

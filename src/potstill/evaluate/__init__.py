@@ -42,16 +42,17 @@ from potstill.spaces.ranking import ope as rankings
 
 if TYPE_CHECKING:
     from potstill.evaluate import text
-    from potstill.evaluate.lake_log import WHY, LakeLog, Progress
+    from potstill.evaluate.lake_log import LakeLog, Progress
+    from potstill.evaluate.left_out import WHY
     from potstill.evaluate.report import page
-    from potstill.evaluate.table_log import StatedTarget, TableLog, columns_of, table_contexts
+    from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of, table_contexts
 
 _LATER = {
     "LakeLog": "potstill.evaluate.lake_log",
     "Progress": "potstill.evaluate.lake_log",
-    "StatedTarget": "potstill.evaluate.table_log",
+    "TablePolicy": "potstill.evaluate.table_log",
     "TableLog": "potstill.evaluate.table_log",
-    "WHY": "potstill.evaluate.lake_log",
+    "WHY": "potstill.evaluate.left_out",
     "columns_of": "potstill.evaluate.table_log",
     "page": "potstill.evaluate.report",
     "table_contexts": "potstill.evaluate.table_log",
@@ -86,8 +87,8 @@ __all__ = [
     "RewardModel",
     "RidgeModel",
     "SegmentEvaluation",
-    "StatedTarget",
     "TableLog",
+    "TablePolicy",
     "Target",
     "TargetEvaluation",
     "TargetPrecision",

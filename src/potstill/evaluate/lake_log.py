@@ -13,23 +13,13 @@ from numpy.typing import NDArray
 from potstill.errors import InvalidLog
 from potstill.evaluate.log import Block
 from potstill.events.join.changes import moment
-from potstill.events.lake.fit import decision_fits, reward_fits
-from potstill.events.lake.observations import eligible_mask, encoded_contexts
 from potstill.problem import Problem
-from potstill.tables.columns import context_column
+from potstill.spaces import lake_columns
+from potstill.tables import context_column, decision_fits, encode_contexts, reward_fits
 from potstill.workspace import Workspace
 
 #: Sources of observations whose propensities are those of the draw: the log, and imports that state them.
 EXACT = ("log", "import")
-#: Why other rows are left out, by source.
-WHY = {
-    "import-estimated": "imported without propensities: each action's share of the log stands in for them",
-    "apprentice": "your code chose, not the policy, so the policy's propensity is not the choice's",
-    "log-only": "your code decided by itself and stated no probability",
-    "fallback": "no policy was at hand, and a fixed action was taken",
-    "control": "control's fixed action or rule decided, with probability 1",
-    "unfit": "do not fit the present problem: it has changed since",
-}
 #: Rows in memory at a time, about.
 ROWS = 200_000
 _WHY = "why"
@@ -105,7 +95,7 @@ class LakeLog:
         if not len(times):
             return np.zeros((0, self.problem.width), np.float32)
         frame = self._rows(int(times[0]), int(times[-1])).sort("time", "id").tail(at_most)
-        return encoded_contexts(frame, self.problem)
+        return encode_contexts(frame, self.problem)
 
     @cached_property
     def _looked_over(self) -> pl.DataFrame:
@@ -134,14 +124,13 @@ class LakeLog:
         return rows.collect(engine="streaming")
 
     def _block(self, frame: pl.DataFrame) -> Block:
-        names = self.problem.actions.names
-        positions = frame["action"].replace_strict(names, range(len(names)), return_dtype=pl.Int32)
+        columns = lake_columns(self.problem.actions)
         return Block(
-            contexts=encoded_contexts(frame, self.problem),
-            actions=positions.to_numpy(),
+            contexts=encode_contexts(frame, self.problem),
+            actions=columns.actions(frame["action"]),
             rewards=frame["reward"].to_numpy(),
             propensities=frame["propensity"].to_numpy(),
-            eligible=eligible_mask(frame, names),
+            eligible=columns.allowed(frame["eligible"]),
             times=frame["time"].dt.epoch("us").to_numpy(),
             groups={name: raw_values(frame[context_column(name)]) for name in self._by},
         )

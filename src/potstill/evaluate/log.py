@@ -9,14 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from potstill.errors import InvalidAction, InvalidLog
-from potstill.problem import Contexts, Observations, Problem
-from potstill.problem.observations import LARGEST
-from potstill.spaces import Actions, ActionSpace, Allowed, FiniteSpace, off_policy
-
-#: Bad rows that a message names after the first.
-_NAMED = 5
-_NOT_ELIGIBLE = "was not eligible; correct the list or leave the row out"
+from potstill.errors import InvalidLog
+from potstill.problem import Contexts, Observations, Problem, check_outcomes, encode_actions, numbers, refuse_rows
+from potstill.spaces import Actions, Allowed, FiniteSpace, off_policy
 
 Float64 = NDArray[np.float64]
 
@@ -115,9 +110,9 @@ class ArrayLog:
         self.problem = problem
         self._rows = Block(
             problem.encode_many(contexts),
-            _encoded(problem, actions),
-            _numbers("rewards", rewards),
-            _numbers("propensities", propensities),
+            encode_actions(problem.actions, actions, InvalidLog),
+            numbers("rewards", rewards, np.float64, InvalidLog),
+            numbers("propensities", propensities, np.float64, InvalidLog),
             _allowed(problem, eligible),
             None if times is None else np.asarray(times, np.int64),
             {name: np.asarray(values) for name, values in (groups or {}).items()},
@@ -145,79 +140,25 @@ class ArrayLog:
 
 
 def check(problem: Problem, block: Block, first_row: int) -> None:
-    """Refuse a block that does not fit the problem, or whose rows cannot be used; rows count from `first_row`."""
+    """Refuse a block that does not fit the problem; rows count from `first_row`."""
     _check_shape("contexts", block.contexts, (len(block), problem.width))
     totals = block.contexts.sum(axis=1, dtype=np.float64)
-    _refuse(~np.isfinite(totals), "context", totals, "must hold finite numbers; encode it again", first_row)
-    _check_actions(problem, block, first_row)
-    _check_rewards(problem, block.rewards, first_row)
-    _check_propensities(block.propensities, first_row, density=problem.actions.measure == "lebesgue")
-
-
-def _check_actions(problem: Problem, block: Block, first_row: int) -> None:
-    _check_known(problem.actions, block.actions, first_row)
+    refuse_rows(~np.isfinite(totals), "context", totals, "finite numbers; encode it again", InvalidLog, first_row)
+    check_outcomes(problem, block.actions, block.rewards, block.propensities, InvalidLog, first_row)
     if block.eligible is not None:
-        taken = off_policy(problem.actions).permits(block.actions, block.eligible)
-        values = [] if taken.all() else problem.actions.decode(block.actions)
-        _refuse(~taken, "action", values, _NOT_ELIGIBLE, first_row)
+        _check_eligible(problem, block, first_row)
 
 
-def _check_known(space: ActionSpace, actions: Actions, first_row: int) -> None:
-    way_out = f"is not an action of the problem; actions are encoded, such as {space.encode(space.examples).tolist()}"
-    _refuse(~space.valid(actions), "action", actions, way_out, first_row)
-
-
-def _check_rewards(problem: Problem, rewards: Float64, first_row: int) -> None:
-    low, high = problem.reward.low, problem.reward.high
-    missing = "is missing; leave the row out or give it the problem's default"
-    _refuse(np.isnan(rewards), "reward", rewards, missing, first_row)
-    large = np.abs(rewards) > LARGEST
-    _refuse(large, "reward", rewards, f"must be at most {LARGEST:g} in size; rescale it", first_row)
-    if low is not None:
-        _refuse(rewards < low, "reward", rewards, f"must be at least {low:g}, as the problem says", first_row)
-    if high is not None:
-        _refuse(rewards > high, "reward", rewards, f"must be at most {high:g}, as the problem says", first_row)
-
-
-def _check_propensities(p: Float64, first_row: int, *, density: bool = False) -> None:
-    missing = "is missing; only rows whose probability was logged can be used"
-    _refuse(np.isnan(p), "propensity", p, missing, first_row)
-    zero = "must be above 0, since the action was taken; correct it or leave the row out"
-    _refuse(p <= 0, "propensity", p, zero, first_row)
-    large = "must be finite" if density else "must be at most 1; log a probability, neither a percentage nor a weight"
-    _refuse(~np.isfinite(p) if density else p > 1, "propensity", p, large, first_row)
-
-
-def _refuse(bad: NDArray[np.bool_], what: str, values: Any, reason: str, first_row: int) -> None:
-    rows = np.flatnonzero(bad)
-    if rows.size:
-        named = ", ".join(str(first_row + row) for row in rows[1 : 1 + _NAMED])
-        more = ", …" if rows.size > 1 + _NAMED else ""
-        others = f" (and {rows.size - 1} more: rows {named}{more})" if named else ""
-        raise InvalidLog(f"row {first_row + rows[0]}: {what} {values[rows[0]]} {reason}{others}")
+def _check_eligible(problem: Problem, block: Block, first_row: int) -> None:
+    taken = off_policy(problem.actions).permits(block.actions, block.eligible)
+    if not taken.all():
+        values = np.array(problem.actions.decode(block.actions), dtype=object)
+        refuse_rows(~taken, "action", values, "eligible; correct the list or leave the row out", InvalidLog, first_row)
 
 
 def _check_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
     if array.shape != shape:
         raise InvalidLog(f"{name} must have shape {shape}, got {array.shape}; is this the log of another problem?")
-
-
-def _numbers(name: str, values: ArrayLike) -> Float64:
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidLog(f"{name} must be numbers: {error}") from None
-
-
-def _encoded(problem: Problem, actions: Sequence[Any] | Actions) -> Actions:
-    """An array of numbers holds actions, anything else values."""
-    if isinstance(actions, np.ndarray) and actions.dtype.kind in "iuf":
-        _check_known(problem.actions, actions, 0)
-        return actions.astype(np.float32 if actions.dtype.kind == "f" else np.int32)
-    try:
-        return problem.actions.encode(list(actions))
-    except InvalidAction as error:
-        raise InvalidLog(str(error)) from None
 
 
 def _allowed(problem: Problem, eligible: Allowed | None) -> Allowed | None:

@@ -1,6 +1,6 @@
 """Segments of a log's rows: by the values of a feature, or over time.
 
-A `RowGroups` gives each row a number and each number a name. Evaluations take it row by row; nothing here knows rewards.
+A `RowGroups` gives each row a number and each number a name. It does not depend on rewards.
 """
 
 from __future__ import annotations

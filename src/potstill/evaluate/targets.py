@@ -17,7 +17,7 @@ from potstill.problem import Problem
 from potstill.spaces import Distribution, finite, off_policy
 
 if TYPE_CHECKING:
-    from potstill.teachers.contract import AnyTeacher
+    from potstill.teachers import AnyFiniteTeacher
 
 #: Encoded contexts float32[n, d] to actions, rows first, or to a `Distribution`; for a list of actions also to
 #: probabilities float[n, K].
@@ -49,7 +49,9 @@ class ProbabilityTarget(Protocol):
 
 
 #: What `target` accepts. An action's value is one of them.
-TargetLike: TypeAlias = "Target | ProbabilityTarget | Policy | str | tuple[AnyTeacher, Any, Key] | TargetFunction | Any"
+TargetLike: TypeAlias = (
+    "Target | ProbabilityTarget | Policy | str | tuple[AnyFiniteTeacher, Any, Key] | TargetFunction | Any"
+)
 
 
 def target(problem: Problem, what: TargetLike, name: str | None = None) -> Target:
@@ -176,7 +178,7 @@ class PolicyTarget(_CheckedTarget):
 class TeacherTarget(_CheckedTarget):
     """A fitted teacher: how probable it is under its posterior that each action is the best one."""
 
-    def __init__(self, problem: Problem, teacher: AnyTeacher, state: Any, key: Key) -> None:
+    def __init__(self, problem: Problem, teacher: AnyFiniteTeacher, state: Any, key: Key) -> None:
         finite(problem.actions, "a teacher as a target")
         super().__init__(problem, type(teacher).__name__)
         self._teacher, self._state, self._key = teacher, state, key

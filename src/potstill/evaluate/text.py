@@ -10,7 +10,7 @@ from potstill.evaluate.diagnostics import LOOKS_BETTER, UNSEEN, Trust, is_traini
 from potstill.evaluate.estimates import OffPolicyEstimate
 from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation
 from potstill.evaluate.intervals import Interval
-from potstill.evaluate.lake_log import WHY
+from potstill.evaluate.left_out import WHY
 
 NOTHING = "–"
 #: What each estimator does, in a line.

@@ -19,11 +19,11 @@ from potstill.events.join.cuts import (
     previous_cut,
     write_cut,
 )
-from potstill.events.lake.fit import decision_fits, reward_fits
 from potstill.events.lake.lake import Overtaken
 from potstill.events.records import now
 from potstill.problem import InvalidObservation, Problem
 from potstill.storage import Storage
+from potstill.tables import decision_fits, reward_fits, time_fits
 
 if TYPE_CHECKING:
     from potstill.events.lake.lake import Lake
@@ -102,7 +102,7 @@ def _observations(frames: Iterator[pl.DataFrame], problem: Problem, cut: Cut) ->
 
 def _check(frame: pl.DataFrame, problem: Problem, before: int) -> None:
     """Refuse rows that do not fit; the first one is shown."""
-    fits = decision_fits(problem) & reward_fits(problem) & pl.col("id").is_not_null() & pl.col("time").is_not_null()
+    fits = decision_fits(problem) & reward_fits(problem) & pl.col("id").is_not_null() & time_fits()
     unfit = frame.with_row_index("row", before).filter(~fits)
     if len(unfit):
         others = f" (and {len(unfit) - 1} more rows)" if len(unfit) > 1 else ""

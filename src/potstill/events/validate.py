@@ -1,7 +1,6 @@
-"""An event as wire bytes, refused if it does not fit the problem.
+"""Events as the bytes of the log; an event that does not fit the problem is refused before anything is written.
 
-Whatever is in the log can be put into tables and learnt from: the checks are those of `Problem.encode` and
-`Observations`, made before anything is written.
+The rule is that of `Problem.encode` and `potstill.problem.validate`, so that every logged event can be learnt from.
 """
 
 from __future__ import annotations
@@ -14,23 +13,36 @@ from typing import Annotated, Any, get_args
 import msgspec
 import numpy as np
 
-from potstill.errors import PotstillError, shown
+from potstill.errors import InvalidAction, PotstillError, shown
 from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, Mode, now
 from potstill.events.wal.segment import DecisionRow, ObservationRow, RewardRow
-from potstill.problem import Boolean, Categorical, Feature, InvalidContext, InvalidProblem, Numeric, Problem
-from potstill.problem.observations import LARGEST
+from potstill.problem import (
+    LARGEST,
+    YEAR_2200,
+    Boolean,
+    Categorical,
+    Feature,
+    InvalidContext,
+    InvalidProblem,
+    Numeric,
+    Problem,
+    propensity_must_be,
+    propensity_range,
+    reward_must_be,
+    reward_range,
+)
+from potstill.spaces import ActionSpace, FiniteSpace
 
 ID_BYTES = 1_000
 EVENT_BYTES = 1024 * 1024
 VERSIONS = 2**63  # policy versions are 64-bit integers in the tables
-YEAR_2200 = 7_258_118_400_000_000  # its first microsecond
 _Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 _REAL = (int, float, np.integer, np.floating)
 _MODES: tuple[str, ...] = get_args(Mode)
 
 
 def check_names(problem: Problem) -> None:
-    """Refuse features that a Delta table would take for one another, since its columns have no upper and lower case."""
+    """Refuse features whose names differ only in case: columns of a Delta table are case-insensitive."""
     seen: dict[str, str] = {}
     for feature in problem.context:
         other = seen.setdefault(feature.name.lower(), feature.name)
@@ -42,19 +54,19 @@ def check_names(problem: Problem) -> None:
 
 
 class InvalidEvent(PotstillError, ValueError):
-    """An event does not fit the problem; nothing of it was written."""
+    """An event does not fit the problem; nothing was written."""
 
 
 class Checker:
-    """Turns events of one problem into bytes."""
+    """Checks and encodes events of one problem."""
 
     def __init__(self, problem: Problem) -> None:
         check_names(problem)
         self._problem = problem
         self._context_type = context_type(problem.context)
-        self._actions = {name: name for name in problem.actions.names}
-        self._low = -LARGEST if problem.reward.low is None else max(problem.reward.low, -LARGEST)
-        self._high = LARGEST if problem.reward.high is None else min(problem.reward.high, LARGEST)
+        self._space, self._canonical = problem.actions, _canonical(problem.actions)
+        self._low, self._high = reward_range(problem)
+        self._above, self._at_most = propensity_range(problem.actions)
 
     def encode(self, event: Event) -> bytes:
         """An event as the payload of a frame.
@@ -80,7 +92,7 @@ class Checker:
             text(event.id, "id"),
             _time(time, "time"),
             action,
-            _propensity(event.propensity),
+            self._propensity(event.propensity),
             _version(event.policy),
             None if event.eligible is None else self._eligible(event.eligible, action),
             None if event.floor is None else _floor(event.floor),
@@ -104,9 +116,7 @@ class Checker:
         if not isinstance(decision, LoggedDecision):
             raise InvalidEvent(f"decision must be a LoggedDecision, got {shown(decision)}")
         if decision.time is None:
-            raise InvalidEvent(
-                f"observation {shown(decision.id)}: the decision needs its time, since it was not taken just now"
-            )
+            raise InvalidEvent(f"observation {shown(decision.id)}: the decision needs its time; set `time`")
         return ObservationRow(
             self._decision(decision, decision.time),
             None if event.reward is None else self._amount(event.reward),
@@ -116,11 +126,11 @@ class Checker:
 
     def _metrics_of(self, event: LoggedObservation) -> dict[str, float]:
         if event.reward is None:
-            raise InvalidEvent(f"observation {shown(event.decision.id)}: metrics come with a reward, and there is none")
+            raise InvalidEvent(f"observation {shown(event.decision.id)}: metrics need a reward, and there is none")
         return _metrics(event.metrics)
 
     def _values(self, context: Mapping[str, Any]) -> tuple[Any, ...]:
-        """A context's values in feature order: checked in C if they are plain, which nearly all are."""
+        """Values of a context in feature order. Plain types, which nearly all contexts have, are checked in C."""
         try:
             return msgspec.structs.astuple(msgspec.convert(context, self._context_type))
         except msgspec.ValidationError:
@@ -136,30 +146,47 @@ class Checker:
             self._problem.encode(context)
             raise InvalidContext(f"context: {error}") from error
 
-    def _action(self, name: Any) -> str:
+    def _action(self, value: Any) -> Any:
         try:
-            return self._actions[name]
+            return self._canonical[value]
         except (KeyError, TypeError):
-            known = ", ".join(self._actions)
-            raise InvalidEvent(f"unknown action {shown(name)}; the actions are {known}") from None
+            pass
+        try:
+            return self._space.parse(value)
+        except InvalidAction as error:
+            raise InvalidEvent(str(error)) from None
 
-    def _eligible(self, names: Sequence[str], action: str) -> tuple[str, ...]:
-        if isinstance(names, str) or not isinstance(names, Sequence):
-            raise InvalidEvent(f"eligible must be a list of action names, got {shown(names)}")
-        eligible = tuple(map(self._action, names))
-        if action not in eligible:
-            raise InvalidEvent(f"eligible must contain the action that was taken, {action!r}, got {shown(names)}")
-        return eligible
+    def _eligible(self, eligible: Any, action: Any) -> Any:
+        try:
+            restriction = self._space.restrict(eligible)
+        except InvalidAction as error:
+            raise InvalidEvent(str(error)) from None
+        if not restriction.permits(action):
+            raise InvalidEvent(f"eligible must contain the action that was taken, {action!r}, got {shown(eligible)}")
+        return restriction.value
+
+    def _propensity(self, value: object) -> float:
+        propensity = _number(value, "propensity")
+        if not self._above < propensity <= self._at_most:
+            raise InvalidEvent(f"propensity must be {propensity_must_be(self._space)}, got {shown(value)}")
+        return propensity
 
     def _amount(self, reward: object) -> float:
         amount = _number(reward, "reward")
         if not self._low <= amount <= self._high:
-            raise InvalidEvent(f"reward must be from {self._low:g} to {self._high:g}, got {shown(reward)}")
+            raise InvalidEvent(f"reward must be {reward_must_be(self._problem)}, got {shown(reward)}")
         return amount
 
 
+def _canonical(space: ActionSpace) -> dict[Any, Any]:
+    """Values of a finite space by themselves: looking one up is 0.1 µs faster than parsing it, of 2.3 µs per event."""
+    if not isinstance(space, FiniteSpace):
+        return {}
+    return {value: value for value in space.decode(np.arange(len(space)))}
+
+
 def payload(row: msgspec.Struct) -> bytes:
-    """A row as the payload of a frame; `InvalidEvent` if that is too long, or not Unicode."""
+    """A row as the payload of a frame; `InvalidEvent` if it is too long, or not Unicode."""
     try:
         encoded = _encode(row)
     except UnicodeEncodeError as error:
@@ -170,11 +197,11 @@ def payload(row: msgspec.Struct) -> bytes:
 
 
 def context_type(features: Sequence[Feature], number: Any = _Finite) -> type[msgspec.Struct]:
-    """A Struct whose fields, in the order of the features, are called what the features are called.
+    """A Struct type with one field for each feature, in order, called as the feature is.
 
     Args:
-        features: those of the problem.
-        number: the type of numbers; of JSON `float` will do, since that has none that are not finite.
+        features: Features of the problem.
+        number: Type of numbers. `float` is enough for JSON, which has only finite numbers.
     """
     types: dict[type, Any] = {Numeric: number, Categorical: str, Boolean: bool}
     fields: list[Any] = []
@@ -187,11 +214,11 @@ def context_type(features: Sequence[Feature], number: Any = _Finite) -> type[msg
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars, and subclasses of str, int and float, as what the encoder knows."""
+    """NumPy scalars, and subclasses of str, int and float, as plain Python types."""
     if isinstance(value, np.generic):
         return float(value) if isinstance(value, np.floating) else value.item()
     if isinstance(value, str):
-        return str.__str__(value)  # the text itself, where str() of an enumeration's member gives its name
+        return str.__str__(value)  # str() of an enumeration's member would give its name
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return int(value) if isinstance(value, int) else float(value)
     return value
@@ -202,11 +229,11 @@ _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 
 
 def text(value: object, what: str) -> str:
-    """A text for the log: a string that is not empty and not long; `InvalidEvent` if it is not."""
+    """A non-empty string of at most `ID_BYTES` bytes; `InvalidEvent` otherwise."""
     if type(value) is str and 0 < len(value) <= ID_BYTES // 4:  # a character has at most four bytes
         return value
     if not isinstance(value, str) or not value:
-        raise InvalidEvent(f"{what} must be a string that is not empty, got {shown(value)}")
+        raise InvalidEvent(f"{what} must be a non-empty string, got {shown(value)}")
     length = len(value.encode(errors="replace"))
     if length > ID_BYTES:
         raise InvalidEvent(f"{what} must have at most {ID_BYTES} bytes in UTF-8, got {length}: {shown(value)}")
@@ -232,13 +259,6 @@ def _metrics(values: object) -> dict[str, float]:
         if not abs(value) <= LARGEST:
             raise InvalidEvent(f"metric {name} must be a finite number of at most {LARGEST:g} in size, got {value}")
     return metrics
-
-
-def _propensity(value: object) -> float:
-    propensity = _number(value, "propensity")
-    if not 0 < propensity <= 1:
-        raise InvalidEvent(f"propensity must be a probability above 0 and at most 1, got {shown(value)}")
-    return propensity
 
 
 def _floor(value: object) -> float:

@@ -1,4 +1,4 @@
-"""Audit: every logged propensity, computed again from its context and the policy version that decided."""
+"""Audit: recompute every logged propensity and draw from the context and the policy version that decided."""
 
 from __future__ import annotations
 
@@ -10,45 +10,51 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.events.lake.observations import eligible_mask, encoded_contexts
 from potstill.policy import Policy
-from potstill.policy.draw import uniforms
-from potstill.problem import Problem
 from potstill.registry import CorruptVersion, UnknownVersion
-from potstill.tables.columns import context_column
+from potstill.spaces import lake_columns
+from potstill.tables import context_fits, encode_contexts
 from potstill.workspace import Workspace
 
 #: Runtimes agree to this (docs/policy-format.md); a larger difference has another cause than rounding.
 TOLERANCE = 1e-6
 EXAMPLES = 20
-#: Modes of decisions that no policy had a part in: an action with propensity 1. An experiment's control that is an
-#: older policy has none of these modes, and is computed again like any decision of that version.
+#: Modes of decisions without a policy: a fixed action with propensity 1. A control that is an older policy has none of
+#: these modes, and is recomputed like any decision of that version.
 FIXED = ("log-only", "fallback", "control")
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision that its policy would not have logged so."""
+    """A decision whose log and policy disagree.
+
+    Attributes:
+        id: Id of the decision.
+        policy: Version of the policy.
+        what: ``"propensity"`` or ``"action"``.
+        logged: Value in the log.
+        computed: Value that the policy gives.
+    """
 
     id: str
     policy: int
     what: str
-    logged: str | float
-    computed: str | float
+    logged: Any
+    computed: Any
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit found.
+    """Result of an audit.
 
     Attributes:
-        decisions: in the lake.
-        checked: of them, those that could be computed again.
-        fixed: those that no policy had a part in, such as a fallback or a fixed control; there is nothing to compute.
-        propensities: that do not agree.
-        actions: that are not those which the draw of the id gives.
-        missing: decisions whose policy version is not in the registry, or not readable, by version.
-        unfit: decisions whose context or action does not fit their policy's problem.
-        largest: the largest difference between a logged and a computed propensity.
-        mismatches: the first of those that do not agree.
+        decisions: Number of decisions in the lake.
+        checked: Number of decisions that were recomputed.
+        fixed: Number of decisions without a policy, such as a fallback or a fixed control.
+        propensities: Number of propensities that disagree.
+        actions: Number of actions that the id does not draw.
+        missing: Number of decisions whose policy version is not in the registry or not readable, by version.
+        unfit: Number of decisions whose context or action does not fit the problem of their policy.
+        largest: Largest difference between a logged and a recomputed propensity.
+        mismatches: First decisions that disagree.
     """
 
     decisions: int = 0
@@ -63,7 +69,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clean(self) -> bool:
-        """Whether everything agrees."""
+        """Whether every decision agrees with its policy."""
         return not (self.propensities or self.actions or self.missing or self.unfit)
 
     def __add__(self, other: Audit) -> Audit:
@@ -82,7 +88,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def audit(workspace: Workspace, on_progress: Callable[[int, int], None] | None = None) -> Audit:
-    """Compute every decision in the lake again."""
+    """Recompute every decision in the lake."""
     lake = workspace.lake
     files = lake.files("decisions")
     total = sum(file.rows for file in files)
@@ -93,14 +99,14 @@ def audit(workspace: Workspace, on_progress: Callable[[int, int], None] | None =
         fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
         found += Audit(decisions=(left_out := frame.select(fixed.sum()).item()), fixed=left_out)
         for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
-            found += _checked(policies, int(version), floor, rows)
+            found += _check(policies, int(version), floor, rows)
         if on_progress is not None:
             on_progress(found.decisions, total)
     return found
 
 
 class _Policies:
-    """Policies by version, each loaded once; None for those that cannot be."""
+    """Policies by version, each loaded once; None for those that cannot be read."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -118,62 +124,47 @@ class _Policies:
             return None
 
 
-def _checked(policies: _Policies, version: int, floor: float | None, rows: pl.DataFrame) -> Audit:
+def _check(policies: _Policies, version: int, floor: float | None, rows: pl.DataFrame) -> Audit:
     policy = policies[version]
     if policy is None:
         return Audit(decisions=len(rows), missing={version: len(rows)})
-    fit = rows.filter(_fits(policy.problem, rows))
+    fit = rows.filter(context_fits(policy.problem, rows.columns))
     if not len(fit):
         return Audit(decisions=len(rows), unfit=len(rows))
-    compared = _compared(policy, floor, fit)
+    compared = _compare(policy, floor, fit)
     return msgspec.structs.replace(compared, decisions=len(rows), unfit=len(rows) - len(fit))
 
 
-def _fits(problem: Problem, rows: pl.DataFrame) -> pl.Expr:
-    """Known action, and no feature missing that must not be."""
-    fits = pl.col("action").is_in(problem.actions.names)
-    for feature in problem.context:
-        column = context_column(feature.name)
-        if feature.missing == "error":
-            fits &= pl.col(column).is_not_null() if column in rows.columns else pl.lit(False)
-    return fits
-
-
-def _compared(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
-    names = policy.problem.actions.names
-    logged = rows["action"].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
-    encoded = encoded_contexts(rows, policy.problem)
-    p = policy.probabilities_many(encoded, eligible=eligible_mask(rows, names), floor=floor).astype(np.float64)
-    computed, stated = p[np.arange(len(rows)), logged], rows["propensity"].to_numpy()
-    drawn, possible = _drawn(policy, rows["id"].to_list(), p, logged)
-    possible |= rows["mode"].is_not_null().to_numpy()  # an apprentice's choice is its own
-    apart = np.abs(stated - computed)
-    wrong = ~(apart <= TOLERANCE)
-    mismatches = _examples(policy, rows, wrong, "propensity", stated, computed)
-    mismatches += _examples(policy, rows, ~possible, "action", np.array(names)[logged], np.array(names)[drawn])
+def _compare(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
+    space = policy.problem.actions
+    columns = lake_columns(space)
+    logged, allowed = columns.actions(rows["action"]), columns.allowed(rows["eligible"])
+    distribution = policy.distribution(encode_contexts(rows, policy.problem), eligible=allowed, floor=floor)
+    computed = distribution.propensity(logged).astype(np.float64)
+    stated = rows["propensity"].to_numpy()
+    u = policy.uniforms(rows["id"].to_list()).reshape(len(rows), -1)
+    possible = distribution.drawn(u, logged, TOLERANCE)
+    possible |= rows["mode"].is_not_null().to_numpy()  # the policy did not draw an apprentice's choice
+    error = np.abs(stated - computed)
+    wrong = ~(error <= TOLERANCE)
+    mismatches = _mismatches(policy, rows, wrong, "propensity", stated.tolist(), computed.tolist())
+    if not possible.all():
+        drawn = space.decode(distribution.draw(u))
+        mismatches += _mismatches(policy, rows, ~possible, "action", rows["action"].to_list(), drawn)
     return Audit(
         checked=len(rows),
         propensities=int(wrong.sum()),
         actions=int((~possible).sum()),
-        largest=float(apart.max(initial=0)),
+        largest=float(error.max(initial=0)),
         mismatches=mismatches[:EXAMPLES],
     )
 
 
-def _drawn(
-    policy: Policy, ids: list[str], p: NDArray[np.float64], logged: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The action that each id draws, and whether the logged one is it, but for rounding."""
-    upper = p.cumsum(axis=1)
-    place = uniforms(ids, bytes.fromhex(policy.metadata.salt)) * upper[:, -1]
-    row = np.arange(len(p))
-    below = upper[row, logged] - p[row, logged] - TOLERANCE <= place
-    return (place[:, None] >= upper).sum(axis=1), below & (place <= upper[row, logged] + TOLERANCE)
-
-
-def _examples(
-    policy: Policy, rows: pl.DataFrame, wrong: NDArray[np.bool_], what: str, logged: Any, computed: Any
+def _mismatches(
+    policy: Policy, rows: pl.DataFrame, wrong: NDArray[np.bool_], what: str, logged: list[Any], computed: list[Any]
 ) -> list[Mismatch]:
-    first = np.flatnonzero(wrong)[:EXAMPLES]
-    values = zip(rows["id"].gather(first).to_list(), logged[first].tolist(), computed[first].tolist(), strict=True)
-    return [Mismatch(id=id, policy=policy.version, what=what, logged=was, computed=now) for id, was, now in values]  # noqa: A001
+    ids = rows["id"]
+    return [
+        Mismatch(id=ids[row], policy=policy.version, what=what, logged=logged[row], computed=computed[row])
+        for row in np.flatnonzero(wrong)[:EXAMPLES].tolist()
+    ]

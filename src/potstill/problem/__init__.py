@@ -1,13 +1,29 @@
-"""What is decided: context features, actions, reward; the same encoding online and offline."""
+"""The decision problem: context features, actions and reward, encoded the same way online and offline."""
 
 from potstill.errors import InvalidContext, InvalidObservation, InvalidProblem
 from potstill.problem.features import Boolean, Categorical, Feature, Numeric
 from potstill.problem.observations import Observations
 from potstill.problem.problem import Context, Contexts, Problem
-from potstill.problem.reward import Reward
+from potstill.problem.reward import Reward, seconds
+from potstill.problem.validate import (
+    LARGEST,
+    SUM_TOLERANCE,
+    YEAR_2200,
+    check_outcomes,
+    encode_actions,
+    numbers,
+    propensity_must_be,
+    propensity_range,
+    refuse_rows,
+    reward_must_be,
+    reward_range,
+)
 from potstill.spaces import ActionSpace, Discrete
 
 __all__ = [
+    "LARGEST",
+    "SUM_TOLERANCE",
+    "YEAR_2200",
     "ActionSpace",
     "Boolean",
     "Categorical",
@@ -22,4 +38,13 @@ __all__ = [
     "Observations",
     "Problem",
     "Reward",
+    "check_outcomes",
+    "encode_actions",
+    "numbers",
+    "propensity_must_be",
+    "propensity_range",
+    "refuse_rows",
+    "reward_must_be",
+    "reward_range",
+    "seconds",
 ]

@@ -1,4 +1,4 @@
-"""What was learnt from decisions: context, action, reward, and how probable the action was."""
+"""Observations: the context, action, reward and propensity of decisions, as arrays."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from potstill.errors import InvalidAction, InvalidObservation, shown
+from potstill.errors import InvalidObservation, shown
 from potstill.problem.problem import Contexts, Problem
+from potstill.problem.validate import check_outcomes, encode_actions, numbers
 from potstill.spaces import Actions
 
-#: Sums of squares of rewards must stay within float64.
-LARGEST = 1e100
 _FIELDS = ("context", "action", "reward", "propensity")
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """N complete observations of one problem; rows are checked when the object is made.
+    """N complete observations of one problem. Construction checks every row.
 
     Attributes:
-        problem: the problem they belong to.
-        contexts: encoded contexts, float32[N, d].
-        actions: as the action space encodes them, rows first; positions int32[N] for a list.
-        rewards: float64[N].
-        propensities: probability with which each action was taken, float32[N], in (0, 1].
+        problem: The problem that was decided.
+        contexts: Encoded contexts, float32[N, d].
+        actions: Actions as the space encodes them, rows first; positions int32[N] for a list.
+        rewards: Rewards, float64[N].
+        propensities: Probability, or density, with which each action was taken, float32[N].
     """
 
     problem: Problem
@@ -42,38 +41,17 @@ class Observations:
             array = getattr(self, name)
             if len(array) != count or (name != "actions" and array.ndim != 1):
                 raise InvalidObservation(f"{name} must have shape ({count},), as contexts has, got {array.shape}")
-        self._refuse(~np.isfinite(self.rewards), self.rewards, "reward", "a finite number")
-        self._refuse(np.abs(self.rewards) > LARGEST, self.rewards, "reward", f"at most {LARGEST:g} in size; rescale it")
-        self._refuse(self._out_of_bounds(), self.rewards, "reward", "within the bounds that the problem states")
-        self._refuse(~self.problem.actions.valid(self.actions), self.actions, "action", "an action of the problem")
-        if self.problem.actions.measure == "counting":
-            probable = (self.propensities > 0) & (self.propensities <= 1)
-            self._refuse(~probable, self.propensities, "propensity", "a probability above 0 and at most 1")
-        else:
-            dense = (self.propensities > 0) & np.isfinite(self.propensities)
-            self._refuse(~dense, self.propensities, "propensity", "a density above 0")
-
-    def _out_of_bounds(self) -> NDArray[np.bool_]:
-        stated = self.problem.reward
-        low = -np.inf if stated.low is None else stated.low
-        high = np.inf if stated.high is None else stated.high
-        return (self.rewards < low) | (self.rewards > high)
-
-    def _refuse(self, bad: NDArray[np.bool_], values: NDArray[Any], what: str, expected: str) -> None:
-        rows = np.flatnonzero(bad)
-        if rows.size:
-            others = f" (and {rows.size - 1} more rows: {rows[1:6].tolist()})" if rows.size > 1 else ""
-            raise InvalidObservation(f"row {rows[0]}: {what} must be {expected}, got {values[rows[0]]}{others}")
+        check_outcomes(self.problem, self.actions, self.rewards, self.propensities)
 
     def __len__(self) -> int:
         return len(self.contexts)
 
     def __add__(self, other: Observations) -> Observations:
-        """These observations, then the others."""
+        """These observations followed by the others."""
         return Observations.joined(self.problem, [self, other])
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Observations:
-        """Some of the rows, by slice, mask or positions."""
+        """Rows by slice, mask or positions."""
         return Observations(
             self.problem, self.contexts[rows], self.actions[rows], self.rewards[rows], self.propensities[rows]
         )
@@ -92,9 +70,9 @@ class Observations:
         return cls(
             problem,
             problem.encode_many(contexts),
-            _encoded(problem, actions),
-            np.asarray(rewards, np.float64),
-            np.asarray(propensities, np.float32),
+            encode_actions(problem.actions, actions),
+            numbers("rewards", rewards, np.float64),
+            numbers("propensities", propensities, np.float32),
         )
 
     @classmethod
@@ -122,7 +100,7 @@ class Observations:
 
     @classmethod
     def joined(cls, problem: Problem, parts: Sequence[Observations]) -> Observations:
-        """Observations of one problem, one part after the other."""
+        """Several parts, all of the same problem, concatenated in order."""
         for part in parts:
             if part.problem.hash != problem.hash:
                 raise InvalidObservation(
@@ -140,14 +118,5 @@ class Observations:
 
     @classmethod
     def none(cls, problem: Problem) -> Observations:
-        """No observations yet."""
+        """An empty set of observations."""
         return cls.from_records(problem, [])
-
-
-def _encoded(problem: Problem, actions: Sequence[Any] | Actions) -> Actions:
-    if isinstance(actions, np.ndarray) and actions.dtype.kind in "iuf":
-        return actions.astype(np.float32 if actions.dtype.kind == "f" else np.int32)
-    try:
-        return problem.actions.encode(list(actions))
-    except InvalidAction as error:
-        raise InvalidObservation(str(error)) from None

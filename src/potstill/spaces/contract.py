@@ -276,8 +276,8 @@ class OffPolicy(Protocol):
 class LakeColumns(Protocol):
     """Columns of the lake's tables as actions, and back (module ``lake``). Series and expressions are Polars'."""
 
-    def fits(self) -> Any:
-        """An expression: whether column ``action`` holds an action of the space."""
+    def fits(self, column: Any = None) -> Any:
+        """An expression: whether a column holds actions of the space, null if it is null; ``action`` if left out."""
 
     def actions(self, column: Any) -> Actions:
         """A column ``action`` whose rows fit, as actions."""

@@ -30,9 +30,10 @@ class GeneralColumns:
     def __init__(self, space: ActionSpace) -> None:
         self._space = space
 
-    def fits(self) -> pl.Expr:
+    def fits(self, column: pl.Expr | None = None) -> pl.Expr:
         """Whether the value parses."""
-        return pl.col("action").map_elements(self._parses, return_dtype=pl.Boolean, skip_nulls=False)
+        values = pl.col("action") if column is None else column
+        return values.map_elements(self._parses, return_dtype=pl.Boolean, skip_nulls=False)
 
     def actions(self, column: pl.Series) -> Actions:
         """The values, encoded."""

@@ -1,4 +1,4 @@
-"""Tables that a user brings: CSV, Parquet or Delta Lake, read a part at a time."""
+"""Tables of users, scanned lazily: CSV, Parquet or Delta Lake."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ class UnreadableTable(PotstillError, ValueError):
     """A table cannot be read; the message says why."""
 
 
+def is_text(place: str) -> bool:
+    """Whether a table is text without types."""
+    return PurePosixPath(place).suffix.lower() == ".csv"
+
+
 def scan_table(place: str) -> pl.LazyFrame:
-    """A table by the ending of its name; a folder is taken as a Delta Lake table."""
+    """A table by the suffix of its name; a folder is a Delta Lake table."""
     ending = PurePosixPath(place).suffix.lower()
     if "://" not in place and not Path(place).exists():
         raise UnreadableTable(f"{place}: there is no such file")
     try:
-        if ending == ".csv":
+        if is_text(place):
             return pl.scan_csv(place, infer_schema_length=10_000)
         if ending in (".parquet", ".pq"):
             return pl.scan_parquet(place)

@@ -29,7 +29,7 @@ from potstill.events.join.cuts import (
 from potstill.events.join.join import join
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.writer import add_files
-from potstill.tables.columns import TIME
+from potstill.tables import TIME
 
 #: Few ids, times and values, so that they often meet.
 AT = [0, 0, 0, 1, 30 * SECOND, 100 * SECOND, 200 * SECOND, DAY, 3 * DAY, -DAY]

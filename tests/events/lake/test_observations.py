@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import potstill as ps
 from potstill.events.lake.lake import Lake
-from potstill.events.lake.observations import count, encoded_contexts, observed
+from potstill.events.lake.observations import count, observed
 from potstill.events.lake.schema import table_schema
-from potstill.tables.columns import TIME
+from potstill.tables import TIME, encode_contexts
 
 PROBLEM = ps.Problem(
     name="observed",
@@ -55,12 +55,12 @@ def frame_of(rows: list[dict[str, object]], **columns: object) -> pl.DataFrame:
 @given(st.lists(contexts, min_size=1, max_size=20))
 def test_whole_columns_are_encoded_as_single_rows_are(rows):
     expected = np.stack([PROBLEM.encode(row) for row in rows])
-    assert np.array_equal(encoded_contexts(frame_of(rows), PROBLEM), expected)
+    assert np.array_equal(encode_contexts(frame_of(rows), PROBLEM), expected)
 
 
 def test_a_problem_without_features_has_contexts_without_columns():
     problem = ps.Problem(name="none", context=[], actions=ps.Discrete(["l", "r"]))
-    assert encoded_contexts(pl.DataFrame({"id": ["a", "b"]}), problem).shape == (2, 0)
+    assert encode_contexts(pl.DataFrame({"id": ["a", "b"]}), problem).shape == (2, 0)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from potstill.problem import Boolean, Categorical, Numeric
 
 FLOWERS = pl.DataFrame(
     {
-        "length": [1.0, 3.0, None, 5.0, float("nan")],
+        "length": [1.0, 3.0, None, 5.0, None],
         "petals": [3, 4, 5, 4, 3],
         "colour": ["red", "blue", "red", "", None],
         "wild": [True, False, True, True, False],
@@ -242,11 +242,12 @@ def test_of_any_labels_the_right_one_has_no_regret_and_others_1(labels):
         ({"x": [1, 2], "y": ["a", "a"]}, {"label": "y"}, "every row is 'a'; there is nothing to decide"),
         ({"y": ["a", "b"]}, {"label": "y"}, "no column but 'y'"),
         ({"x": [1, 2], "y": [1, 2]}, {"label": "y", "features": ["z"]}, "feature 'z' is not a column"),
-        ({"x": [1, 2], "y": [1, 2]}, {"label": "y", "features": ["y"]}, "feature 'y' is what has to be found out"),
+        ({"x": [1, 2], "y": [1, 2]}, {"label": "y", "features": ["y"]}, "feature 'y' is what is to be predicted"),
         ({"x": [[1], [2]], "y": [1, 2]}, {"label": "y"}, r"column 'x' holds List\(Int64\), and only numbers"),
         ({"x": [None, None], "y": [1, 2]}, {"label": "y"}, "column 'x' has no values; leave it out"),
         ({"x": ["", ""], "y": [1, 2]}, {"label": "y"}, "column 'x' has no values; leave it out"),
-        ({"x": [1.0, np.inf], "y": [1, 2]}, {"label": "y"}, "column 'x' holds an infinite number"),
+        ({"x": [1.0, np.inf], "y": [1, 2]}, {"label": "y"}, "column 'x' holds NaN or an infinite number"),
+        ({"x": [1.0, np.nan], "y": [1, 2]}, {"label": "y"}, "column 'x' holds NaN .* replace it by null"),
         ({"x": [f"id{i}" for i in range(65)], "y": [1, 2, *[3] * 63]}, {"label": "y"}, "'x' has 65 different values"),
         ({"x": [1, 2], "y": ["a", "b"]}, {"label": "y", "rewards": {"a": {"go": 1}}}, "name each class once: a, b"),
         (

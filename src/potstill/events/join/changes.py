@@ -18,7 +18,7 @@ import polars as pl
 
 from potstill.events.lake.lake import File, VersionGone
 from potstill.storage import child, open_storage
-from potstill.tables.columns import TIME
+from potstill.tables import TIME
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Cut, Events

@@ -16,8 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.events.join.changes import Rows, Sources
-from potstill.events.lake.fit import decision_fits
-from potstill.tables.columns import TIME
+from potstill.tables import TIME, decision_fits
 
 #: Equal ids have equal hashes, and different ids nearly never.
 HASH = pl.col("id").hash(0).alias("hash")

@@ -20,10 +20,9 @@ from potstill.events.join.cuts import WRITER
 from potstill.events.join.dedup import Copies, Index, Partition, find_copies, partitions
 from potstill.events.join.report import JoinCounts, JoinReport
 from potstill.events.join.rewards import count_strays, rewarded
-from potstill.events.lake.fit import decision_fits, reward_fits
 from potstill.events.lake.writer import add_files, write_files
 from potstill.parallel import Map
-from potstill.tables.columns import context_schema
+from potstill.tables import context_schema, decision_fits, reward_fits
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Cut

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from potstill.events.join.changes import SECOND, SKEW, Rows, Sources
 from potstill.events.join.dedup import HASH, Index, Partition, distinct
 from potstill.events.join.report import RewardCounts
-from potstill.tables.columns import TIME
+from potstill.tables import TIME
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Aggregate, Cut

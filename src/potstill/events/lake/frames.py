@@ -10,7 +10,7 @@ import polars as pl
 from potstill.events.lake.schema import table_schema
 from potstill.events.wal.segment import DecisionRow, ObservationRow, RewardRow, Row
 from potstill.problem import Problem
-from potstill.tables.columns import context_schema
+from potstill.tables import context_schema
 
 #: The key of a reward that came together with its decision.
 OBSERVATION = "observation"

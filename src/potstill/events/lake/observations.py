@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from potstill.events.join.changes import SECOND, moment
-from potstill.events.lake.fit import decision_fits, reward_fits
-from potstill.problem import Categorical, Feature, Numeric, Observations, Problem
-from potstill.tables.columns import context_column
+from potstill.problem import Observations, Problem
+from potstill.spaces import lake_columns
+from potstill.tables import decision_fits, encode_contexts, reward_fits
 
 if TYPE_CHECKING:
     from potstill.events.lake.lake import File, Lake
 
 #: Up to so many observations chunks end between any two times; of more, whole seconds are counted, in less memory.
 EXACT = 1_000_000
-#: No value of a categorical feature: it stands for those that are unknown or missing.
-_UNSEEN = ""
 
 
 def count(lake: Lake, after: int, to: int, *, without: Collection[str] = ()) -> int:
@@ -52,7 +50,7 @@ class Chunk:
         """The observations that fit the problem, by cut, time and id."""
         fits = [decision_fits(self.problem), reward_fits(self.problem)]
         frame = self.lake.read("observations", self.files).filter(*self.where, *fits).collect(engine="streaming")
-        return encoded(frame.sort("cut", "time", "id"), self.problem)
+        return encode_observations(frame.sort("cut", "time", "id"), self.problem)
 
 
 def chunks(
@@ -77,55 +75,15 @@ def chunks(
         yield Chunk(lake, problem, near, [stretch, wanted, *_within(keys, first, last, unit)])
 
 
-def encoded(frame: pl.DataFrame, problem: Problem) -> Observations:
-    """Rows of the table ``observations`` that fit the problem."""
-    positions = {name: i for i, name in enumerate(problem.actions.names)}
+def encode_observations(frame: pl.DataFrame, problem: Problem) -> Observations:
+    """Observations of rows of the table ``observations`` that fit the problem."""
     return Observations(
         problem,
-        encoded_contexts(frame, problem),
-        frame["action"].replace_strict(positions, return_dtype=pl.Int32).to_numpy(),
+        encode_contexts(frame, problem),
+        lake_columns(problem.actions).actions(frame["action"]),
         frame["reward"].to_numpy(),
         frame["propensity"].to_numpy().astype(np.float32),
     )
-
-
-def encoded_contexts(frame: pl.DataFrame, problem: Problem) -> NDArray[np.float32]:
-    """The context columns of a frame as float32[N, d], as `Problem.encode` has them row by row.
-
-    Missing values are filled before whole columns are encoded, with what the feature says or with a value that is
-    encoded as zero; the flags of missing values are set afterwards.
-    """
-    columns = {feature.name: _filled(frame[context_column(feature.name)], feature) for feature in problem.context}
-    contexts = problem.encode_many(columns) if columns else np.zeros((len(frame), 0), np.float32)
-    at = 0
-    for feature in problem.context:
-        at += len(feature.labels)
-        if feature.missing == "flag":  # the flag is the feature's last column
-            contexts[:, at - 1] = frame[context_column(feature.name)].is_null().to_numpy()
-    return contexts
-
-
-def eligible_mask(frame: pl.DataFrame, names: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Which actions were allowed, bool[N, K]; None if all of them always were, or nothing is said."""
-    stated = frame["eligible"]
-    if stated.null_count() == len(frame):
-        return None
-    allowed = [stated.is_null() | stated.list.contains(name).fill_null(value=False) for name in names]
-    return np.column_stack([column.to_numpy() for column in allowed])
-
-
-def _filled(column: pl.Series, feature: Feature) -> NDArray[Any]:
-    if isinstance(feature, Categorical):
-        places = {value: i for i, value in enumerate(feature.values)}
-        unseen = len(places)
-        codes = column.replace_strict(places, default=unseen, return_dtype=pl.UInt32).fill_null(unseen)
-        # As codes first: an array of strings is as wide as its longest, and an unknown one can be of any length.
-        return np.take(np.array([*feature.values, _UNSEEN]), codes.to_numpy())
-    if feature.missing == "flag":
-        column = column.fill_null(feature.low if isinstance(feature, Numeric) else False)
-    elif feature.missing != "error":
-        column = column.fill_null(feature.missing)
-    return column.to_numpy()
 
 
 def _of_cuts(rows: pl.LazyFrame, after: int, to: int) -> pl.LazyFrame:

@@ -8,7 +8,7 @@ import polars as pl
 
 from potstill.errors import PotstillError
 from potstill.problem import Problem
-from potstill.tables.columns import TIME, context_schema
+from potstill.tables import TIME, context_schema
 
 Table = Literal["decisions", "rewards", "observations"]
 TABLES: tuple[Table, ...] = get_args(Table)

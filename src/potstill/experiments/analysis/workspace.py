@@ -14,7 +14,7 @@ from potstill.experiments.analysis.report import About, Report, analyse
 from potstill.experiments.analysis.units import REWARD, Units
 from potstill.experiments.analysis.verdict import Verdict
 from potstill.experiments.config import UNIT, ExperimentConfig, check_unit
-from potstill.tables.columns import context_column
+from potstill.tables import context_column
 from potstill.workspace import Workspace
 from potstill.workspace.experiment import standing
 

@@ -25,7 +25,7 @@ from potstill.keys import Key
 from potstill.lab.problems import data
 from potstill.lab.problems.environment import Batch, Choose, Environment
 from potstill.problem import Observations, Problem
-from potstill.tables.infer import column_of
+from potstill.tables import checked_contexts
 
 #: Rows in a file: a few megabytes, and what is held in memory at a time.
 CHUNK = 100_000
@@ -206,7 +206,7 @@ def read_part(path: Path, problem: Problem) -> Observations:
         raise ValueError(f"{path}: replay needs a log of uniformly random decisions; propensities are not all 1/K")
     return Observations.from_columns(
         problem,
-        contexts={feature.name: column_of(table[feature.name], feature) for feature in problem.context},
+        contexts=checked_contexts(table.lazy(), problem, str(path)),
         actions=_positions(table["action"], problem),
         rewards=table["reward"].to_numpy(),
         propensities=propensity,

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from potstill.lab.problems.environment import Columns, Float32, Float64
 from potstill.problem import Discrete, Feature, Problem, Reward
-from potstill.tables.csv import read_csv
-from potstill.tables.infer import column_of, features_of, in_one_line
+from potstill.tables import checked_contexts, features_of, in_one_line, read_csv
 
 #: What an action earns on rows of one class: a number, or several that are equally likely.
 Outcomes = float | Sequence[float]
@@ -46,7 +45,7 @@ class TableProblem:
     def __init__(self, table: pl.DataFrame, problem: Problem, *, dropped: int, resample: bool) -> None:
         self.problem, self.dropped, self.resample = problem, dropped, resample
         self._rows = np.arange(len(table))
-        self._encoded = problem.encode_many({f.name: column_of(table[f.name], f) for f in problem.context})
+        self._encoded = checked_contexts(table.lazy(), problem, problem.name)
 
     @property
     def rows(self) -> int:

@@ -16,9 +16,9 @@ class DiscreteColumns:
     def __init__(self, space: Discrete) -> None:
         self._names = list(space.names)
 
-    def fits(self) -> pl.Expr:
+    def fits(self, column: pl.Expr | None = None) -> pl.Expr:
         """Whether the name is one of the list."""
-        return pl.col("action").is_in(self._names)
+        return (pl.col("action") if column is None else column).is_in(self._names)
 
     def actions(self, column: pl.Series) -> NDArray[np.int32]:
         """Positions int32[N]."""

@@ -52,14 +52,17 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
 
     def parse(self, value: object) -> str:
         """A name of the list, as a plain string."""
-        return self.names[self.index(value)]
+        try:
+            return self.names[self._positions[value]]  # type: ignore[index]
+        except (KeyError, TypeError):
+            raise self._unknown(value) from None
 
     def index(self, name: object) -> int:
         """The position of an action."""
         try:
             return self._positions[name]  # type: ignore[index]
         except (KeyError, TypeError):
-            raise InvalidAction(f"unknown action {shown(name)}; the actions are {', '.join(self.names)}") from None
+            raise self._unknown(name) from None
 
     def encode(self, values: Sequence[Any]) -> NDArray[np.int32]:
         """Positions int32[N]."""
@@ -106,6 +109,9 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
     def head(self) -> SoftmaxHead:
         """A score for each action."""
         return SoftmaxHead(len(self.names))
+
+    def _unknown(self, value: object) -> InvalidAction:
+        return InvalidAction(f"unknown action {shown(value)}; the actions are {', '.join(self.names)}")
 
     @cached_property
     def _positions(self) -> dict[str, int]:

@@ -2,13 +2,20 @@
 
 import msgspec
 import numpy as np
+import polars as pl
 import pytest
 from integer_range import IntegerRange
 from quadratic_ts import QuadraticTS
+from worlds import LATER, NOON
 
 import potstill as ps
+from potstill import LoggedDecision, LoggedReward, PotstillError, Workspace
 from potstill.errors import InvalidAction, UnsupportedSpace
+from potstill.evaluate import LakeLog, evaluate
 from potstill.keys import Key
+from potstill.pipeline.audit import audit
+from potstill.pipeline.reproduce import reproduce
+from potstill.pipeline.update import update
 from potstill.teachers import LinearTS
 from potstill.teachers.registry import TEACHERS
 
@@ -120,3 +127,86 @@ def test_a_teacher_is_imitated_and_the_policy_file_decides_the_same(problem, tmp
 @pytest.fixture
 def registered(monkeypatch):
     monkeypatch.setitem(TEACHERS, "quadratic-ts", QuadraticTS)
+
+
+CONFIG = b"""
+[teacher]
+type = "quadratic-ts"
+[student]
+hidden = [16]
+steps = 400
+contexts = 512
+[policy]
+floor = 0.002
+[update]
+min_observations = 50
+"""
+
+
+def logged(workspace, policy, n, seed):
+    """Decide, and log decisions and rewards; every tenth decision is restricted."""
+    rng, events = Key(seed).generator(), []
+    for i in range(n):
+        context = {"demand": float(rng.random())}
+        decision = policy.decide(context, id=f"{seed}-{i}", eligible=[4, 9] if i % 10 == 0 else None)
+        events.append(LoggedDecision.of(decision, context, time=NOON + i * 1000))
+        value = float(reward(context["demand"], decision.action, rng))
+        events.append(LoggedReward(id=decision.id, reward=value, time=NOON + i * 1000 + 60_000_000))
+    with workspace.event_log() as log:
+        log.append(*events)
+
+
+@pytest.fixture
+def workspace(registered, tmp_path):
+    made = Workspace.create(str(tmp_path / "workspace"), PROBLEM.encode(), CONFIG)
+    for seed in range(3):
+        logged(made, made.start() if seed == 0 else made.serving(), 200, seed)
+        assert update(made, now=LATER).outcome == "published"
+    return made
+
+
+def test_log_lake_join_update_audit_and_reproduction(workspace):
+    decisions = workspace.lake.read("decisions", workspace.lake.files("decisions")).collect()
+    assert (decisions.schema["action"], decisions.schema["eligible"]) == (pl.Int64(), pl.List(pl.Int64()))
+    assert len(decisions) == 600
+    found = audit(workspace)
+    assert (found.checked, found.clean) == (600, True)
+    assert reproduce(workspace, 3).identical
+    served = workspace.serving()
+    taken = [served.decide({"demand": 0.5}, id=str(i)).action for i in range(200)]
+    assert abs(np.mean(taken) - best(0.5)) < 1.5
+
+
+def test_an_altered_propensity_or_action_is_noticed_by_the_audit(workspace):
+    decision = workspace.serving().decide({"demand": 0.5}, id="honest")
+    action = HIGH if decision.action != HIGH else LOW
+    forged = [
+        LoggedDecision(id="p", context={"demand": 0.5}, action=decision.action, propensity=0.9, policy=3, time=NOON),
+        LoggedDecision.of(msgspec.structs.replace(decision, action=action), {"demand": 0.5}, time=NOON),
+    ]
+    with workspace.event_log() as log:
+        log.append(*forged)
+    update(workspace, now=LATER)
+    found = audit(workspace)
+    assert (found.propensities >= 1, found.actions >= 1) == (True, True)
+
+
+def test_the_log_refuses_what_is_no_action(workspace):
+    bad = LoggedDecision(id="x", context={"demand": 0.5}, action=99, propensity=0.5, policy=1)
+    with workspace.event_log() as log, pytest.raises(PotstillError, match="whole number from 2 to 14, got 99"):
+        log.append(bad)
+
+
+def test_off_policy_evaluation_from_the_lake(workspace):
+    """The distilled policy against uniform, by estimators that know the truth within their intervals."""
+    log = LakeLog(workspace)
+    found = evaluate(log, workspace.serving(), against="uniform", estimators=("ips", "snips", "dr", "dm"))
+    rng = np.random.default_rng(0)
+    demand = rng.random(20_000)
+    prices = rng.integers(LOW, HIGH + 1, 20_000)
+    truth = float((1 - ((prices - best(demand)) / 6) ** 2).mean())
+    assert found.old is not None
+    for name in ("snips", "dr"):
+        low, high = found.old.estimates[name].intervals["normal"]
+        assert low - 0.15 <= truth <= high + 0.15, name
+    assert found.new.estimates["dr"].value > found.old.estimates["dr"].value

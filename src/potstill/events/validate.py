@@ -15,8 +15,17 @@ import msgspec
 import numpy as np
 
 from potstill.errors import PotstillError, shown
-from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, Mode, now
-from potstill.events.wal.segment import DecisionRow, ObservationRow, RewardRow
+from potstill.events.records import (
+    DecisionRow,
+    Event,
+    LoggedDecision,
+    LoggedObservation,
+    LoggedReward,
+    Mode,
+    ObservationRow,
+    RewardRow,
+    now,
+)
 from potstill.problem import Boolean, Categorical, Feature, InvalidContext, InvalidProblem, Numeric, Problem
 from potstill.problem.observations import LARGEST
 

@@ -146,7 +146,7 @@ def _requests(n: int) -> Iterator[tuple[dict[str, float], float]]:
 
 def _flush(place: Path, n: int) -> dict[str, Any]:
     from potstill.events.lake.flush import Flusher
-    from potstill.events.wal.spool import Spool
+    from potstill.events.wal import Spool
     from potstill.workspace import Workspace
 
     workspace = Workspace(place)

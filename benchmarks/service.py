@@ -95,7 +95,8 @@ def serve(kind: str, folder: Path) -> None:
 
 
 def whole(folder: Path) -> Any:
-    from potstill.service.app import Options, create_app
+    from potstill.service.app import create_app
+    from potstill.service.limits import Options
     from potstill.service.metrics import Metrics
 
     return create_app([Workspace(folder)], Options(metrics=Metrics))

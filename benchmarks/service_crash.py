@@ -26,7 +26,7 @@ import polars as pl
 from service import FEATURES, NAME, make_workspace
 
 from potstill.events.lake.flush import Flusher
-from potstill.events.wal.spool import Spool
+from potstill.events.wal import Spool
 from potstill.workspace import Workspace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import potstill as ps
 from potstill.events import LoggedReward
+from potstill.events.wal import Spool
 from potstill.events.wal.segment import read
-from potstill.events.wal.spool import Spool
 
 PROBLEM = ps.Problem(name="greeting", context=[ps.Boolean("returning")], actions=ps.Discrete(["hi", "hello"]))
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from examples import random_layers
 
 from potstill.policy import Policy
-from potstill.service.app import App, Options, create_app
+from potstill.service.app import App, create_app
+from potstill.service.limits import Options
 from potstill.service.process.uvicorn_protocol import Connection, server_config
 from potstill.workspace import Workspace
 
@@ -67,7 +68,7 @@ class Asker:
 @asynccontextmanager
 async def opened(workspace: Workspace, **options: Any) -> AsyncIterator[Asker]:
     """An application that serves a workspace in this process, as long as the block runs."""
-    app = App([workspace], Options(**{"patience": 30.0, **options}))
+    app = App([workspace], Options(**{"log_timeout": 30.0, **options}))
     await app.open()
     try:
         yield Asker(app, f"/v1/{workspace.problem.name}/")
@@ -94,7 +95,7 @@ def experiment(control: str = '{ action = "720p" }', **options: str) -> bytes:
 def flushed(workspace: Workspace) -> Any:
     """The lake with all that is in the log; for when no log is open."""
     from potstill.events.lake.flush import Flusher
-    from potstill.events.wal.spool import Spool
+    from potstill.events.wal import Spool
 
     report = Flusher(Spool(workspace.spool), workspace.lake).flush()
     assert report.error is None

@@ -48,7 +48,7 @@ def tilted(workspace, version, towards):
 
 def joined(workspace):
     from potstill.events.lake.flush import Flusher
-    from potstill.events.wal.spool import Spool
+    from potstill.events.wal import Spool
 
     Flusher(Spool(workspace.spool), workspace.lake).flush()
     join(workspace.lake, workspace.cuts, workspace.problem, aggregate="last", settle=0, now=now())

@@ -17,7 +17,7 @@ from potstill.cli.serve import _standing
 from potstill.events import LoggedDecision, LoggedReward, now
 from potstill.events.join.join import join
 from potstill.events.lake.flush import Flusher
-from potstill.events.wal.spool import Spool
+from potstill.events.wal import Spool
 from potstill.experiments.analysis.workspace import Options, report_of
 from potstill.workspace import Workspace
 
@@ -182,7 +182,7 @@ def test_a_unit_that_is_no_feature_is_named_in_one_line(tmp_path, arguments):
 @pytest.mark.parametrize(
     ("control", "why"),
     [
-        ('{ action = "4k" }', "experiment.control: '4k' is no action of the problem"),
+        ('{ action = "4k" }', "experiment.control: unknown action '4k'"),
         ('{ rules = "none.toml" }', "experiment.control: there is no file 'none.toml' in the workspace"),
         ("{ policy = 9 }", "experiment.control: "),
     ],
@@ -206,7 +206,7 @@ def test_an_experiment_that_no_service_follows_says_why(tmp_path, control, why):
     ("control", "said"),
     [
         ('{ action = "360p" }', "not started: it starts at 2126-11-16 00:00 UTC"),
-        ('{ action = "4k" }', "refused: experiment.control: '4k' is no action of the problem"),
+        ('{ action = "4k" }', "refused: experiment.control: unknown action '4k'"),
     ],
 )
 def test_a_workspace_and_a_service_say_how_its_experiment_stands(tmp_path, control, said):

@@ -94,7 +94,7 @@ def test_mistakes_are_one_line_with_a_way_out(place, tmp_path):
 @pytest.mark.parametrize(
     ("control", "message"),
     [
-        ('{ action = "4k" }', "experiment.control: '4k' is no action of the problem; name one of 360p, 480p"),
+        ('{ action = "4k" }', "experiment.control: unknown action '4k' (str); the actions are 360p, 480p"),
         ("{ policy = 7 }", "experiment.control: "),
         ('{ rules = "rules.toml" }', "there is no file 'rules.toml' in the workspace"),
     ],

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import potstill as ps
 from potstill.cli import app
-from potstill.events.wal.spool import Spool
+from potstill.events.wal import Spool
 from potstill.workspace import Workspace, template
 
 

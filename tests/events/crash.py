@@ -25,12 +25,11 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 import polars as pl
 
 import potstill as ps
-from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, LoggedReward
+from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, LoggedReward, now
 from potstill.events.lake.flush import Flusher
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.maintenance import compact
-from potstill.events.records import now
-from potstill.events.wal.spool import QUARANTINE, Spool
+from potstill.events.wal import QUARANTINE, Spool
 
 PROBLEM = ps.Problem(
     name="crash",

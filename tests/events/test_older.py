@@ -14,8 +14,8 @@ from potstill.events.lake import delta
 from potstill.events.lake.flush import Flusher
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import METRICS, TABLES, table_schema, with_day
+from potstill.events.wal import Spool
 from potstill.events.wal.segment import frame, start
-from potstill.events.wal.spool import Spool
 from potstill.storage import child, open_storage
 from potstill.tables import TIME
 

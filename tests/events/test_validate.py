@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import potstill as ps
 from potstill.events import Event, InvalidEvent, LoggedDecision, LoggedObservation, LoggedReward
+from potstill.events.records import Row
 from potstill.events.validate import Checker
-from potstill.events.wal.segment import Row
 from potstill.problem import InvalidContext, Problem
 
 TIME = 1_700_000_000_000_000

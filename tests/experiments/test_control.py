@@ -50,8 +50,11 @@ def test_an_older_policy_must_be_of_this_problem(problem):
 @pytest.mark.parametrize(
     ("stated", "message"),
     [
-        (experiment(action="4k"), "experiment.control: '4k' is no action of the problem; name one of 360p, 480p"),
-        (experiment(unit="user", action="360p"), "experiment.unit: 'user' is no feature .* write 'unit' for the unit"),
+        (experiment(action="4k"), r"experiment.control: unknown action '4k' \(str\); the actions are 360p, 480p"),
+        (
+            experiment(unit="user", action="360p"),
+            "experiment.unit: 'user' is not a feature .* write 'unit' for",
+        ),
         (experiment(unit="hd_screen", action="360p"), "experiment.unit: 'hd_screen' is true or false"),
     ],
 )

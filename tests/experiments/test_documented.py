@@ -4,9 +4,7 @@ import re
 from pathlib import Path
 
 from potstill.experiments.rules import read_rules
-from potstill.workspace import template
-from potstill.workspace.config import read_config
-from potstill.workspace.workspace import read_problem
+from potstill.workspace import read_config, read_problem, template
 
 PAGE = Path(__file__).parents[2] / "docs" / "service.md"
 

@@ -66,7 +66,7 @@ def test_an_action_that_is_not_eligible_gives_way_to_the_first_that_is():
     wifi = (5.0, "wifi", True, None)
     assert rules(TEXT).action(wifi, ("480p", "720p")) == "720p"
     assert rules(TEXT).action(wifi, ("480p", "360p")) == "480p"
-    assert Rules("720p").action(wifi, ("360p",)) == "360p"
+    assert Rules(PROBLEM.actions, "720p").action(wifi, ("360p",)) == "360p"
 
 
 def test_without_rules_it_is_a_fixed_action():
@@ -83,35 +83,35 @@ def rule(when: str, action: str = "480p") -> str:
     ("text", "message"),
     [
         ("", r"rules.toml: .*missing required field `default`"),
-        ('default = "4k"', r"rules.toml: default: '4k' is no action of the problem; name one of 360p, 480p, 720p"),
+        ('default = "4k"', r"rules.toml: default: unknown action '4k' \(str\); the actions are 360p, 480p, 720p"),
         ('default = "360p"\nrules = []', "unknown field `rules`"),
         ('default = "360p"\n[[rule]]\naction = "480p"', "rule 1: .*missing required field `when`"),
         ("default =", "rules.toml: "),
         (
             rule("{ hd = false }", "4k"),
-            "rules.toml: rule 2: action: '4k' is no action of the problem; name one of 360p",
+            r"rules.toml: rule 2: action: unknown action '4k' \(str\); the actions are 360p",
         ),
-        (rule("{}"), "rule 2: `when` is empty and would always match; say it in `default`"),
+        (rule("{}"), "rule 2: `when` is empty and would always match; use `default`"),
         (
             rule("{ colour = 1 }"),
-            "rule 2: 'colour' is no feature of the problem; its features are bandwidth, connection",
+            "rule 2: 'colour' is not a feature of the problem; its features are bandwidth, connection",
         ),
         (
             rule('{ connection = "5g" }'),
-            r"rule 2: connection: '5g' \(str\) is no value .* are 3g, wifi, 4g. .*problem.toml",
+            r"rule 2: connection: '5g' \(str\) is not a value .* are 3g, wifi, 4g. .*problem.toml",
         ),
-        (rule('{ connection = ["wifi", 4] }'), r"rule 2: connection: 4 \(int\) is no value"),
+        (rule('{ connection = ["wifi", 4] }'), r"rule 2: connection: 4 \(int\) is not a value"),
         (rule("{ connection = [] }"), "rule 2: connection: the list is empty"),
         (rule("{ hd = 1 }"), r"rule 2: hd: expected true or false, got 1 \(int\)"),
         (rule('{ bandwidth = "fast" }'), r"rule 2: bandwidth: expected a finite number, got 'fast' \(str\)"),
         (rule("{ bandwidth = true }"), "rule 2: bandwidth: expected a finite number, got True"),
         (rule("{ bandwidth = nan }"), "rule 2: bandwidth: expected a finite number, got nan"),
         (rule("{ bandwidth = {} }"), "rule 2: bandwidth: no bound is stated; the bounds are at_least, above"),
-        (rule("{ bandwidth = { least = 1 } }"), "rule 2: bandwidth: 'least' is no bound; the bounds are at_least"),
+        (rule("{ bandwidth = { least = 1 } }"), "rule 2: bandwidth: 'least' is not a bound; the bounds are at_least"),
         (rule("{ bandwidth = { below = 'x' } }"), "rule 2: bandwidth: below: expected a finite number, got 'x'"),
         (
             rule("{ bandwidth = { at_least = 5, below = 5 } }"),
-            "rule 2: bandwidth: .* holds of no number; widen a bound",
+            "rule 2: bandwidth: .* holds for no number; widen a bound",
         ),
     ],
 )

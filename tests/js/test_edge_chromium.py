@@ -205,7 +205,7 @@ def test_the_real_service_takes_what_a_page_sends(page, tmp_path):
     import service_examples
 
     from potstill.events.lake.flush import Flusher
-    from potstill.events.wal.spool import Spool
+    from potstill.events.wal import Spool
     from potstill.workspace import Workspace, template
 
     workspace = Workspace.create(tmp_path / "video", template.PROBLEM.encode(), template.CONFIG.encode())

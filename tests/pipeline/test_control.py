@@ -10,8 +10,8 @@ from potstill.pipeline.audit import audit
 from potstill.pipeline.reproduce import reproduce
 from potstill.pipeline.resume import Origin
 from potstill.pipeline.update import foresee, update
+from potstill.workspace import CONFIG as CONFIG_FILE
 from potstill.workspace import Workspace
-from potstill.workspace.workspace import CONFIG as CONFIG_FILE
 
 OUT = ("hd:control",)
 

@@ -13,7 +13,7 @@ from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.gates import objections
 from potstill.pipeline.update import update
 from potstill.policy import Layer
-from potstill.workspace.config import UpdateConfig
+from potstill.workspace import UpdateConfig
 
 ROWS = 2000
 

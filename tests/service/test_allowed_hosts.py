@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from potstill.service.allowed_hosts import KnownHosts, is_local
-from potstill.service.tokens import Guard, TokenFile
+from potstill.service.allowed_hosts import AllowedHosts, is_local
+from potstill.service.auth import Guard
+from potstill.service.tokens import TokenFile
 from potstill.storage import open_storage
 
 
@@ -43,7 +44,7 @@ async def inner(_scope, _receive, send):
 def test_only_while_it_is_open(tmp_path):
     file = TokenFile(open_storage(tmp_path))
     guard = Guard(file)
-    app = KnownHosts(inner, [guard])
+    app = AllowedHosts(inner, [guard])
     assert answer(app, b"evil.example") == 403
     assert answer(app, b"localhost:8080") == 200
     file.create("web", ["decide"])

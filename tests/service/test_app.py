@@ -13,15 +13,15 @@ import worlds
 from service_examples import Asker, flushed, opened, publish, server
 
 from potstill.events.lake.flush import Flusher
-from potstill.events.wal import segment_writer
+from potstill.events.wal import Spool, segment_writer
 from potstill.events.wal.segment_writer import SegmentWriter
-from potstill.events.wal.spool import Spool
 from potstill.service import endpoints, status
-from potstill.service.app import App, Options, create_app
+from potstill.service.app import App, create_app
+from potstill.service.auth import Guard
 from potstill.service.decide import Decider
-from potstill.service.tokens import Guard, TokenFile
-from potstill.workspace import Workspace
-from potstill.workspace.config import InvalidConfig
+from potstill.service.limits import Options
+from potstill.service.tokens import TokenFile
+from potstill.workspace import InvalidConfig, Workspace
 
 CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
 DECIDE = {"context": CONTEXT}
@@ -227,7 +227,7 @@ def test_only_the_last_decisions_are_remembered(workspace):
             assert (await asker.post("decide", {**other, "id": name})).status == 409
         assert (await asker.post("decide", {**other, "id": "a"})).status == 200
 
-    asking(workspace, work, remembered=2)
+    asking(workspace, work, idempotency_size=2)
 
 
 def test_a_batch_that_is_sent_again_is_answered_and_logged_as_before(workspace):
@@ -364,9 +364,9 @@ def full(*_: object) -> None:
 
 def test_a_disk_that_hangs_takes_no_threads_from_others(workspace, monkeypatch):
     mended = threading.Event()
-    monkeypatch.setattr(status, "PATIENCE", 0.05)
-    monkeypatch.setattr(status, "ready", lambda _: mended.wait(60))
-    monkeypatch.setattr(endpoints, "ready", status.ready)
+    monkeypatch.setattr(status, "TIMEOUT", 0.05)
+    monkeypatch.setattr(status, "is_ready", lambda _: mended.wait(60))
+    monkeypatch.setattr(endpoints, "is_ready", status.is_ready)
 
     async def work(asker: Asker) -> None:
         answers = await asyncio.gather(*[asker.get("/ready") for _ in range(40)])
@@ -375,7 +375,7 @@ def test_a_disk_that_hangs_takes_no_threads_from_others(workspace, monkeypatch):
         await asyncio.wait_for(asker.app._problems[0].reload(), 10)
         assert (await asker.post("decide", DECIDE)).status == 200
         mended.set()
-        monkeypatch.setattr(status, "PATIENCE", 30.0)
+        monkeypatch.setattr(status, "TIMEOUT", 30.0)
         assert (await asker.get("/ready")).status == 200
 
     asking(workspace, work)
@@ -445,7 +445,7 @@ def test_a_disk_that_is_too_slow_is_answered_with_the_fallback_which_the_join_th
         assert (told["mode"], told["action"]) == ("fallback", "720p")
         going_on.set()
 
-    asking(with_fallback, work, patience=0.05)
+    asking(with_fallback, work, log_timeout=0.05)
     logged = decisions(with_fallback)  # by time
     assert logged["id"].to_list() == ["a", "a"]
     assert logged["mode"].to_list() == ["fallback", None]
@@ -532,7 +532,7 @@ def test_several_problems_are_served_side_by_side_whatever_they_are_called(tmp_p
 
 
 def test_what_cannot_be_served_is_said_before_it_is(workspace, tmp_path):
-    with pytest.raises(ValueError, match="both of problem 'video-upload'"):
+    with pytest.raises(ValueError, match="both have the problem name 'video-upload'"):
         App([workspace, workspace], Options())
     wrong = worlds.made(str(tmp_path / "other"), worlds.CONFIG + b'[serve]\nfallback = "8k"\n')
     with pytest.raises(InvalidConfig, match=r"'8k'"):
@@ -567,7 +567,7 @@ class Caller(threading.Thread):
 
 def under_load(workspace: Workspace, stop: signal.Signals, count: int) -> list[Caller]:
     """Callers of a server that got a signal once so many decisions were acknowledged."""
-    with server(workspace.url, patience=30) as started:
+    with server(workspace.url, log_timeout=30) as started:
         callers = [Caller(started.url, f"{started.pid}-{number}") for number in range(4)]
         for caller in callers:
             caller.start()

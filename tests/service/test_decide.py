@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import potstill as ps
 from potstill.events import InvalidEvent, LoggedDecision
+from potstill.events.records import DecisionBlock
 from potstill.events.validate import Checker, payload
-from potstill.events.wal.segment import DecisionBlock
-from potstill.service.decide import SMALLEST, Decider, Questions
+from potstill.service.decide import SMALLEST, Batch, Decider
 from potstill.service.http import Refusal
 from potstill.service.snapshot import Snapshot
 from potstill.service.wire import Requests
@@ -38,7 +38,7 @@ asked = st.lists(st.fixed_dictionaries({"context": contexts, "eligible": eligibl
 
 def asking(values):
     named = [{"id": f"id-{i}", **value} for i, value in enumerate(values)]
-    return Questions(REQUESTS.read_batch(msgspec.json.encode({"requests": named})).requests)
+    return Batch(REQUESTS.read_batch(msgspec.json.encode({"requests": named})).requests)
 
 
 def snapshot(mode="online", policy=POLICY):
@@ -112,7 +112,7 @@ def test_a_choice_that_the_policy_rules_out_can_still_be_logged():
     [
         ("online", {"action": "low"}, "mode apprentice, and the mode is online"),
         ("log-only", {"action": "low"}, "the mode is log-only"),
-        ("apprentice", {}, "say it in `action`"),
+        ("apprentice", {}, "state it in `action`"),
         ("apprentice", {"action": "low", "eligible": ["mid"]}, "'low' is not eligible"),
     ],
 )

@@ -18,7 +18,7 @@ from potstill.experiments.assignment import arm_of
 from potstill.experiments.config import ControlConfig, ExperimentConfig
 from potstill.experiments.rules import Rules
 from potstill.pipeline.audit import audit
-from potstill.service.decide import Decider, Questions
+from potstill.service.decide import Batch, Decider
 from potstill.service.experiment import Experiment
 from potstill.service.metrics import Metrics
 from potstill.service.snapshot import Snapshot
@@ -288,7 +288,11 @@ POLICY = ps.Policy.uniform(PROBLEM, version=3)
 units = st.lists(st.none() | st.sampled_from(["a", "b", "c", "d", "ü"]), min_size=1, max_size=12)
 
 
-@given(units, st.sampled_from([Rules("mid"), ps.Policy.uniform(PROBLEM, version=1, seed=5)]), st.floats(0.01, 0.99))
+@given(
+    units,
+    st.sampled_from([Rules(PROBLEM.actions, "mid"), ps.Policy.uniform(PROBLEM, version=1, seed=5)]),
+    st.floats(0.01, 0.99),
+)
 def test_any_mix_of_arms_is_decided_as_one_by_one(stated, control, share):
     config = ExperimentConfig(name="e", control=ControlConfig(action="mid"), share=share)
     served, decider = Experiment(config, PROBLEM, control), Decider(PROBLEM, None)
@@ -297,7 +301,7 @@ def test_any_mix_of_arms_is_decided_as_one_by_one(stated, control, share):
     snapshot = Snapshot(POLICY, 1, "online", datetime.now(UTC))
 
     def decide(part):
-        asked = Questions(read(msgspec.json.encode({"requests": part})).requests)
+        asked = Batch(read(msgspec.json.encode({"requests": part})).requests)
         return served.decide(snapshot, asked, decider.decide, decider)
 
     together = decide(rows)

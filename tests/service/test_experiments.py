@@ -8,10 +8,8 @@ import worlds
 from service_examples import Asker, experiment, opened
 
 from potstill.experiments.assignment import arm_of
-from potstill.service.experiment import Experiments, check_experiment
-from potstill.workspace import Workspace
-from potstill.workspace.config import InvalidConfig
-from potstill.workspace.workspace import CONFIG
+from potstill.service.experiment import ExperimentWatcher, check_experiment
+from potstill.workspace import CONFIG, InvalidConfig, Workspace
 
 BAD_RULES = b'default = "1080p"\n[[rule]]\nwhen = { bandwidth_kbps = { below = 1000 } }\naction = "4k"\n'
 
@@ -25,8 +23,8 @@ def outcomes() -> list[str]:
     return []
 
 
-def following(workspace, outcomes) -> Experiments:
-    experiments = Experiments(workspace, outcomes.append)
+def following(workspace, outcomes) -> ExperimentWatcher:
+    experiments = ExperimentWatcher(workspace, outcomes.append)
     experiments.start()
     return experiments
 
@@ -38,28 +36,28 @@ def write(workspace, text: bytes) -> None:
 def test_an_experiment_begins_changes_and_ends_without_a_restart(tmp_path, outcomes):
     workspace = made(tmp_path)
     experiments = following(workspace, outcomes)
-    assert (experiments.now, outcomes) == (None, [])
+    assert (experiments.current, outcomes) == (None, [])
     write(workspace, experiment())
     experiments.reload()
-    first = experiments.now
+    first = experiments.current
     experiments.reload()
-    assert experiments.now is first
+    assert experiments.current is first
     write(workspace, experiment(share="0.9") + b"[join]\nsettle = '2m'\n")
     experiments.reload()
-    assert experiments.now.config.share == 0.9
+    assert experiments.current.config.share == 0.9
     write(workspace, b"")
     experiments.reload()
-    assert (experiments.now, outcomes) == (None, ["swapped"] * 3)
+    assert (experiments.current, outcomes) == (None, ["swapped"] * 3)
 
 
 def test_rules_are_followed(tmp_path, outcomes):
     workspace = made(tmp_path, experiment('{ rules = "rules.toml" }'))
     workspace.storage.create("rules.toml", b'default = "360p"')
     experiments = following(workspace, outcomes)
-    first = experiments.now
+    first = experiments.current
     workspace.storage.replace("rules.toml", b'default = "720p"')
     experiments.reload()
-    assert experiments.now is not first
+    assert experiments.current is not first
     assert outcomes == ["swapped", "swapped"]
 
 
@@ -67,10 +65,10 @@ def test_rules_are_followed(tmp_path, outcomes):
     ("broken", "message"),
     [
         (b"[experiment", "potstill.toml"),
-        (experiment('{ action = "4k" }'), "experiment.control: '4k' is no action of the problem"),
+        (experiment('{ action = "4k" }'), "experiment.control: unknown action '4k'"),
         (experiment("{ policy = 9 }"), "experiment.control: .*has no version 9"),
         (experiment('{ rules = "none.toml" }'), "no file 'none.toml' in the workspace"),
-        (experiment('{ rules = "rules.toml" }'), "rules.toml: rule 1: action: '4k' is no action"),
+        (experiment('{ rules = "rules.toml" }'), "rules.toml: rule 1: action: unknown action '4k'"),
     ],
 )
 def test_what_makes_no_sense_leaves_it_as_it_was_and_does_not_start(tmp_path, outcomes, caplog, broken, message):
@@ -78,25 +76,25 @@ def test_what_makes_no_sense_leaves_it_as_it_was_and_does_not_start(tmp_path, ou
     workspace.start()
     workspace.storage.create("rules.toml", BAD_RULES)
     experiments = following(workspace, outcomes)
-    first = experiments.now
+    first = experiments.current
     write(workspace, broken)
     with caplog.at_level(logging.WARNING):
         experiments.reload()
         experiments.reload()
-    assert experiments.now is first
+    assert experiments.current is first
     assert outcomes == ["swapped", "refused"]
     assert len(caplog.records) == 1
     with pytest.raises(InvalidConfig, match=message):
-        Experiments(workspace).start()
+        ExperimentWatcher(workspace).start()
     write(workspace, experiment(share="0.2"))
     experiments.reload()
-    assert experiments.now.config.share == 0.2
+    assert experiments.current.config.share == 0.2
 
 
 def test_storage_that_is_away_leaves_it_as_it_was_and_starts_without(tmp_path, outcomes, monkeypatch):
     workspace = made(tmp_path, experiment())
     experiments = following(workspace, outcomes)
-    first = experiments.now
+    first = experiments.current
 
     def away(*_):
         raise OSError("away")
@@ -105,9 +103,9 @@ def test_storage_that_is_away_leaves_it_as_it_was_and_starts_without(tmp_path, o
         storage.setattr(type(workspace.storage), "read", away)
         experiments.reload()
         started = following(workspace, outcomes)
-        assert (experiments.now, started.now) == (first, None)
+        assert (experiments.current, started.current) == (first, None)
     started.reload()
-    assert started.now is not None
+    assert started.current is not None
     assert outcomes == ["swapped", "unavailable", "unavailable", "swapped"]
 
 
@@ -151,7 +149,7 @@ def test_the_status_says_whether_it_is_followed_and_why_not(tmp_path):
     asyncio.run(work())
     assert states[:2] == [(None, None), ("hd", "running")]
     assert states[2][0] == "hd"  # as it was
-    assert states[2][1].startswith("refused: experiment.control: '4k' is no action of the problem")
+    assert states[2][1].startswith("refused: experiment.control: unknown action '4k'")
     assert states[3] == ("hd", "not started: it starts at 2126-11-16 00:00 UTC")
 
 
@@ -168,7 +166,7 @@ def test_a_service_does_not_start_on_an_experiment_that_makes_no_sense(tmp_path)
         async with opened(workspace):
             raise AssertionError("it started")
 
-    with pytest.raises(InvalidConfig, match=r"video: experiment.control: '4k' is no action .* name one of 360p"):
+    with pytest.raises(InvalidConfig, match=r"video: experiment.control: unknown action '4k' .* the actions are 360p"):
         asyncio.run(work())
 
 

@@ -126,7 +126,7 @@ def url(tmp_path_factory) -> Iterator[str]:
     place = tmp_path_factory.mktemp("limits") / "video"
     worlds.made(str(place))
     limits = {"read_seconds": SECONDS, "header_seconds": SECONDS, "max_body": MAX_BODY, "max_in_flight": 20}
-    with running(place, patience=30, **limits) as started:
+    with running(place, log_timeout=30, **limits) as started:
         yield started
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from potstill.service.metrics import VERSIONS, Metrics, Standing
+from potstill.service.metrics import VERSIONS, Metrics, ProblemGauges
 
 WORKER = """
 import os, sys
@@ -22,8 +22,8 @@ for command in sys.stdin:
         sys.stdout.buffer.write(metrics.exposition({"video"}) + b"# END\\n")
         sys.stdout.flush()
     else:
-        counted.decided("online", 3, int(command))
-        counted.took(0.003)
+        counted.count_decisions("online", 3, int(command))
+        counted.time_decide(0.003)
         print("counted", flush=True)
 """
 
@@ -41,17 +41,17 @@ def value(text, name, **labels):
 
 
 def test_every_name_is_there_with_its_labels():
-    metrics = Metrics(lambda: [Standing("video", 7, 2.5), Standing("new", None, 0.0)])
+    metrics = Metrics(lambda: [ProblemGauges("video", 7, 2.5), ProblemGauges("new", None, 0.0)])
     counted = metrics.of("video")
-    counted.decided("online", 7)
-    counted.decided("online", 7, 999)
-    counted.decided("apprentice", 7)
-    counted.assigned("control", 4)
-    counted.rewarded(3)
-    counted.observed(5)
-    counted.refused("unfit")
-    counted.reloaded("swapped")
-    counted.took(0.004)
+    counted.count_decisions("online", 7)
+    counted.count_decisions("online", 7, 999)
+    counted.count_decisions("apprentice", 7)
+    counted.count_arm("control", 4)
+    counted.count_rewards(3)
+    counted.count_observations(5)
+    counted.count_refusal("unfit")
+    counted.count_reload("swapped")
+    counted.time_decide(0.004)
     text = metrics.exposition({"video", "new"})
     assert value(text, "potstill_decisions_total", problem="video", mode="online", policy="7") == 1000
     assert value(text, "potstill_decisions_total", problem="video", mode="apprentice", policy="7") == 1
@@ -70,9 +70,9 @@ def test_every_name_is_there_with_its_labels():
 
 
 def test_a_problem_that_may_not_be_read_is_not_shown():
-    metrics = Metrics(lambda: [Standing("mine", 1, 0.0), Standing("theirs", 2, 0.0)])
+    metrics = Metrics(lambda: [ProblemGauges("mine", 1, 0.0), ProblemGauges("theirs", 2, 0.0)])
     for problem in ("mine", "theirs", ""):
-        metrics.of(problem).refused("token")
+        metrics.of(problem).count_refusal("token")
     text = metrics.exposition({"mine"})
     assert b"theirs" not in text
     assert value(text, "potstill_refused_total", problem="", reason="token") == 1
@@ -81,15 +81,15 @@ def test_a_problem_that_may_not_be_read_is_not_shown():
 
 def test_a_name_of_any_characters_is_escaped():
     name = 'a "quoted"\\ name\nof two lines, ünïcode'
-    metrics = Metrics(lambda: [Standing(name, 1, 0.0)])
-    metrics.of(name).rewarded(2)
+    metrics = Metrics(lambda: [ProblemGauges(name, 1, 0.0)])
+    metrics.of(name).count_rewards(2)
     assert value(metrics.exposition({name}), "potstill_rewards_total", problem=name) == 2
 
 
 def test_versions_of_long_ago_are_left_out_unless_one_serves():
-    metrics = Metrics(lambda: [Standing("video", 1, 0.0)])  # rolled back to the first
+    metrics = Metrics(lambda: [ProblemGauges("video", 1, 0.0)])  # rolled back to the first
     for version in range(1, 2 * VERSIONS + 1):
-        metrics.of("video").decided("online", version)
+        metrics.of("video").count_decisions("online", version)
     found = {
         int(dict(key[1:])["policy"])
         for key in values(metrics.exposition({"video"}))

@@ -13,10 +13,11 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 import potstill as ps
 from potstill.service import wire
-from potstill.service.app import Options, create_app
+from potstill.service.app import create_app
+from potstill.service.limits import Options
 from potstill.service.metrics import Metrics
 from potstill.service.openapi import document
-from potstill.service.operations import OPERATIONS
+from potstill.service.routes import PROBLEM_ENDPOINTS, SERVICE_ENDPOINTS
 from potstill.service.schemas import PLACE, example_context, examples
 from potstill.workspace import Workspace, template
 
@@ -64,12 +65,12 @@ def test_paths_are_as_requests_must_write_them(found):
 
 
 def test_every_operation_needs_its_scope_where_tokens_are_needed(found, problem):
-    for operation in OPERATIONS:
-        shown = found["paths"][f"/v1/video-upload/{operation.path}"][operation.method]
-        assert shown["security"] == [{"token": [operation.scope]}]
+    for row in PROBLEM_ENDPOINTS:
+        shown = found["paths"][f"/v1/video-upload/{row.path}"][row.method.lower()]
+        assert shown["security"] == [{"token": [row.scope]}]
         assert {"401", "403", "503"} <= shown["responses"].keys()
     assert found["paths"]["/metrics"]["get"]["security"] == [{"token": ["read"]}]
-    assert {"200", "401", "403"} == found["paths"]["/metrics"]["get"]["responses"].keys()
+    assert {"200", "401", "403", "404", "503"} == found["paths"]["/metrics"]["get"]["responses"].keys()
     unsecured = document([problem], secured=False)
     assert "securitySchemes" not in unsecured["components"]
     assert unsecured["paths"]["/v1/video-upload/decide"]["post"]["security"] == []
@@ -131,11 +132,11 @@ def api(tmp_path_factory):
     return schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 
 
-POSTS = [f"/v1/video-upload/{operation.path}" for operation in OPERATIONS if operation.method == "post"]
-GETS = [f"/v1/video-upload/{operation.path}" for operation in OPERATIONS if operation.method == "get"]
+POSTS = [f"/v1/video-upload/{row.path}" for row in PROBLEM_ENDPOINTS if row.method == "POST"]
+GETS = [f"/v1/video-upload/{row.path}" for row in PROBLEM_ENDPOINTS if row.method == "GET"]
 
 
-@pytest.mark.parametrize("path", [*POSTS, *GETS, "/health", "/ready", "/metrics"])
+@pytest.mark.parametrize("path", [*POSTS, *GETS, *(f"/{row.path}" for row in SERVICE_ENDPOINTS)])
 def test_the_service_does_as_the_document_says(api, path):
     """No 5xx, no status, type, header or body that is not stated, and what does not fit the schema is refused."""
     method = "POST" if path in POSTS else "GET"

@@ -9,9 +9,8 @@ from service_examples import flushed, publish, server
 
 import potstill as ps
 from potstill.pipeline.audit import audit
-from potstill.service.snapshot import FILE, Serving, read_mode, write_mode
-from potstill.workspace import Workspace
-from potstill.workspace.config import InvalidConfig
+from potstill.service.snapshot import FILE, SnapshotWatcher, read_mode, write_mode
+from potstill.workspace import InvalidConfig, Workspace
 
 CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
 
@@ -27,8 +26,8 @@ def outcomes() -> list[str]:
 
 
 @pytest.fixture
-def serving(workspace, outcomes) -> Serving:
-    serving = Serving(workspace, outcomes.append)
+def serving(workspace, outcomes) -> SnapshotWatcher:
+    serving = SnapshotWatcher(workspace, outcomes.append)
     serving.start()
     return serving
 
@@ -44,21 +43,21 @@ def damage(workspace: Workspace, version: int) -> None:
 
 
 def test_where_nothing_was_published_a_uniform_policy_is(serving, workspace):
-    assert serving.now.policy.version == 0
+    assert serving.current.policy.version == 0
     assert workspace.registry.head().serving == 0
 
 
 def test_a_new_version_takes_over_and_is_told(serving, workspace, outcomes):
-    before = serving.now
+    before = serving.current
     publish(workspace)
     serving.reload()
-    assert serving.now.policy.version == 1
-    assert serving.now.since > before.since
+    assert serving.current.policy.version == 1
+    assert serving.current.since > before.since
     assert before.policy.version == 0  # whoever holds the snapshot decides on with it
     assert outcomes == ["swapped", "swapped"]
-    again = serving.now
+    again = serving.current
     serving.reload()
-    assert serving.now is again
+    assert serving.current is again
 
 
 def test_a_version_that_is_only_staged_does_not_serve(serving, workspace):
@@ -66,8 +65,8 @@ def test_a_version_that_is_only_staged_does_not_serve(serving, workspace):
     staged = ps.Policy.uniform(workspace.problem, version=1, seed=4)
     workspace.registry.publish(staged, teacher=None, report=b"{}", serve=False, expected=head.number)
     serving.reload()
-    assert serving.now.policy.version == 0
-    assert serving.now.number == 2
+    assert serving.current.policy.version == 0
+    assert serving.current.number == 2
 
 
 def test_a_bad_version_is_refused_and_the_one_before_serves_on(serving, workspace, outcomes, caplog):
@@ -78,15 +77,15 @@ def test_a_bad_version_is_refused_and_the_one_before_serves_on(serving, workspac
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             serving.reload()
-    assert serving.now.policy.version == 1
+    assert serving.current.policy.version == 1
     assert outcomes == ["swapped", "swapped", "refused"]  # the fault is told once
     assert len(caplog.records) == 1
     workspace.registry.rollback()
     serving.reload()
-    assert serving.now.policy.version == 1
+    assert serving.current.policy.version == 1
     publish(workspace)
     serving.reload()
-    assert serving.now.policy.version == 3
+    assert serving.current.policy.version == 3
 
 
 def test_a_policy_that_cannot_decide_is_refused(serving, workspace, outcomes):
@@ -97,7 +96,7 @@ def test_a_policy_that_cannot_decide_is_refused(serving, workspace, outcomes):
     bad = ps.Policy.build(workspace.problem, layers, version=1)
     workspace.registry.publish(bad, teacher=None, report=b"{}", expected=head.number)
     serving.reload()
-    assert serving.now.policy.version == 0
+    assert serving.current.policy.version == 0
     assert outcomes[-1] == "refused"
 
 
@@ -105,12 +104,12 @@ def test_a_version_of_an_earlier_problem_is_refused_until_there_is_one_for_the_p
     publish(workspace)
     (workspace.storage.folder / "problem.toml").write_bytes(worlds.PROBLEM.replace(b"1080p", b"2160p"))
     changed = Workspace(workspace.url)
-    serving = Serving(changed, outcomes.append)
+    serving = SnapshotWatcher(changed, outcomes.append)
     serving.reload()
-    assert serving.now.policy is None
+    assert serving.current.policy is None
     assert outcomes == ["refused"]
     serving.start()
-    assert serving.now.policy.version == 2
+    assert serving.current.policy.version == 2
 
 
 def test_storage_that_is_away_changes_nothing(serving, workspace, outcomes, monkeypatch):
@@ -119,33 +118,33 @@ def test_storage_that_is_away_changes_nothing(serving, workspace, outcomes, monk
         away.setattr(workspace.registry, "changed_since", lambda _: (_ for _ in ()).throw(OSError("away")))
         serving.reload()
         serving.reload()
-    assert serving.now.policy.version == 0
+    assert serving.current.policy.version == 0
     assert outcomes[1:] == ["unavailable"]
     serving.reload()
-    assert serving.now.policy.version == 1
+    assert serving.current.policy.version == 1
 
 
 def test_a_damaged_start_has_no_policy_until_there_is_a_sound_one(workspace, outcomes):
     publish(workspace)
     damage(workspace, 1)
-    serving = Serving(workspace, outcomes.append)
+    serving = SnapshotWatcher(workspace, outcomes.append)
     serving.start()
-    assert serving.now.policy is None
-    assert serving.now.artifact == b""
+    assert serving.current.policy is None
+    assert serving.current.artifact == b""
     publish(workspace)
     serving.reload()
-    assert serving.now.policy.version == 2
+    assert serving.current.policy.version == 2
 
 
 def test_the_mode_is_kept_in_the_workspace_and_followed(serving, workspace):
-    assert serving.now.mode == "online"
+    assert serving.current.mode == "online"
     write_mode(workspace.storage, workspace.config.serve, "apprentice")
     serving.reload()
-    assert serving.now.mode == "apprentice"
-    assert Serving(workspace).now.mode == "online"  # until it is started
+    assert serving.current.mode == "apprentice"
+    assert SnapshotWatcher(workspace).current.mode == "online"  # until it is started
     (workspace.storage.folder / FILE).unlink()
     serving.reload()
-    assert serving.now.mode == "online"
+    assert serving.current.mode == "online"
 
 
 def test_a_mode_that_makes_no_sense_is_refused(serving, workspace, outcomes):
@@ -156,16 +155,16 @@ def test_a_mode_that_makes_no_sense_is_refused(serving, workspace, outcomes):
     with pytest.raises(InvalidConfig, match=r"mode\.json"):
         read_mode(workspace.storage, stated)
     serving.reload()
-    assert serving.now.mode == "online"
+    assert serving.current.mode == "online"
     assert outcomes[-1] == "refused"
 
 
 def test_the_artifact_is_the_file_of_the_policy(serving, workspace):
     policy = publish(workspace)
     serving.reload()
-    assert serving.now.artifact == policy.to_bytes()
-    assert ps.Policy.from_bytes(serving.now.artifact).version == 1
-    assert serving.now.since <= datetime.now(UTC)
+    assert serving.current.artifact == policy.to_bytes()
+    assert ps.Policy.from_bytes(serving.current.artifact).version == 1
+    assert serving.current.since <= datetime.now(UTC)
 
 
 class Callers:
@@ -206,7 +205,7 @@ class Callers:
 
 def test_swaps_under_load_drop_nothing_mix_no_batch_and_pass_the_audit(workspace):
     publish(workspace)
-    with server(workspace.url, reload_seconds=0.02, patience=30) as started, Callers(started.url, 4) as callers:
+    with server(workspace.url, reload_seconds=0.02, log_timeout=30) as started, Callers(started.url, 4) as callers:
         for version in range(2, 9):
             seen = threading.Event()
             publish(workspace)

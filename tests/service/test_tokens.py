@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from potstill.service import tokens as service_tokens
-from potstill.service.tokens import FILE, SCOPES, Guard, InvalidToken, Refused, TokenFile
+from potstill.service.auth import Guard, TokenRefused
+from potstill.service.tokens import FILE, SCOPES, InvalidToken, TokenFile
 from potstill.storage import open_storage
 
 
@@ -28,7 +29,7 @@ def header(token):
 
 
 def refusal(guard, authorization, scope="decide"):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TokenRefused) as caught:
         guard.check(authorization, scope)
     return caught.value.status
 
@@ -110,7 +111,7 @@ def test_the_scheme_is_not_case_sensitive(local):
 
 def test_the_message_says_no_token(local):
     guard = Guard(_created(local, "read"))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TokenRefused) as caught:
         guard.check(header(local.token), "admin")
     assert local.token not in str(caught.value)
     assert "'web' lacks the scope 'admin'" in str(caught.value)
@@ -181,7 +182,7 @@ def test_names_are_used_once_and_must_be_known(local):
     local.create("web", ["decide"])
     with pytest.raises(InvalidToken, match="has a token 'web' already"):
         local.create("web", ["read"])
-    with pytest.raises(InvalidToken, match="no token 'phone'; there are: web"):
+    with pytest.raises(InvalidToken, match="no token 'phone'; its tokens: web"):
         local.revoke("phone")
     with pytest.raises(InvalidToken, match="name"):
         local.create("", ["read"])
@@ -196,7 +197,7 @@ def test_a_change_that_was_cut_short_in_an_object_store_is_told(s3, monkeypatch)
     monkeypatch.setattr(service_tokens, "LOCK_SECONDS", 0.0)
     storage = open_storage(s3)
     storage.create(f"{FILE}.lock", b"")
-    with pytest.raises(InvalidToken, match=rf"changed by somebody else.*delete {s3}/{FILE}\.lock"):
+    with pytest.raises(InvalidToken, match=rf"locked by another process.*delete {s3}/{FILE}\.lock"):
         TokenFile(storage).create("web", ["decide"])
     storage.delete(f"{FILE}.lock")
     TokenFile(storage).create("web", ["decide"])

@@ -12,9 +12,7 @@ import pytest
 import potstill as ps
 from potstill.experiments.config import ControlConfig, ExperimentConfig
 from potstill.teachers import from_config
-from potstill.workspace import Config, InvalidConfig, template
-from potstill.workspace.config import read_config
-from potstill.workspace.workspace import read_problem
+from potstill.workspace import Config, InvalidConfig, read_config, read_problem, template
 
 #: An option at its default, and an example of one that is not set.
 OPTION, EXAMPLE = r"^#(\w+ = )", r"^# (\w+ = |\[\w+\]$)"

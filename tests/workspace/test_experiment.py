@@ -3,11 +3,11 @@
 import pytest
 from experiment_examples import CONFIG, START, workspace
 
-from potstill.workspace.experiment import standing
+from potstill.workspace import experiment_status
 
 
 def stands(tmp_path, config=CONFIG, now=START):
-    return standing(workspace(tmp_path / "w", config=config), now)
+    return experiment_status(workspace(tmp_path / "w", config=config), now)
 
 
 def test_without_an_experiment_there_is_nothing_to_say(tmp_path):
@@ -16,14 +16,14 @@ def test_without_an_experiment_there_is_nothing_to_say(tmp_path):
 
 def test_it_runs_from_its_start_on(tmp_path):
     made = workspace(tmp_path / "w")
-    assert standing(made, START).in_words == "running"
-    assert standing(made, START - 1).in_words == "not started: it starts at 2026-11-16 00:00 UTC"
+    assert experiment_status(made, START).in_words == "running"
+    assert experiment_status(made, START - 1).in_words == "not started: it starts at 2026-11-16 00:00 UTC"
 
 
 @pytest.mark.parametrize(
     ("control", "why"),
     [
-        ('{ action = "4k" }', "experiment.control: '4k' is no action"),
+        ('{ action = "4k" }', "experiment.control: unknown action '4k'"),
         ('{ rules = "none.toml" }', "experiment.control: there is no file 'none.toml'"),
         ("{ policy = 3 }", "experiment.control: "),
     ],

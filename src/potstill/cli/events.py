@@ -65,7 +65,7 @@ def flush(place: Place, as_json: AsJson = False) -> None:
     """
     with needs("lake"):
         from potstill.events.lake.flush import Flusher
-        from potstill.events.wal.spool import Spool
+        from potstill.events.wal import Spool
         from potstill.workspace import Workspace
 
     with refusing(*MENDABLE):

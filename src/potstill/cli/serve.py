@@ -54,8 +54,7 @@ def serve(
     Example: potstill serve video --workers 2 --update-every 10m
     """
     with needs("serve"):
-        from potstill.service.process.serve import Settings
-        from potstill.service.process.serve import serve as served
+        from potstill.service.process.serve import Settings, run
     if update_every is not None and importlib.util.find_spec("jax") is None:
         fail("--update-every learns, which needs 'jax': pip install 'potstill[learn]', or update elsewhere")
 
@@ -69,7 +68,7 @@ def serve(
         cors=tuple(cors or ()),
     )
     with refusing(*MENDABLE):
-        code = served(settings, on_ready=_announce, tell=_tell)
+        code = run(settings, on_ready=_announce, warn=_warn)
     raise typer.Exit(code)
 
 
@@ -159,12 +158,12 @@ def _announce(service: Service) -> None:
 def _standing(workspace: Workspace) -> str:
     from potstill.events import now
     from potstill.service.snapshot import read_mode
-    from potstill.workspace.experiment import standing
+    from potstill.workspace import experiment_status
 
     try:
         head = workspace.registry.standing()
         mode = read_mode(workspace.storage, workspace.config.serve)
-        found = standing(workspace, now())
+        found = experiment_status(workspace, now())
     except MENDABLE as error:  # it serves all the same
         return str(error)
     policy = "no policy" if head is None or head.serving is None else f"policy {head.serving}"
@@ -185,5 +184,5 @@ def _curl(service: Service) -> str:
     )
 
 
-def _tell(sentence: str) -> None:
+def _warn(sentence: str) -> None:
     typer.secho(f"potstill: {sentence}", err=True)

@@ -1,15 +1,26 @@
-"""Decisions and rewards: what is logged, and the crash-safe log that it goes to.
+"""Events: decisions and rewards, and the crash-safe log that stores them.
 
-The lake that the log is emptied into, and the join, are in modules of their own, which need more libraries.
+The lake (`potstill.events.lake`) and the join (`potstill.events.join`) need more libraries, and are imported apart.
 """
 
-from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, microseconds, now
+from potstill.events.records import (
+    DecisionBlock,
+    DecisionRow,
+    Event,
+    LoggedDecision,
+    LoggedObservation,
+    LoggedReward,
+    Row,
+    microseconds,
+    now,
+)
 from potstill.events.validate import InvalidEvent
-from potstill.events.wal.group_commit import Commit, LogUnavailable
-from potstill.events.wal.log import EventLog
+from potstill.events.wal import Commit, EventLog, LogUnavailable
 
 __all__ = [
     "Commit",
+    "DecisionBlock",
+    "DecisionRow",
     "Event",
     "EventLog",
     "InvalidEvent",
@@ -17,6 +28,7 @@ __all__ = [
     "LoggedDecision",
     "LoggedObservation",
     "LoggedReward",
+    "Row",
     "microseconds",
     "now",
 ]

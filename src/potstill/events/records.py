@@ -1,45 +1,54 @@
-"""What is logged: decisions, rewards, and complete observations from devices that decided on their own."""
+"""Events: decisions, rewards and observations, as callers hand them in and as the log stores them.
+
+`DecisionRow` lists the fields of a decision. The log writes them in this order, `DecisionBlock` has the same ones by
+column, and the lake's columns and frames follow from the `Column` beside each field.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from itertools import repeat, starmap
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
 from potstill.policy import Decision
+from potstill.spaces import ColumnType
 
-#: How an action came about that the policy did not draw: the caller's own choice, logged with the policy's probability
-#: of it; or a fixed action, with propensity 1, since the policy was not to decide yet or could not, or as an
-#: experiment's control.
+#: Why an action was taken that the policy did not draw. ``apprentice``: the caller's own choice, logged with the
+#: policy's probability of it. The others are fixed actions with propensity 1: ``log-only``, the policy does not decide
+#: yet; ``fallback``, it could not; ``control``, the control arm of an experiment.
 Mode = Literal["apprentice", "log-only", "fallback", "control"]
+#: An action or a restriction as the action space's wire types have it.
+Value = bool | int | float | str | tuple[Any, ...] | dict[str, Any]
+FeatureValue = float | str | bool | None
 
 
 class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
     """A decision as it was taken.
 
     Attributes:
-        id: names the decision; its rewards carry the same id.
-        context: feature names and values, as they were sent.
-        action: the action that was taken.
-        propensity: the exact probability with which it was taken.
-        policy: version of the policy that decided.
-        eligible: the actions that were allowed, if not all of them were.
-        floor: the smallest propensity that was asked for, if it was not the policy's own.
-        unit: who or what it was decided for, such as a user; for experiments.
-        mode: None for a decision of the policy; otherwise how the action came about, see `Mode`.
-        arm: of the experiment that it was decided in, ``NAME:control`` or ``NAME:treatment``; None outside of any.
-        time: microseconds since 1970, UTC; left out, the time at which it is logged.
+        id: Name of the decision; its rewards carry the same id.
+        context: Feature names and values, as they were sent.
+        action: The action that was taken.
+        propensity: The exact probability, or density, with which it was taken.
+        policy: Version of the policy that decided.
+        eligible: The actions that were allowed, if not all of them were.
+        floor: The smallest propensity that was asked for, if it was not the policy's own.
+        unit: Whom or what it was decided for, such as a user; experiments randomise it.
+        mode: None if the policy drew the action; otherwise why it was taken, see `Mode`.
+        arm: Arm of an experiment, ``NAME:control`` or ``NAME:treatment``; None outside of experiments.
+        time: Microseconds since 1970, UTC; the time of logging if left out.
     """
 
     id: str
     context: Mapping[str, Any]
-    action: str
+    action: Any
     propensity: float
     policy: int
-    eligible: tuple[str, ...] | None = None
+    eligible: Any = None
     floor: float | None = None
     unit: str | None = None
     mode: Mode | None = None
@@ -51,29 +60,19 @@ class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
         cls, decision: Decision, context: Mapping[str, Any], time: int | None = None, unit: str | None = None
     ) -> LoggedDecision:
         """What `Policy.decide` returned for a context."""
-        return cls(
-            id=decision.id,
-            context=context,
-            action=decision.action,
-            propensity=decision.propensity,
-            policy=decision.policy,
-            eligible=decision.eligible,
-            floor=decision.floor,
-            unit=unit,
-            time=time,
-        )
+        return cls(context=context, unit=unit, time=time, **msgspec.structs.asdict(decision))
 
 
 class LoggedReward(msgspec.Struct, frozen=True, kw_only=True):
     """A reward, some time after its decision.
 
     Attributes:
-        id: of the decision.
-        reward: a finite number.
-        key: names the reward among those of one decision; a second one with the same key is a retry and counts once.
+        id: Id of the decision.
+        reward: A finite number.
+        key: Name of the reward among those of one decision; a second one with the same key is a retry and counts once.
             Without keys, rewards of equal time and value are one.
-        metrics: other outcomes to watch in experiments, each a finite number by name; nothing is learnt from them.
-        time: microseconds since 1970, UTC; left out, the time at which it is logged.
+        metrics: Other outcomes that experiments report, finite numbers by name; policies do not learn from them.
+        time: Microseconds since 1970, UTC; the time of logging if left out.
     """
 
     id: str
@@ -84,13 +83,13 @@ class LoggedReward(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggedObservation(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision together with its reward, from a device that kept them until it could send them.
+    """A decision together with its reward, from a device that queued them until it could send them.
 
     Attributes:
-        decision: as it was taken; it must say its time.
-        reward: a finite number, or None if none came.
-        reward_time: microseconds since 1970, UTC; left out, that of the decision.
-        metrics: of the reward, as in `LoggedReward`.
+        decision: The decision; it must state its time.
+        reward: A finite number, or None if there was none.
+        reward_time: Microseconds since 1970, UTC; the time of the decision if left out.
+        metrics: Metrics of the reward, as in `LoggedReward`.
     """
 
     decision: LoggedDecision
@@ -100,6 +99,106 @@ class LoggedObservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Event = LoggedDecision | LoggedReward | LoggedObservation
+
+
+class Column(NamedTuple):
+    """How the lake stores a field of a decision.
+
+    Attributes:
+        type: Type of the column; ``action`` and ``eligible`` have those that the action space states.
+        observed: Whether the table of observations has the column too.
+    """
+
+    type: ColumnType | Literal["time", "action", "eligible"]
+    observed: bool = True
+
+
+class DecisionRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="d"):
+    """A decision as the log stores it: with its time, and the context's values in the problem's feature order.
+
+    Fields that were added later are last and have defaults, since older segments lack them.
+    """
+
+    id: Annotated[str, Column("string")]
+    time: Annotated[int, Column("time")]
+    action: Annotated[Value, Column("action")]
+    propensity: Annotated[float, Column("number")]
+    policy: Annotated[int, Column("integer")]
+    eligible: Annotated[Value | None, Column("eligible")]
+    floor: Annotated[float | None, Column("number", observed=False)]
+    unit: Annotated[str | None, Column("string")]
+    mode: Annotated[str | None, Column("string", observed=False)]
+    values: tuple[FeatureValue, ...]  # the lake has a column for each feature instead
+    arm: Annotated[str | None, Column("string")] = None
+
+
+class DecisionBlock(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
+    """Decisions that were taken together, by column: a fraction of the bytes and time of as many rows.
+
+    Fields are those of `DecisionRow`, in its order. A list has one item per decision; what is no list holds for all.
+    """
+
+    id: list[str]
+    time: int
+    action: list[Value]
+    propensity: list[float]
+    policy: int
+    eligible: list[Value | None] | None
+    floor: float | None
+    unit: list[str | None] | None
+    mode: str | None
+    values: list[tuple[FeatureValue, ...]]
+    arm: list[str | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def rows(self) -> Iterator[DecisionRow]:
+        """The decisions one by one; ValueError if the columns differ in length."""
+        columns = [
+            value if isinstance(value, list) else repeat(value, len(self)) for value in msgspec.structs.astuple(self)
+        ]
+        return starmap(DecisionRow, zip(*columns, strict=True))
+
+    def halves(self) -> tuple[DecisionBlock, DecisionBlock]:
+        """The same decisions as two blocks."""
+        middle = len(self) // 2
+        return self._slice(slice(middle)), self._slice(slice(middle, None))
+
+    def _slice(self, places: slice) -> DecisionBlock:
+        columns = msgspec.structs.asdict(self).items()
+        return DecisionBlock(**{name: value[places] if isinstance(value, list) else value for name, value in columns})
+
+
+class RewardRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="r"):
+    """A `LoggedReward` as the log stores it: with its time."""
+
+    id: str
+    time: int
+    reward: float
+    key: str | None
+    metrics: dict[str, float] | None = None
+
+
+class ObservationRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="o"):
+    """A `LoggedObservation` as the log stores it; without a reward, `reward_time` is the decision's."""
+
+    decision: DecisionRow
+    reward: float | None
+    reward_time: int
+    metrics: dict[str, float] | None = None
+
+
+Row = DecisionRow | RewardRow | ObservationRow
+
+
+def _columns() -> Iterator[tuple[str, Column]]:
+    for name, annotation in get_type_hints(DecisionRow, include_extras=True).items():
+        yield from ((name, column) for column in get_args(annotation) if isinstance(column, Column))
+
+
+#: Columns of the lake that hold fields of a decision, in their order.
+DECISION_COLUMNS: Mapping[str, Column] = dict(_columns())
 
 
 def now() -> int:

@@ -14,8 +14,17 @@ import msgspec
 import numpy as np
 
 from potstill.errors import InvalidAction, PotstillError, shown
-from potstill.events.records import Event, LoggedDecision, LoggedObservation, LoggedReward, Mode, now
-from potstill.events.wal.segment import DecisionRow, ObservationRow, RewardRow
+from potstill.events.records import (
+    DecisionRow,
+    Event,
+    LoggedDecision,
+    LoggedObservation,
+    LoggedReward,
+    Mode,
+    ObservationRow,
+    RewardRow,
+    now,
+)
 from potstill.problem import (
     LARGEST,
     YEAR_2200,

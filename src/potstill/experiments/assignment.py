@@ -1,12 +1,12 @@
-"""Which arm a unit is in: a pure function of the experiment's name, the unit and the share.
+"""Assignment of units to arms: a pure function of the experiment's name, the unit and the share.
 
     salt = the first 16 bytes of SHA-256("potstill experiment " + name)
     u    = (SipHash-2-4(key=salt, unit) >> 11) · 2⁻⁵³
     arm  = treatment if u < share, else control
 
-with texts in UTF-8 and the hash of `potstill.policy.draw`. So a unit is in the same arm on every machine and for as
-long as the experiment has its name; a larger share only moves units from control to treatment; and the arms of two
-experiments have nothing to do with each other, since their salts differ.
+with texts in UTF-8 and the hash of `potstill.policy.draw`. So a unit has the same arm on every machine for as long as
+the experiment keeps its name, a larger share only moves units from control to treatment, and the arms of two
+experiments are independent, since their salts differ.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def salt_of(name: str) -> bytes:
 
 
 def unit_of(value: object) -> str | None:
-    """The unit that a feature's value names; None if it is missing or empty.
+    """The unit of a feature's value; None if it is missing or empty.
 
-    Texts are taken as they are. Numbers are written in decimals, a whole one without a point: 7, not 7.0.
+    Numbers are written in decimals, integers without a point: 7, not 7.0.
     """
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
@@ -44,11 +44,11 @@ def unit_of(value: object) -> str | None:
 
 
 class Assignment:
-    """The units of one experiment, many at a time: as `arm_of`, and with the native kernel in a tenth of the time.
+    """Assignment of many units at a time: as `arm_of`, in a tenth of the time with the native kernel.
 
     Args:
-        name: of the experiment.
-        share: of the units that are in treatment.
+        name: Name of the experiment.
+        share: Share of units in treatment.
     """
 
     def __init__(self, name: str, share: float) -> None:
@@ -60,6 +60,6 @@ class Assignment:
 
 
 def _uniforms(salt: bytes) -> Callable[[Sequence[str]], NDArray[np.float64]]:
-    """The draws of a policy with that salt; what it would decide is nothing to us."""
+    """The uniform draws of a policy with this salt; only its hash is used."""
     policy = Policy.uniform(Problem(name="arms", context=[], actions=Discrete(["control", "treatment"])))
     return policy.with_salt(salt).uniforms

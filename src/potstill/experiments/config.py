@@ -1,19 +1,19 @@
-"""The section ``[experiment]`` of `potstill.toml`: what is compared with what, on whom, and since when."""
+"""The section ``[experiment]`` of `potstill.toml`."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from potstill.errors import PotstillError
+from potstill.errors import InvalidAction, PotstillError
 from potstill.problem import Boolean, Problem
 
 Arm = Literal["control", "treatment"]
-#: The value of `unit` that means the field of a request, and not a feature.
+#: Value of `unit` that stands for the request's field rather than a feature.
 UNIT = "unit"
 
 _Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
@@ -21,11 +21,11 @@ _Share = Annotated[float, Meta(gt=0, lt=1)]
 _Version = Annotated[int, Meta(ge=0)]
 
 
-#: What a line must look like, by its name.
+#: The expected value of each option, in words.
 _LOOKS = {
     "name": 'small letters, digits and hyphens, at most 64, such as "hd-first"',
     "control": 'one of { action = "…" }, { rules = "rules.toml" } and { policy = 3 }',
-    "control.action": "the name of an action, in quotes",
+    "control.action": "an action of the problem",
     "control.rules": "the name of a file in the workspace, in quotes",
     "control.policy": "the number of a version",
     "share": "a number above 0 and below 1, such as 0.5",
@@ -38,7 +38,7 @@ _PLACE = re.compile(r" - at `\$\.experiment\.([a-z_.]+)(\[[.\d]*\])?`$")
 
 
 def in_words(error: str) -> str:
-    """What is wrong in ``[experiment]``, for those who wrote it, from what msgspec says; other errors as they are."""
+    """A decoder's error about ``[experiment]`` in the terms of the file; other errors unchanged."""
     place = _PLACE.search(error)
     if place is None or place[1] not in _LOOKS or not error.startswith("Expected"):
         return error
@@ -46,7 +46,7 @@ def in_words(error: str) -> str:
 
 
 class InvalidExperiment(PotstillError, ValueError):
-    """An experiment does not fit the problem; the message says what, and the way out."""
+    """An experiment does not fit the problem."""
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,15 +54,15 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ControlConfig(_Table, frozen=True):
-    """What control does: one of the three.
+    """What the control arm does: one of three.
 
     Attributes:
-        action: always this one.
-        rules: a file of rules in the workspace; see `potstill.experiments.rules`.
-        policy: a version of the registry, which decides as it did when it served.
+        action: A fixed action.
+        rules: A file of rules in the workspace; see `potstill.experiments.rules`.
+        policy: A version of the registry, which decides as it did when it served.
     """
 
-    action: str | None = None
+    action: Any = None
     rules: str | None = None
     policy: _Version | None = None
 
@@ -76,23 +76,23 @@ class ControlConfig(_Table, frozen=True):
 
     @property
     def in_words(self) -> str:
-        """Such as ``always 360p``."""
+        """Control for people, such as ``always 360p``."""
         if self.action is not None:
             return f"always {self.action}"
         return f"the rules of {self.rules}" if self.rules is not None else f"policy {self.policy}"
 
 
 class ExperimentConfig(_Table, frozen=True):
-    """A randomised experiment: the policy that serves, which is treatment, against control.
+    """A randomised experiment: the serving policy, which is treatment, against control.
 
     Attributes:
-        name: of the experiment; another name assigns all units anew.
-        control: what it is compared with.
-        share: of the units that are in treatment.
-        unit: ``"unit"``, the field of that name in a request; or the name of a context feature.
-        start: before it there is no experiment.
-        train_on_control: whether the teacher learns from what control did.
-        metrics: names of outcomes, sent with rewards, that a report is to show; all of them if left out.
+        name: Name of the experiment, which salts the assignment: another name assigns all units again.
+        control: What the policy is compared with.
+        share: Share of units in treatment.
+        unit: What is randomised: ``"unit"``, the field of a request, or the name of a context feature.
+        start: Start of the experiment; None for at once.
+        train_on_control: Whether the teacher learns from control's decisions.
+        metrics: Names of the metrics to report; all if left out.
     """
 
     name: _Name
@@ -105,7 +105,7 @@ class ExperimentConfig(_Table, frozen=True):
 
     @property
     def starts(self) -> str:
-        """The start as people read it; empty if there is none."""
+        """The start for people, such as ``2026-11-16 00:00 UTC``; empty if there is none."""
         return "" if self.start is None else f"{self.start.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
     def arm(self, arm: Arm) -> str:
@@ -113,13 +113,11 @@ class ExperimentConfig(_Table, frozen=True):
         return f"{self.name}:{arm}"
 
     def check(self, problem: Problem) -> None:
-        """Refuse what the problem does not have; `InvalidExperiment`."""
-        names = problem.actions.names
-        if self.control.action is not None and self.control.action not in names:
-            raise InvalidExperiment(
-                f"experiment.control: {self.control.action!r} is no action of the problem; name one of "
-                f"{', '.join(names)}"
-            )
+        """Refuse an action or unit that the problem does not have; `InvalidExperiment`."""
+        try:
+            _ = self.control.action is None or problem.actions.parse(self.control.action)
+        except InvalidAction as error:
+            raise InvalidExperiment(f"experiment.control: {error}") from error
         check_unit(self.unit, problem)
 
 
@@ -128,17 +126,17 @@ def check_unit(unit: str, problem: Problem, where: str = "experiment.unit") -> N
 
     Args:
         unit: ``"unit"``, or the name of a context feature.
-        problem: whose features count.
-        where: it was stated.
+        problem: The problem.
+        where: Where it was stated, for the message.
     """
     features = {feature.name: feature for feature in problem.context}
     if unit != UNIT and unit not in features:
         raise InvalidExperiment(
-            f"{where}: {unit!r} is no feature of the problem; write {UNIT!r} for the unit that requests state, "
+            f"{where}: {unit!r} is not a feature of the problem; write {UNIT!r} for the unit of requests, "
             f"or name a feature: {', '.join(features) or 'there are none'}"
         )
     if unit != UNIT and isinstance(features[unit], Boolean):
         raise InvalidExperiment(
-            f"{where}: {unit!r} is true or false, which makes two units at most; name what tells users, devices or "
-            "sessions apart"
+            f"{where}: {unit!r} is true or false, which makes at most two units; name a feature that identifies users, "
+            "devices or sessions"
         )

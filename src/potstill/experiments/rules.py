@@ -1,4 +1,4 @@
-"""Actions by rules, as control of an experiment: a file in which the first rule that matches names the action.
+"""Control of an experiment by rules: the first rule that matches a context names the action.
 
     default = "360p"                        # where no rule matches
 
@@ -6,9 +6,9 @@
     when = { connection = "wifi", bandwidth_kbps = { at_least = 5000, below = 9000 } }
     action = "720p"
 
-A rule matches when all that it says of the context holds. Of a categorical feature it says a value, or a list of which
-one must be it; of a boolean one, true or false; of a number, that number, or bounds: ``at_least``, ``above``,
-``at_most``, ``below``. Of a missing value nothing holds, unless the problem says what stands in for it.
+A rule matches when all its conditions hold. The condition on a categorical feature is a value, or a list of values; on
+a boolean one, true or false; on a number, that number or bounds: ``at_least``, ``above``, ``at_most``, ``below``. No
+condition holds for a missing value, unless the problem states a value to use instead.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from potstill.errors import shown
+from potstill.errors import InvalidAction, shown
 from potstill.experiments.config import ExperimentConfig, InvalidExperiment
 from potstill.policy import Policy
 from potstill.problem import Boolean, Categorical, Feature, Problem
+from potstill.spaces import ActionSpace
 
 Test = Callable[[Any], bool]
 
@@ -36,7 +37,7 @@ _BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Condition(NamedTuple):
-    """What must hold of one feature: its place among the problem's features, and a test of its value."""
+    """A condition on one feature: its place among the problem's features, and a test of its value."""
 
     place: int
     test: Test
@@ -46,42 +47,46 @@ class Rule(NamedTuple):
     """An action, and the conditions under which it is taken."""
 
     conditions: tuple[Condition, ...]
-    action: str
+    action: Any
 
     def matches(self, values: Sequence[Any]) -> bool:
-        """Whether all conditions hold of a context, given as its values in the order of the features."""
+        """Whether all conditions hold for a context, given as its values in the order of the features."""
         return all(condition.test(values[condition.place]) for condition in self.conditions)
 
 
 class Rules:
-    """Rules in their order. Without any, a fixed action.
+    """Rules in order. Without any, a fixed action.
 
     Args:
-        default: the action where none matches.
-        rules: the first that matches counts.
+        space: The action space.
+        default: Action where no rule matches.
+        rules: The rules; the first that matches counts.
     """
 
-    def __init__(self, default: str, rules: Sequence[Rule] = ()) -> None:
-        self._default, self._rules = default, tuple(rules)
+    def __init__(self, space: ActionSpace, default: Any, rules: Sequence[Rule] = ()) -> None:
+        self._space, self._default, self._rules = space, default, tuple(rules)
 
-    def action(self, values: Sequence[Any], eligible: Sequence[str] | None = None) -> str:
+    def action(self, values: Sequence[Any], eligible: Any = None) -> Any:
         """The action for a context.
 
         Args:
-            values: of the context, in the order of the features.
-            eligible: the actions that are allowed. If the one by the rules is not, it is the first that is.
+            values: Values of the context, in the order of the features.
+            eligible: The actions that are allowed; the first of them is taken where the rules' action is not.
         """
         action = next((rule.action for rule in self._rules if rule.matches(values)), self._default)
-        return action if eligible is None or action in eligible else eligible[0]
+        if eligible is None:
+            return action
+        restriction = self._space.restrict(eligible)
+        return action if restriction.permits(action) else restriction.first()
 
 
 class _RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     when: dict[str, Any]
-    action: str
+    action: Any
 
 
 class _Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    default: str
+    default: Any
     rule: list[dict[str, Any]] = []
 
 
@@ -91,8 +96,9 @@ def read_rules(data: bytes, problem: Problem, where: str) -> Rules:
         text = msgspec.toml.decode(data, type=_Text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidExperiment(f"{where}: {error}") from error
-    _check_action(text.default, problem, f"{where}: default")
-    return Rules(text.default, [_rule(rule, problem, f"{where}: rule {i}") for i, rule in enumerate(text.rule, 1)])
+    default = _action(text.default, problem, f"{where}: default")
+    rules = [_rule(rule, problem, f"{where}: rule {i}") for i, rule in enumerate(text.rule, 1)]
+    return Rules(problem.actions, default, rules)
 
 
 def _rule(stated: dict[str, Any], problem: Problem, where: str) -> Rule:
@@ -100,28 +106,29 @@ def _rule(stated: dict[str, Any], problem: Problem, where: str) -> Rule:
         text = msgspec.convert(stated, _RuleText)
     except msgspec.ValidationError as error:
         raise InvalidExperiment(f"{where}: {error}") from error
-    _check_action(text.action, problem, f"{where}: action")
+    action = _action(text.action, problem, f"{where}: action")
     if not text.when:
-        raise InvalidExperiment(f"{where}: `when` is empty and would always match; say it in `default` instead")
+        raise InvalidExperiment(f"{where}: `when` is empty and would always match; use `default` instead")
     features = {feature.name: (place, feature) for place, feature in enumerate(problem.context)}
     conditions = []
     for name, stated in text.when.items():
         if name not in features:
             known = ", ".join(features) or "there are none"
-            raise InvalidExperiment(f"{where}: {name!r} is no feature of the problem; its features are {known}")
+            raise InvalidExperiment(f"{where}: {name!r} is not a feature of the problem; its features are {known}")
         place, feature = features[name]
-        conditions.append(Condition(place, _standing_in(feature, _test(feature, stated, f"{where}: {name}"))))
-    return Rule(tuple(conditions), text.action)
+        conditions.append(Condition(place, _with_missing(feature, _test(feature, stated, f"{where}: {name}"))))
+    return Rule(tuple(conditions), action)
 
 
-def _check_action(action: str, problem: Problem, where: str) -> None:
-    if action not in problem.actions.names:
-        known = ", ".join(problem.actions.names)
-        raise InvalidExperiment(f"{where}: {action!r} is no action of the problem; name one of {known}")
+def _action(stated: object, problem: Problem, where: str) -> Any:
+    try:
+        return problem.actions.parse(stated)
+    except InvalidAction as error:
+        raise InvalidExperiment(f"{where}: {error}") from error
 
 
-def _standing_in(feature: Feature, test: Test) -> Test:
-    """A test that knows missing values: false, unless the problem says what stands in for them."""
+def _with_missing(feature: Feature, test: Test) -> Test:
+    """A test that handles missing values: false, unless the problem states a value to use instead."""
     missing = feature.missing not in ("error", "flag") and test(feature.missing)
     return lambda value: missing if value is None else test(value)
 
@@ -144,28 +151,28 @@ def _one_of(feature: Categorical, stated: object, where: str) -> Test:
     for value in values:
         if value not in feature.values:
             raise InvalidExperiment(
-                f"{where}: {shown(value)} is no value of the feature; its values are {', '.join(feature.values)}. "
-                "A value that is to have a rule must be one of them: add it in problem.toml"
+                f"{where}: {shown(value)} is not a value of the feature; its values are {', '.join(feature.values)}. "
+                "To have a rule for it, add it in problem.toml"
             )
     if not values:
-        raise InvalidExperiment(f"{where}: the list is empty, so that the rule would never match; leave the rule out")
+        raise InvalidExperiment(f"{where}: the list is empty, so the rule would never match; remove the rule")
     return frozenset(values).__contains__
 
 
 def _within(stated: Mapping[str, object], where: str) -> Test:
     for word in stated:
         if word not in _BOUNDS:
-            raise InvalidExperiment(f"{where}: {word!r} is no bound; the bounds are {', '.join(_BOUNDS)}")
+            raise InvalidExperiment(f"{where}: {word!r} is not a bound; the bounds are {', '.join(_BOUNDS)}")
     if not stated:
         raise InvalidExperiment(f"{where}: no bound is stated; the bounds are {', '.join(_BOUNDS)}")
     bounds = [(_BOUNDS[word], _number(value, f"{where}: {word}")) for word, value in stated.items()]
     if not _can_hold(bounds):
-        raise InvalidExperiment(f"{where}: {dict(stated)} holds of no number; widen a bound, or leave the rule out")
+        raise InvalidExperiment(f"{where}: {dict(stated)} holds for no number; widen a bound, or remove the rule")
     return lambda value: all(compare(value, bound) for compare, bound in bounds)
 
 
 def _can_hold(bounds: Sequence[tuple[Callable[[Any, Any], bool], float]]) -> bool:
-    """Whether a number is within all bounds: one of them, or one just beside them."""
+    """Whether any number is within all bounds; it is enough to try the bounds and their neighbours."""
     numbers = [
         near
         for _, bound in bounds
@@ -189,21 +196,21 @@ def load_control(
     """The control of an experiment, checked against the problem.
 
     Args:
-        config: the experiment.
-        problem: that is decided.
-        rules: the text of the file of rules, if there is one.
-        policy: gives a policy by its version; its errors pass through.
+        config: The experiment.
+        problem: The problem.
+        rules: The text of the file of rules, if there is one.
+        policy: Loads a policy by its version; its errors pass through.
 
     Raises:
-        InvalidExperiment: it does not fit the problem, or there is no such file.
+        InvalidExperiment: It does not fit the problem, or the file is missing.
     """
     config.check(problem)
     stated = config.control
     if stated.action is not None:
-        return Rules(stated.action)
+        return Rules(problem.actions, problem.actions.parse(stated.action))
     if stated.rules is not None:
         return _rules(stated.rules, rules, problem)
-    assert stated.policy is not None  # one of the three is
+    assert stated.policy is not None  # one of the three is stated
     return _policy(stated.policy, problem, policy)
 
 

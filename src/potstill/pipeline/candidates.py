@@ -10,8 +10,7 @@ import msgspec
 
 from potstill.distill import Student
 from potstill.teachers import from_config
-from potstill.workspace import InvalidConfig
-from potstill.workspace.config import Config
+from potstill.workspace import Config, InvalidConfig
 
 PRESENT = "present"
 _SECTIONS = ("teacher", "student")

@@ -7,7 +7,7 @@ import numpy as np
 from potstill.distill import Report
 from potstill.pipeline.comparison import Comparison
 from potstill.policy import Policy
-from potstill.workspace.config import UpdateConfig
+from potstill.workspace import UpdateConfig
 
 
 def objections(policy: Policy, report: Report, config: UpdateConfig, compared: Comparison | None = None) -> list[str]:

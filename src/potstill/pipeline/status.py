@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from potstill.events import now as clock
-from potstill.events.wal.spool import Pending, Spool
+from potstill.events.wal import Pending, Spool
 from potstill.pipeline.update import UpdateReport, foresee
-from potstill.workspace import Workspace
-from potstill.workspace.experiment import Standing, standing
+from potstill.workspace import ExperimentStatus, Workspace, experiment_status
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +38,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     fidelity: dict[str, float] | None
     latest: int | None
     log: Pending
-    experiment: Standing | None
+    experiment: ExperimentStatus | None
     next: UpdateReport
 
 
@@ -59,6 +58,6 @@ def status(workspace: Workspace, now: int | None = None) -> Status:
         fidelity=policy.metadata.fidelity,
         latest=head.latest if head else None,
         log=Spool(workspace.spool).pending(),
-        experiment=standing(workspace, clock() if now is None else now),
+        experiment=experiment_status(workspace, clock() if now is None else now),
         next=foresee(workspace, now),
     )

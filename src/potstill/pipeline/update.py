@@ -21,7 +21,7 @@ from potstill.events.join.cuts import last_cut
 from potstill.events.join.join import JoinReport, join, preview
 from potstill.events.lake.flush import Flusher, FlushReport
 from potstill.events.lake.observations import Chunk, chunks, count
-from potstill.events.wal.spool import Spool
+from potstill.events.wal import Spool
 from potstill.files import hold
 from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.contexts import further_contexts

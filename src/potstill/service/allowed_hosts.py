@@ -1,7 +1,7 @@
-"""An open service answers to names of this machine only.
+"""A service without tokens accepts only Host headers of this machine, against DNS rebinding.
 
-A page from anywhere can make a browser on this machine call it under a name of the page's own, which it has pointed at
-127.0.0.1; to the browser that is the page's own origin. The Host header gives it away.
+A web page can point a name of its own at 127.0.0.1, and so make a browser on this machine call the service as the
+page's own origin. The Host header then has the page's name.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
+from potstill.service.auth import Guard
 from potstill.service.http import Receive, Refusal, Scope, Send, refused, send_reply
-from potstill.service.tokens import Guard
 
 _HOST = re.compile(r"(\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(:\d*)?")
 
 
-class KnownHosts:
-    """An ASGI application that refuses requests for other machines, while any of its problems is open.
+class AllowedHosts:
+    """ASGI middleware that refuses other Host headers while any problem is open.
 
     Args:
-        app: that answers the others.
-        guards: of the problems.
+        app: The application.
+        guards: Guards of the problems.
     """
 
     def __init__(self, app: Any, guards: Collection[Guard]) -> None:
         self._app, self._guards = app, guards
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass on anything else."""
+        """Refuse a request, or pass it on."""
         if scope["type"] == "http" and not is_local(_host(scope)) and any(guard.open for guard in self._guards):
             await send_reply(send, refused(_REFUSAL))
             return
@@ -46,7 +46,7 @@ def _host(scope: Scope) -> bytes:
 
 @lru_cache(maxsize=100)
 def is_local(host: bytes) -> bool:
-    """Whether a Host header names this machine: localhost, or an address of the loopback."""
+    """Whether a Host header names this machine: localhost, or a loopback address."""
     found = _HOST.fullmatch(host.decode("latin-1").lower())
     name = found and (found["six"] or found["name"])
     if not name or name == "localhost":
@@ -60,6 +60,6 @@ def is_local(host: bytes) -> bool:
 _REFUSAL = Refusal(
     403,
     "host",
-    "without tokens this service answers to localhost and 127.0.0.1 only, and the Host header says another name; "
-    "call it by one of these, or make a token with potstill token create",
+    "without tokens this service answers to localhost and 127.0.0.1 only, and the Host header has another name; "
+    "use one of these, or create a token with potstill token create",
 )

@@ -1,4 +1,4 @@
-"""The service as an ASGI application: from a request to the endpoint that answers it, and how all begins and ends."""
+"""The service as an ASGI application: dispatch by the endpoint table, and startup and shutdown."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import gc
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from potstill.service import routes
 from potstill.service.auth import check
-from potstill.service.endpoints import Whole
+from potstill.service.endpoints import ProblemEndpoints, ServiceEndpoints
 from potstill.service.http import (
     CLOSE,
     JSON,
@@ -25,23 +26,22 @@ from potstill.service.http import (
     send_reply,
 )
 from potstill.service.limits import Disconnected, Load, Options
-from potstill.service.metrics import Standing, Uncounted
-from potstill.service.problem_service import Served
-from potstill.service.routes import Route, Routes, of_problem, of_service
+from potstill.service.metrics import NullRecorder, ProblemGauges
+from potstill.service.problem_service import ProblemService
 from potstill.service.status import log_status
+from potstill.service.tokens import Scope as TokenScope
 from potstill.workspace import Workspace
 
-__all__ = ["App", "Options", "create_app"]
 _logger = logging.getLogger(__name__)
-#: Between two looks for tokens that were made or revoked.
+#: Seconds between two looks for tokens that were created or revoked.
 TOKEN_SECONDS = 1.0
 
 
 def create_app(workspaces: Sequence[Workspace], options: Options | None = None) -> Any:
-    """An ASGI application that serves workspaces. It opens their logs when the server starts it.
+    """An ASGI application that serves workspaces. It opens their logs at startup.
 
     Raises:
-        ValueError: two of them have the same problem name, or a configuration does not make sense.
+        ValueError: Two workspaces have the same problem name, or a configuration is invalid.
     """
     options = options or Options()
     app = App(workspaces, options)
@@ -58,44 +58,58 @@ def create_app(workspaces: Sequence[Workspace], options: Options | None = None) 
     )
 
 
+class Route(NamedTuple):
+    """A row of the endpoint table, bound to what answers it.
+
+    Attributes:
+        handle: Answers, given the body and the headers of a request.
+        service: The problem; None for an endpoint of the service.
+        scope: Scope that a token for that problem needs.
+        max_body: The most bytes of a body; 0 if it takes none.
+    """
+
+    handle: Callable[[bytes, Headers], Awaitable[Reply]]
+    service: ProblemService | None = None
+    scope: TokenScope = "read"
+    max_body: int = 0
+
+
 class App:
     """The application; see `create_app`."""
 
     def __init__(self, workspaces: Sequence[Workspace], options: Options) -> None:
         _refuse_same_names(workspaces)
         self._options = options
-        metrics = options.metrics(self._standings) if options.metrics else None
-        self._counting = metrics.of("") if metrics else Uncounted()
+        metrics = options.metrics(self._gauges) if options.metrics else None
+        self._recorder = metrics.of("") if metrics else NullRecorder()
         self._problems = [
-            Served(
+            ProblemService(
                 workspace,
-                metrics.of(workspace.problem.name) if metrics else Uncounted(),
-                patience=options.patience,
-                remembered=options.remembered,
+                metrics.of(workspace.problem.name) if metrics else NullRecorder(),
+                log_timeout=options.log_timeout,
+                idempotency_size=options.idempotency_size,
             )
             for workspace in workspaces
         ]
-        self._routes: Routes = of_service(Whole(self._problems, options, metrics))
-        for served in self._problems:
-            self._routes |= of_problem(served, options)
+        self.routes = _routes(self._problems, ServiceEndpoints(self._problems, options, metrics), options)
         self._load = Load(
             requests=options.max_in_flight, bytes=options.max_bytes_in_flight, seconds=options.read_seconds
         )
         self._background: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or begin and end with the server."""
+        """Answer a request, or start and stop with the server."""
         if scope["type"] == "http":
             await self._answer(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
 
     async def open(self) -> None:
-        """Open the logs, and begin to follow the registries."""
-        for served in self._problems:
-            await served.open()
-            seconds = self._options.reload_seconds or served.workspace.config.serve.reload_seconds
-            self._background.append(asyncio.create_task(_repeat(seconds, served.reload)))
+        """Open the logs, and start to follow the registries."""
+        for service in self._problems:
+            await service.open()
+            seconds = self._options.reload_seconds or service.workspace.config.serve.reload_seconds
+            self._background.append(asyncio.create_task(_repeat(seconds, service.reload)))
         self._background.append(asyncio.create_task(_repeat(TOKEN_SECONDS, self._reload_tokens)))
         self._background.append(asyncio.create_task(self._load.watch()))
 
@@ -105,17 +119,17 @@ class App:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         self._background.clear()
-        for served in self._problems:
-            await served.close()
+        for service in self._problems:
+            await service.close()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         route: Route | None = None
         try:
             route = self._route(scope)
-            reply = await self._handled(route, scope["headers"], receive)
+            reply = await self._handle(route, scope["headers"], receive)
         except Refusal as refusal:
-            counting = route.served.counting if route and route.served else self._counting
-            counting.refused(refusal.reason)
+            recorder = route.service.recorder if route and route.service else self._recorder
+            recorder.count_refusal(refusal.reason)
             reply = refused(refusal)
         except Disconnected:
             return
@@ -124,19 +138,19 @@ class App:
         await send_reply(send, reply)
 
     def _route(self, scope: Scope) -> Route:
-        methods = self._routes.get(scope["path"])
+        methods = self.routes.get(scope["path"])
         if methods is None:
-            raise Refusal(404, "unknown", "there is nothing at this path; /docs shows what there is")
+            raise Refusal(404, "unknown", "there is no endpoint at this path; /docs lists them")
         route = methods.get(scope["method"])
         if route is None:
             allow = ", ".join(methods)
-            raise Refusal(405, "unknown", f"this path takes {allow} only", ((b"allow", allow.encode()),))
+            raise Refusal(405, "unknown", f"this path accepts {allow} only", ((b"allow", allow.encode()),))
         return route
 
-    async def _handled(self, route: Route, headers: Headers, receive: Receive) -> Reply:
-        if route.served is None:  # whoever watches the service is answered, however much there is to do
+    async def _handle(self, route: Route, headers: Headers, receive: Receive) -> Reply:
+        if route.service is None:  # probes and metrics are answered however many requests are in flight
             return await route.handle(b"", headers)
-        check(self._options, route.served.name, headers, route.scope)
+        check(self._options.guards, route.service.name, headers, route.scope)
         body = b""
         self._load.enter()
         try:
@@ -150,7 +164,7 @@ class App:
         _refuse_other_types(headers)
         return await self._load.read(receive, route.max_body, header(headers, b"content-length"))
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         try:
             await self.open()
@@ -158,7 +172,7 @@ class App:
             await self.close()
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
-        _settle()
+        _tune_gc()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         try:
@@ -172,25 +186,48 @@ class App:
         for guard in set(self._options.guards.values()):
             await asyncio.to_thread(guard.reload)
 
-    def _standings(self) -> Iterator[Standing]:
-        for served in self._problems:
-            policy = served.serving.now.policy
+    def _gauges(self) -> Iterator[ProblemGauges]:
+        for service in self._problems:
+            policy = service.snapshots.current.policy
             version = None if policy is None else policy.version
-            yield Standing(served.name, version, log_status(served).lag_seconds)
+            yield ProblemGauges(service.name, version, log_status(service).lag_seconds)
+
+
+#: By path, then by method.
+Routes = dict[str, dict[str, Route]]
+
+
+def _routes(problems: Sequence[ProblemService], whole: ServiceEndpoints, options: Options) -> Routes:
+    """The endpoint table, bound to the problems and the service."""
+    limits = {None: 0, "single": options.max_body, "batch": options.max_batch_body}
+    found: Routes = {}
+    for row in routes.SERVICE_ENDPOINTS:
+        found.setdefault(f"/{row.path}", {}).update(_methods(row, Route(getattr(whole, row.handler))))
+    for service in problems:
+        endpoints = ProblemEndpoints(service, options.max_batch)
+        for row in routes.PROBLEM_ENDPOINTS:
+            assert row.scope is not None  # every endpoint of a problem has one
+            route = Route(getattr(endpoints, row.handler), service, row.scope, limits[row.limit])
+            found.setdefault(f"/v1/{service.name}/{row.path}", {}).update(_methods(row, route))
+    return found
+
+
+def _methods(row: routes.Endpoint, route: Route) -> dict[str, Route]:
+    return dict.fromkeys(("GET", "HEAD") if row.method == "GET" else (row.method,), route)
 
 
 async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    """Do something for ever, whatever becomes of it."""
+    """Run a task at an interval; log what it raises and continue."""
     while True:
         await asyncio.sleep(seconds)
         try:
             await work()
         except Exception:
-            _logger.exception("work in the background failed; it is tried again")
+            _logger.exception("a background task failed; retrying")
 
 
-def _settle() -> None:
-    """Look for garbage less often, and never among what was loaded by now: requests make little that needs it."""
+def _tune_gc() -> None:
+    """Freeze the startup heap and raise the GC thresholds: requests allocate almost no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -201,19 +238,19 @@ def _refuse_same_names(workspaces: Sequence[Workspace]) -> None:
     for workspace in workspaces:
         name = workspace.problem.name
         if name in named:
-            raise ValueError(f"{named[name]} and {workspace.url} are both of problem {name!r}; rename one of them")
+            raise ValueError(f"{named[name]} and {workspace.url} both have the problem name {name!r}; rename one")
         named[name] = workspace.url
 
 
 def _refuse_other_types(headers: Headers) -> None:
-    """Only JSON that says so: a browser sends it to another origin only if that allows it."""
+    """Require the JSON media type: a browser sends it across origins only if CORS allows it."""
     stated = header(headers, b"content-type") or b""
     if stated != JSON and stated.partition(b";")[0].strip().lower() != JSON:
         raise Refusal(415, "type", "the body must be JSON: send the header 'Content-Type: application/json'", CLOSE)
 
 
 def _failed(error: Exception) -> Reply:
-    """Our fault. The message of an unexpected error may hold what a caller sent, so that only its place is logged."""
+    """Log where an unexpected error was raised, without its message, which may quote what a caller sent."""
     places = "".join(traceback.format_tb(error.__traceback__))
     _logger.error("a request failed with %s:\n%s", type(error).__name__, places)
-    return refused(Refusal(500, "failure", "the service failed to answer; its log says where"))
+    return refused(Refusal(500, "failure", "internal error; the log of the service says where"))

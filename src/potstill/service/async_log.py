@@ -1,105 +1,105 @@
-"""Waiting, in an event loop, for events to be on disk: one wake-up of the loop for each group that the log syncs."""
+"""The event log for an event loop: one wake-up of the loop for each group that the log commits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from potstill.events import Commit, Event, EventLog, LogUnavailable
-from potstill.events.wal.segment import DecisionBlock, Row
+from potstill.events import Commit, DecisionBlock, Event, EventLog, LogUnavailable, Row
 
 
-class Group:
-    """Events that go to disk together.
+class AsyncCommit:
+    """A group of events on its way to disk, to be awaited.
 
     Attributes:
-        done: whether it is decided.
-        error: why they are not acknowledged; None if they are, or if it is not decided.
+        done: Whether the outcome is known.
+        error: Why the events are not acknowledged; None if they are, or if the outcome is not known.
     """
 
-    __slots__ = ("_timer", "_waiting", "done", "error")
+    __slots__ = ("_timer", "_waiters", "done", "error")
 
     def __init__(self, timer: asyncio.TimerHandle | None) -> None:
         self._timer, self.done = timer, False
         self.error: LogUnavailable | None = None
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
 
     @classmethod
-    def failed(cls, error: LogUnavailable) -> Group:
-        """Events that the log has not taken."""
-        group = cls(None)
-        group.decide(error)
-        return group
+    def failed(cls, error: LogUnavailable) -> AsyncCommit:
+        """A commit of events that the log refused."""
+        commit = cls(None)
+        commit.resolve(error)
+        return commit
 
     async def wait(self) -> None:
-        """Return when the events are on disk; `LogUnavailable` if they are not going to be, or not in time."""
+        """Return when the events are on disk; `LogUnavailable` if they will not be, or not in time."""
         if not self.done:
-            # One future for each: a task that is cancelled cancels what it waits for.
+            # A future for each waiter: cancelling a task cancels the future that it awaits.
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(future)
+            self._waiters.append(future)
             await future
         if self.error is not None:
             raise LogUnavailable(*self.error.args) from self.error
 
-    def decide(self, error: LogUnavailable | None) -> None:
-        """Wake all that wait. What was decided stays: events that are late are not acknowledged any more."""
+    def resolve(self, error: LogUnavailable | None) -> None:
+        """Wake all waiters. The first outcome holds: events that are late stay unacknowledged."""
         if self.done:
             return
         self.done, self.error = True, error
         if self._timer is not None:
             self._timer.cancel()
-        for future in self._waiting:
+        for future in self._waiters:
             if not future.done():
                 future.set_result(None)
-        self._waiting.clear()
+        self._waiters.clear()
 
 
-class Durable:
-    """An event log as an event loop needs it; to be used within that loop only.
+class AsyncLog:
+    """An event log to be used within one event loop.
 
     Args:
-        log: where events go; it is closed by `close`.
-        patience: how long to wait for the disk, in seconds.
+        log: The log; `close` closes it.
+        timeout: Seconds to wait for the disk.
     """
 
-    def __init__(self, log: EventLog, patience: float) -> None:
-        self._log, self._patience = log, patience
+    def __init__(self, log: EventLog, timeout: float) -> None:
+        self._log, self._timeout = log, timeout
         self._loop = asyncio.get_running_loop()
-        self._groups: dict[Commit, Group] = {}
+        self._commits: dict[Commit, AsyncCommit] = {}
         self.fault: LogUnavailable | None = None  # of the last group
 
-    def submit(self, events: Sequence[Event]) -> Group:
-        """Hand events over; wait for the group to know them on disk.
+    def submit(self, events: Sequence[Event]) -> AsyncCommit:
+        """Submit events without waiting.
 
         Raises:
-            InvalidEvent: one does not fit the problem; none is written.
-            LogUnavailable: the log takes nothing now.
+            InvalidEvent: One does not fit the problem; none is written.
+            LogUnavailable: The log accepts nothing now.
         """
-        return self._group(self._log.submit(*events))
+        return self._commit(self._log.submit(*events))
 
-    def submit_rows(self, rows: Iterable[Row | DecisionBlock]) -> Group:
-        """The same for rows, which have been checked."""
-        return self._group(self._log.submit_rows(rows))
+    def submit_rows(self, rows: Iterable[Row | DecisionBlock]) -> AsyncCommit:
+        """Submit rows that have been checked."""
+        return self._commit(self._log.submit_rows(rows))
 
     async def close(self) -> None:
         """Commit what is pending, and close the log."""
         await asyncio.to_thread(self._log.close)
 
-    def _group(self, commit: Commit) -> Group:
-        group = self._groups.get(commit)
-        if group is None:
-            group = self._groups[commit] = Group(self._loop.call_later(self._patience, self._late, commit))
+    def _commit(self, commit: Commit) -> AsyncCommit:
+        known = self._commits.get(commit)
+        if known is None:
+            known = AsyncCommit(self._loop.call_later(self._timeout, self._expire, commit))
+            self._commits[commit] = known
             commit.add_done_callback(self._wake)
-        return group
+        return known
 
     def _wake(self, commit: Commit) -> None:
-        """From the log's thread."""
-        self._loop.call_soon_threadsafe(self._decide, commit)
+        """Runs in the log's commit thread."""
+        self._loop.call_soon_threadsafe(self._resolve, commit)
 
-    def _decide(self, commit: Commit) -> None:
+    def _resolve(self, commit: Commit) -> None:
         self.fault = commit.error
-        self._groups.pop(commit).decide(commit.error)
+        self._commits.pop(commit).resolve(commit.error)
 
-    def _late(self, commit: Commit) -> None:
-        self.fault = LogUnavailable(f"the disk has not taken the events in {self._patience:g} seconds")
-        self._groups[commit].decide(self.fault)
+    def _expire(self, commit: Commit) -> None:
+        self.fault = LogUnavailable(f"the events were not on disk after {self._timeout:g} seconds")
+        self._commits[commit].resolve(self.fault)

@@ -1,44 +1,43 @@
-"""From requests to decisions and the rows that are logged of them. Nothing here waits or touches a disk."""
+"""From requests to decisions, and to the rows that log them. Pure computation: no waiting, no disk."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from potstill.events import now
+from potstill.events import DecisionBlock, DecisionRow, now
 from potstill.events.validate import ID_BYTES, text
-from potstill.events.wal.segment import DecisionBlock, DecisionRow
 from potstill.policy import Policy
 from potstill.policy.native_runtime import digests
 from potstill.problem import Problem
 from potstill.service.http import unfit
 from potstill.service.snapshot import Snapshot
-from potstill.service.wire import Decided, DecideRequest, Mode
+from potstill.service.wire import DecideReply, DecideRequest, Mode
+from potstill.spaces import ActionSpace, Allowed, FiniteSpace
 
 _values = msgspec.structs.astuple
 
-
-#: The log takes no propensity of zero, and tables keep float32: where the policy all but rules out what the caller did.
+#: Smallest propensity that is logged: the log refuses zero, and tables hold float32. It matters in mode apprentice,
+#: where the policy may all but rule out the caller's choice.
 SMALLEST = float(np.finfo(np.float32).tiny)
 
 
-class Questions:
+class Batch:
     """Requests that are decided together.
 
     Attributes:
-        requests: as they came.
-        ids: of theirs; None where one is to be made up.
-        values: of their contexts, in the order of the features.
-        eligible: of theirs; None if all of them allow all actions.
-        digests: of their contexts and eligible actions; requests that differ in them have different ones, but for
-            chance.
-        arms: of the experiment that they are decided in, or None; set by it, and None if there is none.
+        requests: The requests.
+        ids: Their ids; None where one is to be generated.
+        values: Values of their contexts, in the order of the features.
+        eligible: Their restrictions; None if every request allows all actions.
+        digests: Digests of context and restriction; requests that differ in them have different digests, with
+            probability close to 1.
+        arms: Their arms; None outside of experiments. Set by the experiment.
     """
 
     __slots__ = ("arms", "digests", "eligible", "ids", "requests", "values")
@@ -49,24 +48,24 @@ class Questions:
         self.ids = [request.id for request in requests]
         self.values = [_values(request.context) for request in requests]
         eligible = [request.eligible for request in requests]
-        self.eligible = eligible if any(eligible) else None
+        self.eligible = None if eligible.count(None) == len(eligible) else eligible
         self.digests = digests(self.values)
         if self.eligible is not None:
             pairs = zip(self.digests, self.eligible, strict=True)
-            self.digests = [digest if some is None else hash((digest, some)) for digest, some in pairs]
+            self.digests = [digest if one is None else _digest(digest, one) for digest, one in pairs]
 
     def __len__(self) -> int:
         return len(self.requests)
 
-    def at(self, places: Sequence[int]) -> Questions:
-        """Those at some places."""
-        return Questions([self.requests[place] for place in places])
+    def at(self, places: Sequence[int]) -> Batch:
+        """The requests at some places."""
+        return Batch([self.requests[place] for place in places])
 
 
-class Outcome(NamedTuple):
-    """Decisions: what is answered, in the order of the requests, and what is logged."""
+class Decisions(NamedTuple):
+    """Replies in the order of the requests, and the rows to log."""
 
-    replies: list[Decided]
+    replies: list[DecideReply]
     rows: list[DecisionRow | DecisionBlock]
 
 
@@ -74,136 +73,159 @@ class Decider:
     """Decides requests of one problem.
 
     Args:
-        problem: whose they are.
-        fallback: the action to take when the policy is not to decide, or cannot; None if there is none.
+        problem: The problem.
+        fallback: Action to take when the policy must not or cannot decide; None if there is none.
     """
 
-    def __init__(self, problem: Problem, fallback: str | None) -> None:
-        self._names = problem.actions.names
-        self._places = {name: place for place, name in enumerate(self._names)}
+    def __init__(self, problem: Problem, fallback: Any) -> None:
+        self._space: ActionSpace = problem.actions
         self._fallback = fallback
+        # The wire type of a finite space is its canonical form: a tuple of actions.
+        self._canonical = isinstance(problem.actions, FiniteSpace)
 
-    def decide(self, snapshot: Snapshot, asked: Questions) -> Outcome | None:
-        """Decide requests by one snapshot; None if there is neither a policy nor an action to fall back to.
+    def decide(self, snapshot: Snapshot, batch: Batch) -> Decisions | None:
+        """Decide requests by one snapshot; None if there is neither a policy nor a fallback action.
 
         Raises:
-            Refusal: a request does not fit the mode.
-            InvalidEvent: an id is too long.
-            InvalidPolicy: the policy cannot decide one of them.
+            Refusal: A request does not fit the mode.
+            InvalidAction: A restriction is not of the action space.
+            InvalidEvent: An id is too long.
+            InvalidPolicy: The policy cannot decide one of them.
         """
-        refuse_misplaced_actions(snapshot, asked.requests)
+        check_own_actions(snapshot, batch.requests)
         policy = snapshot.policy
         if snapshot.mode == "log-only":
-            return self.fall_back(snapshot, asked, mode="log-only")
+            return self.fall_back(snapshot, batch, mode="log-only")
         if policy is None:
-            return self.fall_back(snapshot, asked)
+            return self.fall_back(snapshot, batch)
         if snapshot.mode == "apprentice":
-            return self._watched(policy, asked)
-        return self._decided(policy, asked) if len(asked) == 1 else self._decided_many(policy, asked)
+            return self._apprentice(policy, batch)
+        return self._decide_one(policy, batch) if len(batch) == 1 else self._decide_many(policy, batch)
 
     def fall_back(
         self,
         snapshot: Snapshot,
-        asked: Questions,
+        batch: Batch,
         *,
         mode: Mode = "fallback",
         ids: list[str] | None = None,
         time: int | None = None,
-    ) -> Outcome | None:
-        """The fallback action, or the first that is eligible if it is not; None if there is no fallback.
+    ) -> Decisions | None:
+        """The fallback action, or the first eligible one where it is not eligible; None if there is no fallback.
 
         In mode apprentice it is the caller's own choice, which is carried out in any case.
 
         Args:
-            snapshot: says the version that did not decide.
-            asked: what to answer.
-            mode: why.
-            ids: of decisions that these take the place of; theirs, or made up, if left out.
-            time: when it was decided; now, if left out.
+            snapshot: States the version that did not decide.
+            batch: The requests.
+            mode: Why the policy did not decide.
+            ids: Ids of the decisions that these replace; the requests' own, or generated ones, if left out.
+            time: When it was decided; now if left out.
         """
         if self._fallback is None:
             return None
-        actions = [_allowed(request, self._fallback) for request in asked.requests]
-        return self.fixed(snapshot, asked, actions, mode=mode, ids=ids, time=time)
+        actions = [self._fallback_of(request) for request in batch.requests]
+        return self.fixed(snapshot, batch, actions, mode=mode, ids=ids, time=time)
 
     def fixed(
         self,
         snapshot: Snapshot,
-        asked: Questions,
-        actions: list[str],
+        batch: Batch,
+        actions: list[Any],
         *,
         mode: Mode,
         ids: list[str] | None = None,
         time: int | None = None,
-    ) -> Outcome:
-        """Actions that no policy had a part in, each with propensity 1; other arguments are those of `fall_back`."""
-        surely = [1.0] * len(asked)
+    ) -> Decisions:
+        """Given actions, each with propensity 1; other arguments are those of `fall_back`."""
+        certain = [1.0] * len(batch)
         version = 0 if snapshot.policy is None else snapshot.policy.version
         moment = now() if time is None else time
-        return _outcome(asked, ids or _ids(asked), actions, surely, version, mode, moment)
+        return self._decisions(batch, ids or _ids(batch), actions, certain, version, mode, moment)
 
-    def _decided(self, policy: Policy, asked: Questions) -> Outcome:
-        """One decision: what `_decided_many` does, in a third of the time."""
-        (request,), (values,) = asked.requests, asked.values
-        eligible = request.eligible
-        taken = policy.decide(policy.encode_rows(asked.values)[0], id=request.id, eligible=eligible)
-        name, action, p, version = text(taken.id, "id"), taken.action, taken.propensity, taken.policy
-        arm = None if asked.arms is None else asked.arms[0]
-        row = DecisionRow(name, now(), action, p, version, eligible, None, _unit(request), None, values, arm)
-        return Outcome([Decided(name, action, p, version, "online", None, arm)], [row])
+    def _decide_one(self, policy: Policy, batch: Batch) -> Decisions:
+        """One decision: what `_decide_many` does, in a third of the time."""
+        (request,), (values,) = batch.requests, batch.values
+        decision = policy.decide(policy.encode_rows(batch.values)[0], id=request.id, eligible=request.eligible)
+        name, action, p, version = text(decision.id, "id"), decision.action, decision.propensity, decision.policy
+        arm = None if batch.arms is None else batch.arms[0]
+        row = DecisionRow(name, now(), action, p, version, decision.eligible, None, _unit(request), None, values, arm)
+        return Decisions([DecideReply(name, action, p, version, "online", None, arm)], [row])
 
-    def _decided_many(self, policy: Policy, asked: Questions) -> Outcome:
-        ids, eligible = _ids(asked), self._mask(asked)
-        places, propensities = policy.decide_many(policy.encode_rows(asked.values), ids, eligible=eligible)
-        actions = [self._names[place] for place in places.tolist()]
-        return _outcome(asked, ids, actions, propensities.tolist(), policy.version, "online", now())
+    def _decide_many(self, policy: Policy, batch: Batch) -> Decisions:
+        ids = _ids(batch)
+        actions, propensities = policy.decide_many(policy.encode_rows(batch.values), ids, eligible=self._allowed(batch))
+        values = self._space.decode(actions)
+        return self._decisions(batch, ids, values, propensities.tolist(), policy.version, "online", now())
 
-    def _watched(self, policy: Policy, asked: Questions) -> Outcome:
-        """The callers' own choices, with the policy's probabilities of them."""
-        actions = [_own_choice(request, place) for place, request in enumerate(asked.requests)]
-        ids, eligible = _ids(asked), self._mask(asked)
-        encoded = policy.encode_rows(asked.values)
-        p = policy.probabilities_many(encoded, eligible=eligible)
-        propensities = p[np.arange(len(p)), [self._places[action] for action in actions]]
-        would = [self._names[place] for place in policy.decide_many(encoded, ids, eligible=eligible)[0].tolist()]
-        stated = np.maximum(propensities, SMALLEST).tolist()
-        return _outcome(asked, ids, actions, stated, policy.version, "apprentice", now(), would)
+    def _apprentice(self, policy: Policy, batch: Batch) -> Decisions:
+        """The callers' own choices, with the policy's propensities of them."""
+        actions = [self._own_action(request, place) for place, request in enumerate(batch.requests)]
+        ids, allowed = _ids(batch), self._allowed(batch)
+        encoded = policy.encode_rows(batch.values)
+        would = self._space.decode(policy.decide_many(encoded, ids, eligible=allowed)[0])
+        distribution = policy.distribution(encoded, eligible=allowed)
+        propensities = np.maximum(distribution.propensity(self._space.encode(actions)), SMALLEST).tolist()
+        return self._decisions(batch, ids, actions, propensities, policy.version, "apprentice", now(), would)
 
-    def _mask(self, asked: Questions) -> NDArray[np.bool_] | None:
-        if asked.eligible is None:
-            return None
-        mask = np.zeros((len(asked), len(self._names)), bool)
-        for row, eligible in zip(mask, asked.eligible, strict=True):
-            row[[self._places[name] for name in eligible or self._names]] = True
-        return mask
+    def _decisions(
+        self,
+        batch: Batch,
+        ids: list[str],
+        actions: list[Any],
+        propensities: list[float],
+        version: int,
+        mode: Mode,
+        time: int,
+        would: list[Any] | None = None,
+    ) -> Decisions:
+        names, arms, eligible, units = _checked_ids(ids), batch.arms, self._restrictions(batch), _units(batch)
+        logged = None if mode == "online" else mode
+        block = DecisionBlock(
+            names, time, actions, propensities, version, eligible, None, units, logged, batch.values, arms
+        )
+        nothing = repeat(None)
+        columns = (names, actions, propensities, repeat(version), repeat(mode), would or nothing, arms or nothing)
+        return Decisions(list(map(DecideReply, *columns)), [block])
+
+    def _restrictions(self, batch: Batch) -> list[Any] | None:
+        """Restrictions in the form that is logged."""
+        if batch.eligible is None or self._canonical:
+            return batch.eligible
+        return [None if one is None else self._space.restrict(one).value for one in batch.eligible]
+
+    def _allowed(self, batch: Batch) -> Allowed | None:
+        return None if batch.eligible is None else self._space.allow(batch.eligible)
+
+    def _fallback_of(self, request: DecideRequest) -> Any:
+        """What to do without a policy: the caller's own choice if there is one, else the fallback, if eligible."""
+        if request.action is not None:
+            return self._space.parse(request.action)
+        if request.eligible is None:
+            return self._fallback
+        restriction = self._space.restrict(request.eligible)
+        return self._fallback if restriction.permits(self._fallback) else restriction.first()
+
+    def _own_action(self, request: DecideRequest, place: int) -> Any:
+        action = self._space.parse(request.action)
+        if request.eligible is not None and not self._space.restrict(request.eligible).permits(action):
+            raise unfit(f"action {action!r} is not eligible; allow it, or choose another - at request {place}")
+        return action
 
 
-def _outcome(
-    asked: Questions,
-    ids: list[str],
-    actions: list[str],
-    propensities: list[float],
-    version: int,
-    mode: Mode,
-    time: int,
-    would: list[str] | None = None,
-) -> Outcome:
-    names, arms = _short(ids), asked.arms
-    logged = None if mode == "online" else mode
-    block = DecisionBlock(
-        names, time, actions, propensities, version, asked.eligible, None, _units(asked), logged, asked.values, arms
-    )
-    nothing = repeat(None)
-    columns = (names, actions, propensities, repeat(version), repeat(mode), would or nothing, arms or nothing)
-    return Outcome(list(map(Decided, *columns)), [block])
+def _digest(context: int, eligible: Any) -> int:
+    try:
+        return hash((context, eligible))
+    except TypeError:  # a restriction that is a list or a mapping
+        return hash((context, msgspec.json.encode(eligible)))
 
 
-def _ids(asked: Questions) -> list[str]:
-    return [name or secrets.token_hex(16) for name in asked.ids]
+def _ids(batch: Batch) -> list[str]:
+    return [name or secrets.token_hex(16) for name in batch.ids]
 
 
-def _short(ids: list[str]) -> list[str]:
-    """Ids that the log takes."""
+def _checked_ids(ids: list[str]) -> list[str]:
+    """Ids that the log accepts. Short ones need no check each."""
     return ids if max(map(len, ids)) * 4 <= ID_BYTES else [text(name, "id") for name in ids]
 
 
@@ -211,31 +233,17 @@ def _unit(request: DecideRequest) -> str | None:
     return None if request.unit is None else text(request.unit, "unit")
 
 
-def _units(asked: Questions) -> list[str | None] | None:
-    units = [request.unit for request in asked.requests]
-    return [_unit(request) for request in asked.requests] if any(units) else None
+def _units(batch: Batch) -> list[str | None] | None:
+    units = [request.unit for request in batch.requests]
+    return [_unit(request) for request in batch.requests] if any(units) else None
 
 
-def _allowed(request: DecideRequest, fallback: str) -> str:
-    """What to do without a policy: the caller's own choice if there is one, else the fallback, if it is eligible."""
-    if request.action is not None:
-        return request.action
-    return fallback if request.eligible is None or fallback in request.eligible else request.eligible[0]
-
-
-def _own_choice(request: DecideRequest, place: int) -> str:
-    action = request.action or ""
-    if request.eligible is not None and action not in request.eligible:
-        raise unfit(f"action {action!r} is not eligible; allow it, or choose another - at request {place}")
-    return action
-
-
-def refuse_misplaced_actions(snapshot: Snapshot, requests: Sequence[DecideRequest]) -> None:
-    """Refuse a caller's own choice where the mode has no use for it, and a request without one where it has."""
+def check_own_actions(snapshot: Snapshot, requests: Sequence[DecideRequest]) -> None:
+    """Refuse a caller's own action outside of mode apprentice, and a request without one in it."""
     wanted = snapshot.mode == "apprentice"
     for place, request in enumerate(requests):
         if (request.action is not None) == wanted:
             continue
         if wanted:
-            raise unfit(f"mode apprentice logs your own choice: say it in `action` - at request {place}")
+            raise unfit(f"mode apprentice logs your own choice: state it in `action` - at request {place}")
         raise unfit(f"`action` is for mode apprentice, and the mode is {snapshot.mode} - at request {place}")

@@ -1,4 +1,4 @@
-"""Replies, as ASGI messages, and the few things that are read of a request's headers."""
+"""Replies and refusals as ASGI messages, and access to request headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from potstill.errors import PotstillError
 
-#: A message quotes names that the caller chose; longer ones are cut.
+#: Messages quote what the caller sent; longer ones are truncated.
 MAX_MESSAGE = 500
 
 RETRY: Headers = ((b"retry-after", b"1"),)
@@ -20,7 +20,7 @@ Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-#: Names in small letters, and values.
+#: Names in lower case, and values.
 Headers = Sequence[tuple[bytes, bytes]]
 JSON, OCTETS, HTML = b"application/json", b"application/octet-stream", b"text/html; charset=utf-8"
 _encode = msgspec.json.Encoder().encode
@@ -30,10 +30,10 @@ class Refusal(PotstillError):
     """A request is answered with an error.
 
     Attributes:
-        status: of the reply.
-        reason: what the refusal is counted as; one of a few words.
-        message: one sentence for the caller; never a context.
-        headers: of the reply, besides the usual ones.
+        status: Status of the reply.
+        reason: Label under which the refusal is counted; one of a fixed few.
+        message: One sentence for the caller; never a context.
+        headers: Further headers of the reply.
     """
 
     def __init__(self, status: int, reason: str, message: str, headers: Headers = ()) -> None:
@@ -44,45 +44,45 @@ class Refusal(PotstillError):
     @property
     def body(self) -> bytes:
         """The message as JSON."""
-        # What a caller sends need not be valid Unicode, and what is sent to him must be.
+        # The message may quote invalid Unicode, and a reply must be valid.
         return msgspec.json.encode({"error": self.message.encode(errors="replace").decode()})
 
 
 def undecodable(error: msgspec.DecodeError | UnicodeDecodeError, problem: str) -> Refusal:
-    """A body that is no JSON, or not of the right form. The libraries' messages hold places, not values."""
+    """The body is not JSON, or not of the right type. Messages of the decoder hold places, not values."""
     if isinstance(error, msgspec.ValidationError):
         return unfit(f"{error}; GET problem says what {problem!r} takes")
     return Refusal(400, "json", f"the body is not JSON: {error}")
 
 
 def unfit(message: str) -> Refusal:
-    """What does not fit the problem."""
+    """The request does not fit the problem or the mode."""
     return Refusal(422, "unfit", message)
 
 
 def too_large(message: str) -> Refusal:
-    """A body or batch beyond its limit; what is left of it is not read."""
+    """The body or batch exceeds its limit; the rest of it is not read."""
     return Refusal(413, "too large", message, CLOSE)
 
 
 def overloaded(message: str) -> Refusal:
-    """More than this worker takes at a time."""
+    """The worker has too many requests in flight."""
     return Refusal(503, "overload", message, RETRY)
 
 
 def unavailable(reason: str, message: str) -> Refusal:
-    """Something is wrong on our side."""
+    """The service cannot answer now."""
     return Refusal(503, reason, message, RETRY)
 
 
 class Reply:
-    """What is sent back.
+    """A reply.
 
     Attributes:
-        body: its bytes.
-        status: its status.
-        content_type: of the body.
-        headers: besides content type and length.
+        body: Its bytes.
+        status: Its status.
+        content_type: Media type of the body.
+        headers: Further headers, besides content type and length.
     """
 
     __slots__ = ("body", "content_type", "headers", "status")
@@ -92,27 +92,27 @@ class Reply:
 
 
 def json(value: object, status: int = 200) -> Reply:
-    """A value as JSON."""
+    """A reply with a value as JSON."""
     return Reply(_encode(value), status)
 
 
 def refused(refusal: Refusal) -> Reply:
-    """What a caller gets instead."""
+    """A refusal as a reply."""
     return Reply(refusal.body, refusal.status, headers=refusal.headers)
 
 
 async def send_reply(send: Send, reply: Reply) -> None:
-    """Send it."""
+    """Send a reply as two ASGI messages."""
     body = reply.body
     headers = [(b"content-type", reply.content_type), *reply.headers]
-    if reply.status != 304:  # which has no body, and must not say that it is empty
+    if reply.status != 304:  # has no body, and must not state a length
         headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 def header(headers: Headers, name: bytes) -> bytes | None:
-    """The value of a header; the first, if it stands several times."""
+    """The first value of a header; None if it is absent."""
     for stated, value in headers:
         if stated == name:
             return value

@@ -1,4 +1,4 @@
-"""The last decisions by id, so that asking again gives the same answer and is not logged again."""
+"""Idempotency: the last decisions by id, so that a retry gets the same answer and is logged once."""
 
 from __future__ import annotations
 
@@ -7,88 +7,88 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from potstill.service.async_log import Group
-from potstill.service.decide import Questions
+from potstill.service.async_log import AsyncCommit
+from potstill.service.decide import Batch
 from potstill.service.http import Refusal, unfit
-from potstill.service.wire import Decided
+from potstill.service.wire import DecideReply
 
 
-# gc=False and tuples: a hundred thousand of them are not looked through again and again; none refers back to itself.
-class Taken(Struct, frozen=True, gc=False):
+# gc=False and tuples: the collector does not traverse a hundred thousand of them; none refers back to itself.
+class CachedBatch(Struct, frozen=True, gc=False):
     """Decisions that were taken together.
 
     Attributes:
-        digests: of their contexts and eligible actions.
-        replies: what was answered.
-        group: with which they go to disk; None if nothing waits for that.
+        digests: Digests of their contexts and restrictions.
+        replies: Their replies.
+        commit: Commit that logs them; None if nothing waits for it.
     """
 
     digests: tuple[int, ...]
-    replies: tuple[Decided, ...]
-    group: Group | None
+    replies: tuple[DecideReply, ...]
+    commit: AsyncCommit | None
 
 
-class Kept(NamedTuple):
-    """One decision of those; attributes are the same."""
+class CachedDecision(NamedTuple):
+    """One decision of a `CachedBatch`."""
 
     digest: int
-    reply: Decided
-    group: Group | None
+    reply: DecideReply
+    commit: AsyncCommit | None
 
 
-class Remembered:
-    """So many of the last decisions of this worker, and up to as many before them.
+class IdempotencyCache:
+    """The last `size` decisions of this worker, and up to `size` more before them.
 
-    There are two generations, and the older one is forgotten as a whole: to forget ids one by one takes as long as all
-    else that is done here.
+    There are two generations, and the older one is evicted as a whole: evicting ids one by one takes as long as
+    everything else here.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._young: dict[str | None, Taken] = {}
-        self._old: dict[str | None, Taken] = {}
+        self._young: dict[str | None, CachedBatch] = {}
+        self._old: dict[str | None, CachedBatch] = {}
 
-    def find(self, asked: Questions) -> dict[int, Kept]:
-        """The decisions that were taken under the requests' ids, by place; most requests have none.
+    def find(self, batch: Batch) -> dict[int, CachedDecision]:
+        """Earlier decisions with the requests' ids, by place; most requests have none.
 
         Raises:
-            Refusal: an id was used for another context or other eligible actions, or stands here twice.
+            Refusal: An id was used for another context or restriction, or stands twice in the batch.
         """
-        if len(asked) > 1:
-            _refuse_twice(asked.ids)
-        if self._young.keys().isdisjoint(asked.ids) and self._old.keys().isdisjoint(asked.ids):
+        if len(batch) > 1:
+            _refuse_duplicates(batch.ids)
+        if self._young.keys().isdisjoint(batch.ids) and self._old.keys().isdisjoint(batch.ids):
             return {}
-        known: dict[int, Kept] = {}
-        for place, kept in sorted(self._kept(asked.ids).items()):
-            # What did not reach the disk was never decided.
-            if kept.group is not None and kept.group.error is not None:
+        found: dict[int, CachedDecision] = {}
+        for place, cached in sorted(self._cached(batch.ids).items()):
+            # A decision that did not reach the disk was never taken.
+            if cached.commit is not None and cached.commit.error is not None:
                 continue
-            if kept.digest != asked.digests[place]:
-                raise _conflict(kept.reply.id)
-            known[place] = kept
-        return known
+            if cached.digest != batch.digests[place]:
+                raise _conflict(cached.reply.id)
+            found[place] = cached
+        return found
 
-    def add(self, digests: Sequence[int], replies: Sequence[Decided], group: Group | None) -> None:
-        """Remember decisions, and forget the oldest."""
-        taken = Taken(tuple(digests), tuple(replies), group)
+    def add(self, digests: Sequence[int], replies: Sequence[DecideReply], commit: AsyncCommit | None) -> None:
+        """Add decisions, and evict the oldest."""
+        cached = CachedBatch(tuple(digests), tuple(replies), commit)
         for reply in replies:
-            self._young[reply.id] = taken
+            self._young[reply.id] = cached
         if len(self._young) >= self._size:
             self._young, self._old = {}, self._young
 
-    def _kept(self, ids: Sequence[str | None]) -> dict[int, Kept]:
-        """What is there under some ids, by their places."""
+    def _cached(self, ids: Sequence[str | None]) -> dict[int, CachedDecision]:
+        """Cached decisions with these ids, by their places."""
         places = {name: place for place, name in enumerate(ids)}
-        found = {name: taken for name in places if (taken := self._young.get(name) or self._old.get(name))}
-        kept: dict[int, Kept] = {}
-        for taken in {id(taken): taken for taken in found.values()}.values():
-            for digest, reply in zip(taken.digests, taken.replies, strict=True):
-                if found.get(reply.id) is taken:
-                    kept[places[reply.id]] = Kept(digest, reply, taken.group)
-        return kept
+        batches = {name: batch for name in places if (batch := self._young.get(name) or self._old.get(name))}
+        found: dict[int, CachedDecision] = {}
+        for batch in {id(batch): batch for batch in batches.values()}.values():
+            for digest, reply in zip(batch.digests, batch.replies, strict=True):
+                if batches.get(reply.id) is batch:
+                    found[places[reply.id]] = CachedDecision(digest, reply, batch.commit)
+        return found
 
 
-def _refuse_twice(ids: Sequence[str | None]) -> None:
+def _refuse_duplicates(ids: Sequence[str | None]) -> None:
     stated = [name for name in ids if name is not None]
     if len(set(stated)) == len(stated):
         return

@@ -1,4 +1,4 @@
-"""How much a worker takes: bytes of a body, seconds to send it, requests at a time, and bytes of all of them."""
+"""Limits of a worker: bytes and seconds of a body, requests in flight, and bytes of all their bodies."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from potstill.errors import PotstillError
+from potstill.service.auth import Guard
 from potstill.service.http import CLOSE, Receive, Refusal, overloaded, too_large
-from potstill.service.tokens import Guard
 
 MIB = 1024 * 1024
-
-
-#: Of a stated length that is worth reading.
+#: Digits of a Content-Length beyond which it is not parsed.
 DIGITS = 19
-#: Looks at those who send a body, in the time that they have for it.
+#: Number of times that slow bodies are looked for within `read_seconds`.
 STEPS = 10
 
 
@@ -25,18 +23,18 @@ class Options:
     """How a worker serves.
 
     Attributes:
-        guards: who may call a problem, by its name; those that are not named are open to all.
-        metrics: makes what counts and tells, given a function that looks up how problems stand: `metrics.Metrics`.
-        max_body: bytes of a request to decide, and of all that are not batches.
-        max_batch_body: bytes of a batch.
-        max_batch: requests, rewards or observations in a batch.
-        max_in_flight: requests at a time; beyond that, callers are told to come again.
-        max_bytes_in_flight: of the bodies of all of them.
-        read_seconds: how long a body may take to arrive.
-        patience: how long to wait for the disk, in seconds.
-        reload_seconds: between two looks for a new version; what ``potstill.toml`` says if left out.
-        remembered: how many decisions to know again by their ids.
-        cors: origins of pages that may call.
+        guards: Guards of problems by name; a problem without one is open to all.
+        metrics: Makes the metrics, given a function that looks up gauges: `metrics.Metrics`. None for no metrics.
+        max_body: The most bytes of a body that is not a batch.
+        max_batch_body: The most bytes of a batch.
+        max_batch: The most requests, rewards or observations in a batch.
+        max_in_flight: The most requests in flight; further ones are answered with 503 and Retry-After.
+        max_bytes_in_flight: The most bytes of all bodies in flight.
+        read_seconds: Seconds in which a body must arrive.
+        log_timeout: Seconds to wait for the disk.
+        reload_seconds: Seconds between two looks for a new version; those of ``potstill.toml`` if left out.
+        idempotency_size: Number of decisions to recognise by their ids.
+        cors: Origins of pages that may call.
     """
 
     guards: Mapping[str, Guard] = field(default_factory=dict)
@@ -47,23 +45,23 @@ class Options:
     max_in_flight: int = 1000
     max_bytes_in_flight: int = 256 * MIB
     read_seconds: float = 10.0
-    patience: float = 1.5
+    log_timeout: float = 1.5
     reload_seconds: float | None = None
-    remembered: int = 100_000
+    idempotency_size: int = 100_000
     cors: Sequence[str] = ()
 
 
 class Disconnected(PotstillError):
-    """The caller is gone before the body was there; nobody waits for a reply."""
+    """The caller disconnected before the body was complete."""
 
 
 class Load:
-    """What a worker has in hand.
+    """The requests in flight of a worker, and their bodies.
 
     Args:
-        requests: how many it takes at a time.
-        bytes: how much their bodies may come to.
-        seconds: how long a body may take to arrive.
+        requests: The most requests in flight.
+        bytes: The most bytes of their bodies.
+        seconds: Seconds in which a body must arrive.
     """
 
     def __init__(self, *, requests: int, bytes: int, seconds: float) -> None:  # noqa: A002
@@ -75,23 +73,23 @@ class Load:
         self._late: set[asyncio.Task[Any]] = set()
 
     def enter(self) -> None:
-        """Begin a request; `leave` must follow unless it is refused."""
+        """Count a request in; `leave` must follow unless it is refused."""
         if self.requests >= self._most_requests:
-            raise overloaded(f"{self.requests} requests are being answered, which is the most; try again in a second")
+            raise overloaded(f"{self.requests} requests are in flight, which is the limit; retry in a second")
         self.requests += 1
 
     def leave(self, body: bytes) -> None:
-        """End a request with the body that was read of it."""
+        """Count a request out, with the body that was read."""
         self.requests -= 1
         self.bytes -= len(body)
 
     async def read(self, receive: Receive, limit: int, stated: bytes | None) -> bytes:
-        """The whole body of a request, which is in hand until it is given to `leave`.
+        """The whole body of a request; it counts as in flight until `leave`.
 
         Args:
-            receive: the ASGI channel.
-            limit: the most bytes.
-            stated: the header Content-Length; what is stated need not be what comes.
+            receive: The ASGI channel.
+            limit: The most bytes.
+            stated: The header Content-Length, which need not be true.
         """
         if stated is not None and (not stated.isdigit() or len(stated) > DIGITS or int(stated) > limit):
             raise _beyond(limit)
@@ -110,9 +108,9 @@ class Load:
             del self._reading[task]
 
     async def watch(self) -> None:
-        """Cut off for ever those whose bodies take too long.
+        """Cancel requests whose bodies are late; runs until cancelled.
 
-        One look at all of them now and then: a timer for each would cost more than most bodies do.
+        One periodic sweep over all of them: a timer for each would cost more than reading most bodies.
         """
         pause = self._seconds / STEPS
         while True:
@@ -145,12 +143,12 @@ class Load:
         if held > limit:
             raise _beyond(limit)
         if self.bytes > self._most_bytes:
-            raise overloaded("too many large bodies are in hand; try again in a second")
+            raise overloaded("too many bytes are in flight; retry in a second")
 
 
 def _slow(seconds: float) -> Refusal:
-    return Refusal(408, "slow", f"the body was not there after {seconds:g} seconds; send it faster", CLOSE)
+    return Refusal(408, "slow", f"the body was not complete after {seconds:g} seconds; send it faster", CLOSE)
 
 
 def _beyond(limit: int) -> Refusal:
-    return too_large(f"a body here has at most {limit} bytes; send less at once")
+    return too_large(f"a body may have at most {limit} bytes here; send less at once")

@@ -1,7 +1,7 @@
-"""What the service counts and measures, as Prometheus text.
+"""Metrics of the service, in Prometheus' text format.
 
-Workers count in files that they share, so that whichever is asked answers for all of them. What can be looked up when
-somebody asks, such as the version that serves, is not counted.
+Workers share the files in which they count, so that any worker answers for all of them. Gauges, such as the serving
+version, are looked up when Prometheus scrapes.
 """
 
 from __future__ import annotations
@@ -19,55 +19,56 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.samples import Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: In seconds: from a decision that waits for no disk to one that waits for a bad one.
+#: Seconds: from a decision without a disk to one on a bad disk.
 BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-#: Of how many policy versions decisions are shown apart; a service that learns every ten minutes has many in a year.
+#: Number of latest policy versions whose decisions are exposed; updates every ten minutes make 50,000 in a year.
 VERSIONS = 50
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-_Labelled = Callable[..., Counter]
+_Series = Callable[..., Counter]
 
 
-class Counting(Protocol):
-    """Is told of what happens; see `metrics.ProblemMetrics`."""
+class Recorder(Protocol):
+    """Records what happens in a problem; see `ProblemMetrics`."""
 
-    def decided(self, mode: str, policy: int, count: int = 1) -> None:
-        """Decisions were taken."""
+    def count_decisions(self, mode: str, policy: int, count: int = 1) -> None:
+        """Count decisions by mode and policy version."""
 
-    def assigned(self, arm: str, count: int = 1) -> None:
-        """Decisions were taken in an experiment: ``control``, ``treatment``, or ``none`` for want of a unit."""
+    def count_arm(self, arm: str, count: int = 1) -> None:
+        """Count decisions of an experiment: ``control``, ``treatment``, or ``none`` for requests without a unit."""
 
-    def rewarded(self, count: float) -> None:
-        """Rewards were taken up."""
+    def count_rewards(self, count: float) -> None:
+        """Count rewards."""
 
-    def observed(self, count: float) -> None:
-        """Decisions of devices were taken up."""
+    def count_observations(self, count: float) -> None:
+        """Count decisions of devices."""
 
-    def took(self, seconds: float) -> None:
-        """A request to decide was answered."""
+    def time_decide(self, seconds: float) -> None:
+        """Record the latency of a request to decide, single or batch."""
 
-    def refused(self, reason: str) -> None:
-        """A request was refused."""
+    def count_refusal(self, reason: str) -> None:
+        """Count a refused request; reasons are few and fixed, such as ``unfit`` or ``token``."""
 
-    def reloaded(self, outcome: str) -> None:
-        """Another policy, mode or experiment was found."""
+    def count_reload(self, outcome: str) -> None:
+        """Count a reload of policy, mode or experiment: ``swapped``, ``refused`` or ``unavailable``."""
 
 
-class Uncounted:
-    """Counts nothing."""
+class NullRecorder:
+    """Records nothing."""
 
     def _pass(self, *_: object) -> None:
         return
 
-    decided = assigned = rewarded = observed = took = refused = reloaded = _pass
+    count_decisions = count_arm = count_rewards = count_observations = _pass
+    time_decide = count_refusal = count_reload = _pass
 
 
-class Standing(NamedTuple):
-    """How a problem stands when somebody asks.
+class ProblemGauges(NamedTuple):
+    """Values of a problem that are looked up at a scrape.
 
     Attributes:
-        problem: its name.
-        version: of the policy that serves; None if there is none.
-        lag_seconds: the age of the oldest event of this machine that is not in the lake; 0 if all are.
+        problem: Name of the problem.
+        version: Version of the serving policy; None if there is none.
+        lag_seconds: Age of this machine's oldest event that is not in the lake; 0 if all are.
     """
 
     problem: str
@@ -76,44 +77,44 @@ class Standing(NamedTuple):
 
 
 def share(folder: Path, worker: int) -> None:
-    """Count together with the other workers from here on; to be called before the first `Metrics` is made.
+    """Share the counts of all workers; call it before the first `Metrics` is made.
 
     Args:
-        folder: of this service, empty when it starts.
-        worker: the number of this worker. One that takes the place of a dead one counts on from where that was.
+        folder: Folder of this service, empty when it starts.
+        worker: Number of this worker. A replacement continues the counts of the worker it replaces.
     """
     os.environ[_FOLDER] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """The metrics of a service. `of(problem)` counts; `exposition` tells.
+    """The metrics of a service: `of(problem)` records, `exposition` exposes.
 
     Args:
-        standings: looks up how each problem stands; it may read files.
+        gauges: Looks up the gauges of each problem; it may read files.
     """
 
-    def __init__(self, standings: Callable[[], Iterable[Standing]] = tuple) -> None:
-        self._standings = standings
+    def __init__(self, gauges: Callable[[], Iterable[ProblemGauges]] = tuple) -> None:
+        self._gauges = gauges
         self._registry = CollectorRegistry()
         self._decisions = self._counter("decisions", "Decisions taken.", "mode", "policy")
         self._arms = self._counter(
-            "experiment", "Decisions taken in an experiment; none: the request names no unit.", "arm"
+            "experiment", "Decisions in an experiment by arm; none: the request has no unit.", "arm"
         )
-        self._rewards = self._counter("rewards", "Rewards taken up.")
-        self._observations = self._counter("observations", "Decisions of devices taken up.")
+        self._rewards = self._counter("rewards", "Rewards logged.")
+        self._observations = self._counter("observations", "Decisions of devices logged.")
         self._refusals = self._counter("refused", "Requests refused.", "reason")
-        self._reloads = self._counter("reloads", "Attempts to take up another policy, mode or experiment.", "outcome")
+        self._reloads = self._counter("reloads", "Reloads of policy, mode or experiment.", "outcome")
         self._seconds = Histogram(
             "potstill_decide_seconds",
-            "From a request to decide to its reply, the disk included.",
+            "Latency of requests to decide, the disk included.",
             ["problem"],
             buckets=BUCKETS,
             registry=self._registry,
         )
 
     def of(self, problem: str) -> ProblemMetrics:
-        """The counters of a problem; of ``""``, refusals of requests that belong to none are shown."""
+        """The recorder of a problem; ``""`` is for refusals of requests to no problem."""
         return ProblemMetrics(
             _labelled(self._decisions, problem),
             _labelled(self._arms, problem),
@@ -125,9 +126,9 @@ class Metrics:
         )
 
     def exposition(self, problems: Collection[str]) -> bytes:
-        """The text for Prometheus, of these problems only. Reads files: give it a thread."""
-        standings = [standing for standing in self._standings() if standing.problem in problems]
-        return generate_latest(_Shown([*self._collected(), *_gauges(standings)], problems, standings))
+        """The text for Prometheus, of these problems only. It reads files, so run it in a thread."""
+        gauges = [one for one in self._gauges() if one.problem in problems]
+        return generate_latest(_Filtered([*self._collected(), *_gauge_metrics(gauges)], problems, gauges))
 
     def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
         return Counter(f"potstill_{name}", documentation, ["problem", *labels], registry=self._registry)
@@ -138,51 +139,49 @@ class Metrics:
         collector = MultiProcessCollector(None)  # type: ignore[no-untyped-call]
         try:
             return collector.collect()  # type: ignore[no-any-return,no-untyped-call]
-        except struct.error:  # a worker has just made its file, and not got to its first bytes
+        except struct.error:  # a worker has just created its file, which is still empty
             time.sleep(0.01)
             return collector.collect()  # type: ignore[no-any-return,no-untyped-call]
 
 
 class ProblemMetrics:
-    """The counters of one problem. Cheap enough for every request: series are looked up once."""
+    """The recorder of one problem. Series are looked up once, which makes it cheap enough for every request."""
 
     def __init__(
         self,
-        decisions: _Labelled,
-        arms: _Labelled,
+        decisions: _Series,
+        arms: _Series,
         rewards: Counter,
         observations: Counter,
-        refusals: _Labelled,
-        reloads: _Labelled,
+        refusals: _Series,
+        reloads: _Series,
         seconds: Histogram,
     ) -> None:
         self._decisions, self._arms, self._refusals, self._reloads = decisions, arms, refusals, reloads
-        #: `rewarded(n)`: rewards were taken up.
-        self.rewarded: Callable[[float], None] = rewards.inc
-        #: `observed(n)`: decisions of devices were taken up.
-        self.observed: Callable[[float], None] = observations.inc
-        #: `took(seconds)`: a request to decide, single or batch, was answered.
-        self.took: Callable[[float], None] = seconds.observe
+        # The libraries' own methods, without a call in between.
+        self.count_rewards: Callable[[float], None] = rewards.inc
+        self.count_observations: Callable[[float], None] = observations.inc
+        self.time_decide: Callable[[float], None] = seconds.observe
 
-    def decided(self, mode: str, policy: int, count: int = 1) -> None:
-        """Decisions were taken by a version of the policy."""
+    def count_decisions(self, mode: str, policy: int, count: int = 1) -> None:
+        """Count decisions by mode and policy version."""
         self._decisions(mode, policy).inc(count)
 
-    def assigned(self, arm: str, count: int = 1) -> None:
-        """Decisions were taken in an experiment: ``control``, ``treatment``, or ``none`` for want of a unit."""
+    def count_arm(self, arm: str, count: int = 1) -> None:
+        """Count decisions of an experiment by arm."""
         self._arms(arm).inc(count)
 
-    def refused(self, reason: str) -> None:
-        """A request was refused; reasons are few and fixed, such as ``unfit`` or ``token``."""
+    def count_refusal(self, reason: str) -> None:
+        """Count a refused request."""
         self._refusals(reason).inc()
 
-    def reloaded(self, outcome: str) -> None:
-        """Something else was taken up (``swapped``), or had to be left (``refused``, ``unavailable``)."""
+    def count_reload(self, outcome: str) -> None:
+        """Count a reload."""
         self._reloads(outcome).inc()
 
 
-def _labelled(counter: Counter, problem: str) -> _Labelled:
-    """A counter's series by its other labels: a look-up in a dictionary where `Counter.labels` takes a lock."""
+def _labelled(counter: Counter, problem: str) -> _Series:
+    """A counter's series by its other labels: a dictionary lookup, where `Counter.labels` takes a lock."""
     known: dict[tuple[object, ...], Counter] = {}
 
     def series(*labels: object) -> Counter:
@@ -194,17 +193,17 @@ def _labelled(counter: Counter, problem: str) -> _Labelled:
     return series
 
 
-class _Shown:
-    """Of what was collected, that which is to be seen."""
+class _Filtered:
+    """The collected metrics of the visible problems and the latest versions."""
 
-    def __init__(self, metrics: Sequence[Metric], problems: Collection[str], standings: Sequence[Standing]) -> None:
+    def __init__(self, metrics: Sequence[Metric], problems: Collection[str], gauges: Sequence[ProblemGauges]) -> None:
         self._metrics, self._problems = metrics, problems
         versions = {int(version) for metric in metrics for version in _labels(metric, "policy")}
-        shown = {*sorted(versions)[-VERSIONS:], *(standing.version for standing in standings)}
+        shown = {*sorted(versions)[-VERSIONS:], *(one.version for one in gauges)}
         self._policies = {None, *map(str, shown)}
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics, without times of creation, which only some collectors know."""
+        """The metrics, without creation times, which only some collectors have."""
         for metric in sorted(self._metrics, key=lambda metric: metric.name):
             metric.samples = [sample for sample in metric.samples if self._shows(sample)]
             yield metric
@@ -219,16 +218,16 @@ def _labels(metric: Metric, label: str) -> set[str]:
     return {sample.labels[label] for sample in metric.samples if label in sample.labels}
 
 
-def _gauges(standings: Iterable[Standing]) -> Iterator[Metric]:
-    version = GaugeMetricFamily("potstill_policy_version", "The version that serves.", labels=["problem"])
+def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
+    version = GaugeMetricFamily("potstill_policy_version", "Version of the serving policy.", labels=["problem"])
     lag = GaugeMetricFamily(
         "potstill_log_lag_seconds",
-        "The age of the oldest event of this machine that is not in the lake.",
+        "Age of this machine's oldest event that is not in the lake.",
         labels=["problem"],
     )
-    for standing in standings:
-        lag.add_metric([standing.problem], standing.lag_seconds)
-        if standing.version is not None:
-            version.add_metric([standing.problem], standing.version)
+    for one in gauges:
+        lag.add_metric([one.problem], one.lag_seconds)
+        if one.version is not None:
+            version.add_metric([one.problem], one.version)
     yield version
     yield lag

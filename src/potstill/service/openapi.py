@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of a service: each problem has paths of its own, with contexts and actions of its types."""
+"""The OpenAPI 3.1 document, from the endpoint table: each problem has its own paths, contexts and actions."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ import msgspec
 
 from potstill._version import __version__
 from potstill.problem import Problem
-from potstill.service.operations import FAULTS, OPERATIONS, Operation
-from potstill.service.schemas import PLACE, Schema, components, examples, safe
-from potstill.service.tokens import Scope
+from potstill.service import wire
+from potstill.service.routes import PROBLEM_ENDPOINTS, REFUSALS, SERVICE_ENDPOINTS, Endpoint
+from potstill.service.schemas import PLACE, Schema, components, examples, safe, service_components
 
 
 def document(problems: Sequence[Problem], *, secured: bool, max_batch: int = 1000) -> dict[str, Any]:
     """The document as JSON values.
 
     Args:
-        problems: to be shown.
-        secured: whether requests need a token.
-        max_batch: the most requests of a batch.
+        problems: Problems to show.
+        secured: Whether requests need a token.
+        max_batch: The most requests of a batch.
     """
-    paths, schemas = _service_paths(secured), dict(_SHARED)
+    paths: dict[str, Any] = {f"/{row.path}": {"get": _operation(row, "", {}, secured)} for row in SERVICE_ENDPOINTS}
+    schemas = service_components([wire.ErrorReply, wire.HealthReply])
     for number, problem in enumerate(problems):
         prefix = f"{safe(problem.name)}-{number}" if len(problems) > 1 else safe(problem.name)
         schemas |= components(problem, prefix, max_batch)
-        for operation in OPERATIONS:
-            path = paths.setdefault(f"/v1/{quote(problem.name, safe='')}/{operation.path}", {})
-            path[operation.method] = _described(operation, problem, prefix, secured)
+        shown = examples(problem)
+        for row in PROBLEM_ENDPOINTS:
+            path = paths.setdefault(f"/v1/{quote(problem.name, safe='')}/{row.path}", {})
+            path[row.method.lower()] = _operation(row, f"{prefix}.", shown, secured) | {"tags": [problem.name]}
     found = {
         "openapi": "3.1.0",
         "info": {
@@ -46,84 +48,51 @@ def document(problems: Sequence[Problem], *, secured: bool, max_batch: int = 100
     return cast(dict[str, Any], msgspec.json.decode(msgspec.json.encode(found)))  # tuples become lists
 
 
-def _described(operation: Operation, problem: Problem, prefix: str, secured: bool) -> Schema:
-    shown = examples(problem)
-    replies = _policy_replies() if operation.path == "policy" else {operation.status: _reply(operation, prefix, shown)}
-    described: Schema = {
-        "tags": [problem.name],
-        "operationId": f"{prefix}.{operation.path.replace('/', '.')}",
-        "summary": operation.summary,
-        "description": operation.text,
-        "responses": {**replies, **_faults(operation.faults, secured)},
-    }
-    if operation.body:
-        described["requestBody"] = {"required": True, "content": _content(operation.body, prefix, shown)}
-    if operation.path == "policy":
-        described["parameters"] = [_IF_NONE_MATCH]
-    return described | _needs(operation.scope, secured)
-
-
-def _reply(operation: Operation, prefix: str, shown: dict[str, Any]) -> Schema:
-    content = _content(operation.reply, prefix, shown) if operation.reply else _json({"$ref": f"{PLACE}Problem"})
-    return {"description": "It is on disk." if operation.status == "202" else "Done.", "content": content}
-
-
-def _content(names: Sequence[str], prefix: str, shown: dict[str, Any]) -> Schema:
-    schemas = [{"$ref": f"{PLACE}{prefix}.{name}"} for name in names]
-    described = _json(schemas[0] if len(schemas) == 1 else {"anyOf": schemas})
-    described["application/json"]["examples"] = {name: {"value": shown[name]} for name in names if name in shown}
-    return described
-
-
-def _json(schema: Schema) -> Schema:
-    return {"application/json": {"schema": schema}}
-
-
-def _faults(statuses: Sequence[str], secured: bool) -> Schema:
-    kept = sorted({*statuses, *(("401", "403") if secured else ())})
-    return {status: {"description": FAULTS[status], "content": _json({"$ref": f"{PLACE}Failure"})} for status in kept}
-
-
-def _needs(scope: Scope, secured: bool) -> Schema:
-    # Where all may call, an empty requirement says so; the scope is still told.
-    return {"x-scope": scope, "security": [{"token": [scope]}] if secured else []}
-
-
-def _policy_replies() -> Schema:
-    headers = {
-        "ETag": {"description": "The SHA-256 of the file, in quotes.", "schema": {"type": "string"}},
-        "X-Potstill-Version": {"description": "The version.", "schema": {"type": "integer"}},
-    }
-    return {
-        "200": {"description": "The file.", "headers": headers, "content": {"application/octet-stream": {}}},
-        "304": {"description": "It is the one you have.", "headers": headers},
-    }
-
-
-def _service_paths(secured: bool) -> dict[str, Any]:
-    answer, text = _json({"type": "object"}), {"text/plain": {"schema": {"type": "string"}}}
-    return {
-        "/health": {"get": _of_service("health", "Whether the process lives", answer)},
-        "/ready": {"get": _of_service("ready", "Whether every problem has a policy and a log", answer, ("503",))},
-        "/metrics": {
-            "get": _of_service("metrics", "Metrics for Prometheus", text, secured=secured) | _needs("read", secured)
-        },
-    }
-
-
-def _of_service(
-    name: str, summary: str, content: Schema, faults: Sequence[str] = (), *, secured: bool = False
-) -> Schema:
-    return {
+def _operation(row: Endpoint, prefix: str, shown: dict[str, Any], secured: bool) -> Schema:
+    secured = secured and row.scope is not None
+    operation: Schema = {
         "tags": [_SERVICE],
-        "operationId": name,
-        "summary": summary,
-        "responses": {"200": {"description": "Yes.", "content": content}, **_faults(faults, secured)},
-        "security": [],
+        "operationId": f"{prefix}{row.path.replace('/', '.')}",
+        "summary": row.summary,
+        "description": row.text or row.summary,
+        "responses": {**_success(row, prefix, shown), **_refusals(row, secured)},
+        # Where no token is needed, an empty requirement says so.
+        "security": [{"token": [row.scope]}] if secured else [],
+    }
+    if row.request:
+        operation["requestBody"] = {"required": True, "content": _json(row.request, prefix, shown)}
+    if row.etag:
+        operation["parameters"] = [_IF_NONE_MATCH]
+    return operation if row.scope is None else operation | {"x-scope": row.scope}
+
+
+def _success(row: Endpoint, prefix: str, shown: dict[str, Any]) -> Schema:
+    content = _json(row.reply, prefix, shown) if row.reply else {row.media: _UNTYPED.get(row.media, {})}
+    text = "It is on disk." if row.status == 202 else "Success."
+    if not row.etag:
+        return {str(row.status): {"description": text, "content": content}}
+    return {
+        str(row.status): {"description": text, "headers": _ETAG, "content": content},
+        "304": {"description": "Not modified: it is the one you have.", "headers": _ETAG},
     }
 
 
-_SERVICE = "whole service"
+def _json(types: Sequence[type[Any]], prefix: str, shown: dict[str, Any]) -> Schema:
+    names = [kind.__name__ for kind in types]
+    schemas = [{"$ref": f"{PLACE}{prefix}{name}"} for name in names]
+    described: Schema = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
+    if samples := {name: {"value": shown[name]} for name in names if name in shown}:
+        described["examples"] = samples
+    return {"application/json": described}
+
+
+def _refusals(row: Endpoint, secured: bool) -> Schema:
+    content = _json([wire.ErrorReply], "", {})
+    statuses = sorted({*row.refusals, *((401, 403) if secured else ())})
+    return {str(status): {"description": REFUSALS[status], "content": content} for status in statuses}
+
+
+_SERVICE = "service"
 _ABOUT = (
     'Errors are `{"error": "one sentence"}`. What is answered with 200 or 202 is on disk. '
     "A request that was not answered can be sent again with the same id."
@@ -133,24 +102,20 @@ _TOKEN = {
     "scheme": "bearer",
     "description": "`Authorization: Bearer pst_…`, made by `potstill token create`.",
 }
+_ETAG = {
+    "ETag": {"description": "SHA-256 of the file, in quotes.", "schema": {"type": "string"}},
+    "X-Potstill-Version": {"description": "Version of the policy.", "schema": {"type": "integer"}},
+}
 _IF_NONE_MATCH = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "description": "The ETag of the file you have.",
+    "description": "ETag of the file you have.",
     "schema": {"type": "string"},
 }
-_SHARED: dict[str, Schema] = {
-    "Failure": {
-        "type": "object",
-        "description": "Why a request was refused.",
-        "properties": {"error": {"type": "string", "description": "What, where, and the way out."}},
-        "required": ["error"],
-    },
-    "Problem": {
-        "type": "object",
-        "description": "What is decided, as in problem.toml.",
-        "properties": {"name": {"type": "string"}, "hash": {"type": "string"}},
-        "required": ["name", "hash"],
-    },
+#: Schemas of replies that have no wire type; files have none.
+_UNTYPED: dict[str, Schema] = {
+    "application/json": {"schema": {"type": "object"}},
+    "text/plain": {"schema": {"type": "string"}},
+    "text/html": {"schema": {"type": "string"}},
 }

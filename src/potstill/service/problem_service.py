@@ -1,4 +1,4 @@
-"""One workspace as it is served: decide, log, wait for the disk, and fall back when something is wrong."""
+"""One problem as a service: decide, log, wait for the disk, and fall back on a failure."""
 
 from __future__ import annotations
 
@@ -6,87 +6,85 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from potstill.events import Event, InvalidEvent, LogUnavailable
-from potstill.events.wal.segment import DecisionBlock, DecisionRow
+from potstill.errors import InvalidAction
+from potstill.events import DecisionBlock, DecisionRow, Event, InvalidEvent, LogUnavailable
 from potstill.policy import InvalidPolicy
 from potstill.problem import InvalidContext
-from potstill.service.async_log import Durable, Group
-from potstill.service.decide import Decider, Outcome, Questions
-from potstill.service.experiment import Experiment, Experiments
+from potstill.service.async_log import AsyncCommit, AsyncLog
+from potstill.service.decide import Batch, Decider, Decisions
+from potstill.service.experiment import Experiment, ExperimentWatcher
 from potstill.service.http import unavailable, unfit
-from potstill.service.idempotency import Kept, Remembered
-from potstill.service.metrics import Counting
-from potstill.service.snapshot import Serving, Snapshot
-from potstill.service.wire import Decided, DecideRequest, Requests
-from potstill.workspace import Workspace
-from potstill.workspace.config import InvalidConfig
+from potstill.service.idempotency import CachedDecision, IdempotencyCache
+from potstill.service.metrics import Recorder
+from potstill.service.snapshot import Snapshot, SnapshotWatcher
+from potstill.service.wire import DecideReply, DecideRequest, Requests
+from potstill.workspace import InvalidConfig, Workspace
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Counts:
-    """What a worker has taken up since it started."""
+    """What a worker has logged since it started."""
 
     decisions: int = 0
     rewards: int = 0
 
 
-#: Gives the requests that are to be decided; the same ones each time.
+#: Gives the requests to decide; the same ones each time.
 Read = Callable[[], Sequence[DecideRequest]]
 
 
 class _Pending(NamedTuple):
-    """Decisions that wait for the disk: by what and when they were taken, and what is answered when they are on it."""
+    """Decisions that wait for the disk: how and when they were taken, and their replies."""
 
     snapshot: Snapshot
     experiment: Experiment | None
-    replies: list[Decided]
+    replies: list[DecideReply]
     time: int
-    group: Group
+    commit: AsyncCommit
 
 
-class Served:
-    """One workspace as it is served, within one event loop; `open` it there, and `close` it.
+class ProblemService:
+    """One workspace as a service, within one event loop; `open` it there, and `close` it.
 
     Args:
-        workspace: what is served.
-        counting: told of everything that is counted.
-        patience: how long to wait for the disk, in seconds.
-        remembered: how many decisions to know again by their ids.
+        workspace: The workspace.
+        recorder: Counts decisions, rewards and refusals.
+        log_timeout: Seconds to wait for the disk.
+        idempotency_size: Number of decisions to recognise by their ids.
 
     Raises:
-        InvalidConfig: the configuration's fallback is no action of the problem.
+        InvalidConfig: The configured fallback is not an action of the problem.
     """
 
-    def __init__(self, workspace: Workspace, counting: Counting, *, patience: float, remembered: int) -> None:
-        _check_fallback(workspace)
-        self.workspace, self.counting = workspace, counting
+    def __init__(self, workspace: Workspace, recorder: Recorder, *, log_timeout: float, idempotency_size: int) -> None:
+        self.workspace, self.recorder = workspace, recorder
         self.name = workspace.problem.name
         self.requests = Requests(workspace.problem)
-        self.serving = Serving(workspace, counting.reloaded)
-        self.experiments = Experiments(workspace, counting.reloaded)
+        self.snapshots = SnapshotWatcher(workspace, recorder.count_reload)
+        self.experiments = ExperimentWatcher(workspace, recorder.count_reload)
         self.counts = Counts()
-        self._decider = Decider(workspace.problem, workspace.config.serve.fallback)
-        self._remembered = Remembered(remembered)
-        self._patience = patience
-        self._log: Durable | None = None
+        self._decider = Decider(workspace.problem, _fallback(workspace))
+        self._cache = IdempotencyCache(idempotency_size)
+        self._log_timeout = log_timeout
+        self._log: AsyncLog | None = None
         self._reloading = asyncio.Lock()
 
     async def open(self) -> None:
-        """Take up the policy that serves and the experiment, and open the log.
+        """Load the serving policy and the experiment, and open the log.
 
         Raises:
-            InvalidConfig: the experiment does not make sense.
+            InvalidConfig: The experiment is invalid.
         """
-        await asyncio.to_thread(self.serving.start)
+        await asyncio.to_thread(self.snapshots.start)
         await asyncio.to_thread(self.experiments.start)
-        self._log = Durable(await asyncio.to_thread(self.workspace.event_log), self._patience)
+        self._log = AsyncLog(await asyncio.to_thread(self.workspace.event_log), self._log_timeout)
 
     async def close(self) -> None:
-        """Wait until all that was submitted is on disk, and let go of the log."""
+        """Wait until all submitted events are on disk, and close the log."""
         if self._log is not None:
             log, self._log = self._log, None
             await log.close()
@@ -94,138 +92,139 @@ class Served:
     async def reload(self) -> None:
         """Look for a new version, mode or experiment."""
         async with self._reloading:
-            await asyncio.to_thread(self.serving.reload)
+            await asyncio.to_thread(self.snapshots.reload)
             await asyncio.to_thread(self.experiments.reload)
 
     @property
     def log_fault(self) -> LogUnavailable | None:
-        """Why the log took nothing the last time; None if it did."""
+        """Why the last write to the log failed; None if it succeeded."""
         return LogUnavailable("the log is not open") if self._log is None else self._log.fault
 
-    async def decide(self, read: Read) -> list[Decided]:
+    async def decide(self, read: Read) -> list[DecideReply]:
         """Decide requests by one policy, and return when the decisions are on disk.
 
         A request whose id was decided before gets that decision again.
 
         Args:
-            read: gives the requests. They are let go while the disk is waited for: the next batch is quicker in memory
-                that the processor still has in its cache.
+            read: Gives the requests. They are released while the disk is waited for: the next batch is faster in memory
+                that is still in the processor's cache.
 
         Raises:
-            Refusal: one of them does not fit, and nothing is logged; or there is nothing to answer with now.
+            Refusal: A request does not fit, and nothing is logged; or neither policy nor fallback is available.
         """
-        asked = Questions(read())
-        if not asked.requests:
+        batch = Batch(read())
+        if not batch.requests:
             return []
-        known = self._remembered.find(asked)
-        if known:
-            return await self._decide_again(asked, known, read)
-        pending = self._take(asked)
-        del asked
-        return await self._settled(pending, read)
+        cached = self._cache.find(batch)
+        if cached:
+            return await self._decide_again(batch, cached, read)
+        pending = self._decide(batch)
+        del batch
+        return await self._reply(pending, read)
 
     async def log(self, events: Sequence[Event]) -> None:
         """Return when the events are on disk.
 
         Raises:
-            Refusal: one does not fit the problem, and none is written; or the log cannot be written now.
+            Refusal: One does not fit the problem, and none is written; or the log is unavailable.
         """
         try:
             await self._open_log.submit(events).wait()
         except (InvalidEvent, InvalidContext) as error:
             raise unfit(str(error)) from error
         except LogUnavailable as error:
-            raise unavailable("log", _CANNOT_LOG) from error
+            raise unavailable("log", _LOG_UNAVAILABLE) from error
 
-    async def _decide_again(self, asked: Questions, known: Mapping[int, Kept], read: Read) -> list[Decided]:
-        """Give decisions that are known, and take the others."""
-        fresh = [place for place in range(len(asked)) if place not in known]
-        rest = asked.at(fresh)
-        taken = iter(await self._settled(self._take(rest), lambda: rest.requests) if fresh else ())
+    async def _decide_again(self, batch: Batch, cached: Mapping[int, CachedDecision], read: Read) -> list[DecideReply]:
+        """Repeat cached decisions, and take the others."""
+        fresh = [place for place in range(len(batch)) if place not in cached]
+        rest = batch.at(fresh)
+        replies = iter(await self._reply(self._decide(rest), lambda: rest.requests) if fresh else ())
         try:
-            for kept in known.values():
-                if kept.group is not None:
-                    await kept.group.wait()
-        except LogUnavailable:  # who asked first is told so; who asks again is decided anew
+            for one in cached.values():
+                if one.commit is not None:
+                    await one.commit.wait()
+        except LogUnavailable:  # the first caller gets the error; a retry is decided again
             return await self.decide(read)
-        return [known[place].reply if place in known else next(taken) for place in range(len(asked))]
+        return [cached[place].reply if place in cached else next(replies) for place in range(len(batch))]
 
-    def _take(self, asked: Questions) -> _Pending:
-        """Decide what was not decided before, and hand it to the log."""
-        snapshot, experiment = self.serving.now, self.experiments.now
-        if experiment is not None and not experiment.is_on(snapshot.mode):
+    def _decide(self, batch: Batch) -> _Pending:
+        """Decide requests that are not cached, and submit the decisions to the log."""
+        snapshot, experiment = self.snapshots.current, self.experiments.current
+        if experiment is not None and not experiment.is_running(snapshot.mode):
             experiment = None
         try:
             replies, rows = (
-                self._decided(snapshot, asked)
+                self._decide_by(snapshot, batch)
                 if experiment is None
-                else experiment.decide(snapshot, asked, self._decided, self._decider)
+                else experiment.decide(snapshot, batch, self._decide_by, self._decider)
             )
-            group = self._submitted(rows)
-        except InvalidEvent as error:
+            commit = self._submit(rows)
+        except (InvalidEvent, InvalidAction) as error:
             raise unfit(str(error)) from error
-        self._remembered.add(asked.digests, replies, group)
-        return _Pending(snapshot, experiment, replies, rows[0].time, group)
+        self._cache.add(batch.digests, replies, commit)
+        return _Pending(snapshot, experiment, replies, rows[0].time, commit)
 
-    async def _settled(self, pending: _Pending, read: Read) -> list[Decided]:
-        """What is answered, once it is known whether the decisions are on disk."""
+    async def _reply(self, pending: _Pending, read: Read) -> list[DecideReply]:
+        """The replies, once the outcome of the commit is known."""
         replies = pending.replies
         try:
-            await pending.group.wait()
+            await pending.commit.wait()
         except LogUnavailable as error:
-            replies = self._fallen_back(pending, Questions(read()), error)
+            replies = self._fall_back(pending, Batch(read()), error)
         self.counts.decisions += len(replies)
         if pending.experiment is None:
-            self.counting.decided(replies[0].mode, replies[0].policy, len(replies))
+            self.recorder.count_decisions(replies[0].mode, replies[0].policy, len(replies))
         else:
-            pending.experiment.count(replies, self.counting)
+            pending.experiment.count(replies, self.recorder)
         return replies
 
-    def _submitted(self, rows: Sequence[DecisionRow | DecisionBlock]) -> Group:
+    def _submit(self, rows: Sequence[DecisionRow | DecisionBlock]) -> AsyncCommit:
         try:
             return self._open_log.submit_rows(rows)
         except LogUnavailable as error:
-            return Group.failed(error)
+            return AsyncCommit.failed(error)
 
-    def _decided(self, snapshot: Snapshot, asked: Questions) -> Outcome:
+    def _decide_by(self, snapshot: Snapshot, batch: Batch) -> Decisions:
         try:
-            outcome = self._decider.decide(snapshot, asked)
+            decisions = self._decider.decide(snapshot, batch)
         except InvalidPolicy as error:
             _logger.error("%s: the policy cannot decide: %s", self.name, error)
-            outcome = self._decider.fall_back(snapshot, asked)
-        if outcome is None:
-            raise unavailable("policy", "there is no sound policy to decide with; try again, or roll back to one")
-        return outcome
+            decisions = self._decider.fall_back(snapshot, batch)
+        if decisions is None:
+            raise unavailable("policy", "no usable policy is loaded; retry, or roll back to a usable version")
+        return decisions
 
-    def _fallen_back(self, pending: _Pending, asked: Questions, error: LogUnavailable) -> list[Decided]:
-        """What is answered instead of decisions that are not on disk.
+    def _fall_back(self, pending: _Pending, batch: Batch, error: LogUnavailable) -> list[DecideReply]:
+        """Replies in place of decisions that are not on disk.
 
-        They may get there all the same, so that the log is told what was answered, in case it takes it: of decisions
-        of one id the first by time counts, and these are a microsecond earlier.
+        Those decisions may still reach the disk. So the fallback is logged too, if the log accepts it: of several
+        decisions with one id the earliest counts, and the fallback is a microsecond earlier.
         """
         ids = [reply.id for reply in pending.replies]
         if pending.experiment is not None:
-            asked.arms = [reply.arm for reply in pending.replies]
-        outcome = self._decider.fall_back(pending.snapshot, asked, ids=ids, time=pending.time - 1)
-        if outcome is None:
-            raise unavailable("log", _CANNOT_LOG) from error
-        self._submitted(outcome.rows)
-        self._remembered.add(asked.digests, outcome.replies, None)
-        return outcome.replies
+            batch.arms = [reply.arm for reply in pending.replies]
+        decisions = self._decider.fall_back(pending.snapshot, batch, ids=ids, time=pending.time - 1)
+        if decisions is None:
+            raise unavailable("log", _LOG_UNAVAILABLE) from error
+        self._submit(decisions.rows)
+        self._cache.add(batch.digests, decisions.replies, None)
+        return decisions.replies
 
     @property
-    def _open_log(self) -> Durable:
+    def _open_log(self) -> AsyncLog:
         if self._log is None:
             raise LogUnavailable("the service is closing")
         return self._log
 
 
-_CANNOT_LOG = "the log cannot be written now, so that nothing is acknowledged; try again"
+_LOG_UNAVAILABLE = "event log unavailable; nothing was recorded; retry"
 
 
-def _check_fallback(workspace: Workspace) -> None:
-    fallback, actions = workspace.config.serve.fallback, workspace.problem.actions.names
-    if fallback is not None and fallback not in actions:
-        raise InvalidConfig(
-            f"{workspace.url}: serve.fallback must be an action, one of {', '.join(actions)}; got {fallback!r}"
-        )
+def _fallback(workspace: Workspace) -> Any:
+    """The configured fallback action, parsed; None if there is none."""
+    stated = workspace.config.serve.fallback
+    try:
+        return None if stated is None else workspace.problem.actions.parse(stated)
+    except InvalidAction as error:
+        raise InvalidConfig(f"{workspace.url}: serve.fallback must be an action: {error}") from error

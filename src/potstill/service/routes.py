@@ -1,71 +1,198 @@
-"""Which endpoint answers which path, what a token must allow for it, and how large a body it takes."""
+"""The endpoint table. Dispatch, the OpenAPI document and the clients' tests all follow from it.
+
+A new endpoint is a row here, a method of the same name as `handler` in `endpoints`, and its types in `wire`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
-from potstill.service.endpoints import Endpoints, Whole
-from potstill.service.http import Headers, Reply
-from potstill.service.limits import Options
-from potstill.service.problem_service import Served
+from potstill.service import wire
 from potstill.service.tokens import Scope
 
-Handler = Callable[[bytes, Headers], Awaitable[Reply]]
+#: What a status other than success means.
+REFUSALS = {
+    400: "The body is not JSON.",
+    401: "No token, or an unknown one.",
+    403: "The token lacks the scope.",
+    404: "There is no such version, or no metrics.",
+    408: "The body took too long to arrive.",
+    409: "The id was decided before with another context or other eligible actions, or the version is unusable.",
+    413: "The body or the batch is too large.",
+    415: "The body does not say that it is JSON: send Content-Type: application/json.",
+    422: "The request does not fit the problem or the mode.",
+    503: "Overloaded, or the event log or storage is unavailable: retry after the seconds in Retry-After.",
+}
+_BODY = (400, 408, 413, 415, 422, 503)
 
 
-class Route(NamedTuple):
-    """An endpoint.
+class Endpoint(NamedTuple):
+    """One row of the table.
 
     Attributes:
-        handle: answers, given the body and the headers of a request.
-        served: the problem that it belongs to; None if to none.
-        scope: what a token for that problem must allow.
-        max_body: the most bytes that it takes; 0 if it takes no body.
+        method: HTTP method; GET endpoints answer HEAD too.
+        path: Path below ``/v1/PROBLEM/``, or below ``/`` for an endpoint of the service.
+        handler: Name of the method in `endpoints` that answers.
+        scope: Scope that a token needs; None if no token is needed.
+        summary: One line.
+        text: What a caller must know.
+        request: Types of the body; one of them.
+        reply: Types of the reply; one of them.
+        refusals: Statuses other than success, besides 401 and 403.
+        limit: Which limit holds for the body: of a single request or of a batch; None if it takes no body.
+        status: Status of success.
+        media: Media type of the reply.
+        etag: Whether the reply has an ETag and If-None-Match is honoured.
     """
 
-    handle: Handler
-    served: Served | None = None
-    scope: Scope = "read"
-    max_body: int = 0
+    method: Literal["GET", "POST"]
+    path: str
+    handler: str
+    scope: Scope | None
+    summary: str
+    text: str = ""
+    request: tuple[type[Any], ...] = ()
+    reply: tuple[type[Any], ...] = ()
+    refusals: tuple[int, ...] = ()
+    limit: Literal["single", "batch"] | None = None
+    status: int = 200
+    media: str = "application/json"
+    etag: bool = False
 
 
-#: By path, then by method.
-Routes = dict[str, dict[str, Route]]
+#: Endpoints of each problem.
+PROBLEM_ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "decide",
+        "decide",
+        "decide",
+        "Decide",
+        "Takes an action. The reply has its exact propensity, and comes when the decision is on disk. Send an id of "
+        "your own: the same request again is then the same decision, and its rewards find it.",
+        (wire.DecideRequest,),
+        (wire.DecideReply,),
+        (*_BODY, 409),
+        "single",
+    ),
+    Endpoint(
+        "POST",
+        "decide/batch",
+        "decide_batch",
+        "decide",
+        "Decide a batch",
+        "Decides by one policy version, in order. One request that does not fit refuses the batch: nothing is logged.",
+        (wire.BatchRequest,),
+        (wire.BatchReply,),
+        (*_BODY, 409),
+        "batch",
+    ),
+    Endpoint(
+        "POST",
+        "reward",
+        "reward",
+        "reward",
+        "Reward",
+        "Reports the reward of a decision, at once or much later. Several rewards go as `rewards`. The reply comes "
+        "when they are on disk.",
+        (wire.RewardRequest, wire.RewardsRequest),
+        (wire.RewardReply, wire.AcceptedReply),
+        _BODY,
+        "batch",
+        202,
+    ),
+    Endpoint(
+        "POST",
+        "observe",
+        "observe",
+        "reward",
+        "Observe",
+        "Logs decisions that devices took on their own with a downloaded policy, with or without their rewards. "
+        "An id counts once, so that sending it again has no effect.",
+        (wire.ObserveRequest,),
+        (wire.AcceptedReply,),
+        _BODY,
+        "batch",
+        202,
+    ),
+    Endpoint(
+        "GET",
+        "policy",
+        "policy",
+        "read",
+        "Download the policy",
+        "The serving policy's file, to decide elsewhere. Send its ETag as If-None-Match to download only a newer one.",
+        refusals=(503,),
+        media="application/octet-stream",
+        etag=True,
+    ),
+    Endpoint(
+        "GET",
+        "problem",
+        "problem",
+        "read",
+        "Read the problem",
+        "Features, actions and reward, with their hash.",
+        reply=(wire.ProblemReply,),
+        refusals=(503,),
+    ),
+    Endpoint(
+        "GET",
+        "status",
+        "status",
+        "read",
+        "Read the status",
+        "Serving version, mode, experiment, and how much of the event log is not in the lake yet.",
+        reply=(wire.StatusReply,),
+        refusals=(503,),
+    ),
+    Endpoint(
+        "POST",
+        "admin/rollback",
+        "rollback",
+        "admin",
+        "Roll back",
+        "Returns to a version that served before. Other workers follow within seconds.",
+        (wire.RollbackRequest,),
+        (wire.AdminReply,),
+        (*_BODY, 404, 409),
+        "single",
+    ),
+    Endpoint(
+        "POST",
+        "admin/mode",
+        "mode",
+        "admin",
+        "Change the mode",
+        "`online`: the policy decides. `apprentice`: your own choice is carried out, and logged with the policy's "
+        "propensity of it. `log-only`: always the fallback action. Stored in the workspace; all workers follow.",
+        (wire.ModeRequest,),
+        (wire.AdminReply,),
+        _BODY,
+        "single",
+    ),
+)
+
+#: Endpoints of the service. Those with a scope show only the problems that the token is for.
+SERVICE_ENDPOINTS = (
+    Endpoint("GET", "health", "health", None, "Whether the process is alive", reply=(wire.HealthReply,)),
+    Endpoint(
+        "GET",
+        "ready",
+        "ready",
+        None,
+        "Whether every problem has a policy and a writable log",
+        reply=(wire.HealthReply,),
+        refusals=(503,),
+    ),
+    Endpoint("GET", "metrics", "metrics", "read", "Metrics for Prometheus", refusals=(404, 503), media="text/plain"),
+    Endpoint("GET", "openapi.json", "openapi", "read", "This document"),
+    Endpoint("GET", "docs", "docs", None, "This document as a page", media="text/html"),
+)
 
 
-def of_problem(served: Served, options: Options) -> Routes:
-    """The endpoints of one problem."""
-    endpoints = Endpoints(served, options.max_batch)
-    small, large = options.max_body, options.max_batch_body
-    post = {
-        "decide": Route(endpoints.decide, served, "decide", small),
-        "decide/batch": Route(endpoints.decide_batch, served, "decide", large),
-        "reward": Route(endpoints.reward, served, "reward", large),
-        "observe": Route(endpoints.observe, served, "reward", large),
-        "admin/rollback": Route(endpoints.rollback, served, "admin", small),
-        "admin/mode": Route(endpoints.mode, served, "admin", small),
-    }
-    get = {
-        "policy": Route(endpoints.policy, served),
-        "problem": Route(endpoints.problem, served),
-        "status": Route(endpoints.status, served),
-    }
-    prefix = f"/v1/{served.name}/"
-    return {prefix + path: {"POST": route} for path, route in post.items()} | _read(prefix, get)
-
-
-def of_service(whole: Whole) -> Routes:
-    """The endpoints of no problem. Those that need a token look themselves which problems it is for."""
-    get = {
-        "health": Route(whole.health),
-        "ready": Route(whole.ready),
-        "metrics": Route(whole.metrics),
-        "openapi.json": Route(whole.openapi),
-        "docs": Route(whole.docs),
-    }
-    return _read("/", get)
-
-
-def _read(prefix: str, get: dict[str, Route]) -> Routes:
-    return {prefix + path: {"GET": route, "HEAD": route} for path, route in get.items()}
+def wire_types() -> Iterator[type[Any]]:
+    """Types of all requests and replies of a problem, each once."""
+    listed = [kind for row in PROBLEM_ENDPOINTS for kind in (*row.request, *row.reply)]
+    yield from dict.fromkeys(listed)

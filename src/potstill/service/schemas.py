@@ -1,104 +1,103 @@
-"""JSON schemas of a problem's requests and replies: the wire types, with what only the problem knows."""
+"""JSON schemas and examples of a problem's requests and replies, from the wire types."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
+from potstill.errors import InvalidAction
 from potstill.problem import Boolean, Categorical, Feature, Numeric, Problem
 from potstill.service import wire
+from potstill.service.routes import wire_types
+from potstill.spaces import ActionSpace
 
 Schema = dict[str, Any]
 PLACE = "#/components/schemas/"
 
-#: What a field means, wherever it is.
+#: What a field means in every type that has it.
 FIELDS = {
-    "accepted": "How many were taken up; they are on disk.",
+    "accepted": "Number of items that were logged; they are on disk.",
     "action": "The action to carry out.",
-    "arm": "Of the experiment that it was decided in, NAME:control or NAME:treatment; absent outside of any.",
+    "arm": "Arm of the experiment, NAME:control or NAME:treatment; absent outside of experiments.",
     "context": "What is known when the decision is made.",
     "decisions": "In the order of the requests.",
     "eligible": "The actions that are allowed this time; all if left out.",
-    "experiment": "The name of the experiment that is followed, also before its start; null if there is none.",
+    "error": "What is wrong, where, and the way out.",
+    "experiment": "Name of the experiment in potstill.toml, also before its start; null if there is none.",
     "experiment_state": "running, not started, paused, refused or unavailable, and why; null if there is none.",
     "floor": "The smallest propensity that was asked for, if it was not the policy's own.",
-    "id": "Names the decision; rewards carry the same id.",
-    "key": "Names a reward among those of its decision, so that sending it again counts once.",
-    "metrics": "Other outcomes to watch in experiments, numbers by name; nothing is learnt from them.",
+    "id": "Name of the decision; rewards carry the same id.",
+    "key": "Name of a reward among those of its decision; sending it again counts once.",
+    "metrics": "Other outcomes that experiments report, numbers by name; policies do not learn from them.",
     "mode": "How the service answers: online, apprentice or log-only; a reply may also say fallback or control.",
     "note": "Why, for the registry's history.",
-    "policy": "The version of the policy that decided.",
-    "propensity": "The exact probability with which the action was taken.",
+    "policy": "Version of the policy that decided.",
+    "propensity": "The exact probability, or density, with which the action was taken.",
     "reward_time": "When the reward came; the decision's time if left out.",
-    "reward": "What came of the decision: more is better.",
+    "reward": "Reward of the decision: more is better.",
     "time": "RFC 3339 with a time zone, or seconds since 1970.",
     "to": "The version to return to; the one that served before if left out.",
-    "unit": "Who or what it is decided for, such as a user; kept with the decision. In an experiment it has one arm.",
-    "would": "What the policy would have done.",
+    "unit": "Whom or what it is decided for, such as a user; an experiment keeps it in one arm.",
+    "would": "The action that the policy would have drawn.",
 }
-#: What a field means where it is not that.
+#: What a field means in one type, where that differs.
 FIELDS_OF = {
     ("DecideRequest", "action"): "Your own choice, in mode apprentice only: it is carried out.",
-    ("DecideRequest", "id"): "Names the decision: the same id again gives the same decision. Made up if left out.",
+    ("DecideRequest", "id"): "Name of the decision: the same id gives the same decision. Generated if left out.",
     ("Observation", "action"): "The action that was taken.",
     ("RewardRequest", "time"): "RFC 3339 with a time zone, or seconds since 1970; now if left out.",
-    ("Status", "decisions"): "By the worker that answers, since it started.",
-    ("Status", "rewards"): "By the worker that answers, since it started.",
+    ("StatusReply", "decisions"): "By the worker that answers, since it started.",
+    ("StatusReply", "rewards"): "By the worker that answers, since it started.",
 }
 
 
 def components(problem: Problem, prefix: str, max_batch: int) -> dict[str, Schema]:
     """The schemas of a problem by name, each under a prefix."""
-    requests = wire.Requests(problem)
-    types = [
-        requests.decide,
-        requests.batch,
-        requests.observe,
-        wire.RewardRequest,
-        wire.RewardsRequest,
-        wire.RollbackRequest,
-        wire.ModeRequest,
-        wire.Decided,
-        wire.BatchDecided,
-        wire.Rewarded,
-        wire.Accepted,
-        wire.Status,
-        wire.Moved,
-    ]
+    narrowed = wire.Requests(problem).types
+    types = [narrowed.get(kind, kind) for kind in wire_types()]
     _, found = msgspec.json.schema_components(types, ref_template=f"{PLACE}{prefix}.{{name}}")
     found["Context"] = _context(problem, found["Context"])
     for name in found.keys() - {"Context"}:
-        _describe(name, found[name], problem, max_batch)
+        _describe(name, found[name])
+        _bound(found[name], problem, max_batch)
     return {f"{prefix}.{name}": schema for name, schema in found.items()}
 
 
+def service_components(types: Sequence[type[Any]]) -> dict[str, Schema]:
+    """Schemas that belong to no problem, by name."""
+    _, found = msgspec.json.schema_components(types, ref_template=f"{PLACE}{{name}}")
+    for name, schema in found.items():
+        _describe(name, schema)
+    return dict(found)
+
+
 def example_context(problem: Problem) -> dict[str, object]:
-    """A context that the problem takes."""
+    """A context that the problem accepts."""
     return {feature.name: feature.example for feature in problem.context}
 
 
 def examples(problem: Problem) -> dict[str, Any]:
-    """A request and a reply of each schema that has one."""
-    actions, context = problem.actions.names, example_context(problem)
+    """An example of each type that has one, by name."""
+    action, context = problem.actions.examples[0], example_context(problem)
     decide = {"context": context, "id": "decision-1"}
     low, high = problem.reward.low, problem.reward.high
     reward = high if high is not None else low if low is not None else 1.0
-    decided = {"id": "decision-1", "action": actions[0], "propensity": 1 / len(actions), "policy": 1, "mode": "online"}
+    reply = {"id": "decision-1", "action": action, "propensity": 0.5, "policy": 1, "mode": "online"}
     observation = {
         "id": "device-1",
         "context": context,
-        "action": actions[0],
-        "propensity": 1 / len(actions),
+        "action": action,
+        "propensity": 0.5,
         "policy": 1,
         "time": "2026-01-31T12:00:00Z",
         "reward": reward,
     }
     return {
         "DecideRequest": decide,
-        "BatchRequest": {"requests": [decide, {"context": context, "id": "decision-2", "eligible": list(actions[:2])}]},
+        "BatchRequest": {"requests": [decide, {**decide, "id": "decision-2", **_restriction(problem.actions)}]},
         "RewardRequest": {"id": "decision-1", "reward": reward},
         "RewardsRequest": {
             "rewards": [{"id": "decision-1", "reward": reward, "key": "first", "metrics": {"watched": 3.2}}]
@@ -106,46 +105,56 @@ def examples(problem: Problem) -> dict[str, Any]:
         "ObserveRequest": {"observations": [observation]},
         "RollbackRequest": {"note": "complaints since noon"},
         "ModeRequest": {"mode": "apprentice"},
-        "Decided": decided,
-        "BatchDecided": {"decisions": [decided, {**decided, "id": "decision-2", "propensity": 0.5}]},
-        "Rewarded": {"id": "decision-1"},
-        "Accepted": {"accepted": 1},
+        "DecideReply": reply,
+        "BatchReply": {"decisions": [reply, {**reply, "id": "decision-2"}]},
+        "RewardReply": {"id": "decision-1"},
+        "AcceptedReply": {"accepted": 1},
     }
 
 
+def _restriction(space: ActionSpace) -> dict[str, Any]:
+    """Two actions as `eligible`; nothing where the space is not restricted by a list of actions."""
+    try:
+        return {"eligible": msgspec.json.decode(msgspec.json.encode(space.restrict(list(space.examples[:2])).value))}
+    except InvalidAction:
+        return {}
+
+
 def safe(name: str) -> str:
-    """A name with the characters only that a component may have."""
+    """A name with only the characters that a component may have."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", name)
 
 
-def _describe(name: str, schema: Schema, problem: Problem, max_batch: int) -> None:
-    general = getattr(wire, name, None)
+def _describe(name: str, schema: Schema) -> None:
     properties: dict[str, Schema] = schema["properties"]
-    if general is not None:  # a type that was narrowed has lost its text and the order of its fields
+    if (general := getattr(wire, name, None)) is not None:  # narrowing drops the text and the order of the fields
         order = [field.encode_name for field in msgspec.structs.fields(general)]
         schema["properties"] = properties = {field: properties[field] for field in order}
         schema.setdefault("description", (general.__doc__ or "").partition("\n")[0])
     for field, described in properties.items():
         if text := FIELDS_OF.get((name, field)) or FIELDS.get(field):
             described["description"] = text
-        if field == "reward":
-            _bound(described, problem)
+
+
+def _bound(schema: Schema, problem: Problem, max_batch: int) -> None:
+    """Add what only the problem and the service know: bounds of rewards and batches, the order of actions."""
+    for field, described in schema["properties"].items():
         if field in ("requests", "observations", "rewards"):
             described["maxItems"] = max_batch
-    for part in _parts(schema):
-        if sorted(part.get("enum", ())) == sorted(problem.actions.names):
-            part["enum"] = list(problem.actions.names)
-
-
-def _bound(schema: Schema, problem: Problem) -> None:
-    for part in _parts(schema):
-        if part.get("type") == "number":
+        if field == "reward":
             bounds = {"minimum": problem.reward.low, "maximum": problem.reward.high}
-            part.update({word: bound for word, bound in bounds.items() if bound is not None})
+            for part in _parts(described):
+                if part.get("type") == "number":
+                    part.update({word: bound for word, bound in bounds.items() if bound is not None})
+    action = problem.actions.wire.action
+    stated = list(get_args(action)) if get_origin(action) is Literal else []
+    for part in _parts(schema):
+        if stated and sorted(part.get("enum", ())) == sorted(stated):
+            part["enum"] = stated  # msgspec sorts them
 
 
 def _parts(schema: Any) -> Iterator[Schema]:
-    """A schema and all that are in it."""
+    """A schema and all schemas inside it."""
     if isinstance(schema, Mapping):
         yield schema  # type: ignore[misc]
     inside = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
@@ -154,7 +163,7 @@ def _parts(schema: Any) -> Iterator[Schema]:
 
 
 def _context(problem: Problem, plain: Schema) -> Schema:
-    """The type of a problem's contexts, with what each feature is."""
+    """The type of a problem's contexts, with a description of each feature."""
     described = {
         feature.name: {**plain["properties"][feature.name], **_feature(feature)} for feature in problem.context
     }
@@ -173,9 +182,9 @@ def _in_words(feature: Feature) -> str:
     match feature:
         case Numeric(low=low, high=high, scale=scale):
             way = " on a logarithmic scale" if scale == "log" else ""
-            text = f"A number; {low:g} to {high:g} tell{way}, and what is beyond counts as the end."
+            text = f"A number from {low:g} to {high:g}{way}; values outside are clipped."
         case Categorical(values=values):
-            text = f"One of {', '.join(values)}; anything else counts as unseen."
+            text = f"One of {', '.join(values)}; any other value counts as unseen."
         case Boolean():
             text = "True or false."
     return text if feature.missing == "error" else f"{text} May be left out."

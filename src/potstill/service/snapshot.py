@@ -1,4 +1,4 @@
-"""What serves now: one immutable snapshot, exchanged whole, so that a request or a batch sees one policy and mode."""
+"""The serving snapshot: policy and mode, immutable and swapped as a whole, so that a batch sees one of each."""
 
 from __future__ import annotations
 
@@ -14,43 +14,41 @@ import msgspec
 from potstill.policy import InvalidPolicy, Policy
 from potstill.registry import Conflict, CorruptVersion, Entry, OtherProblem, UnknownVersion
 from potstill.storage import Storage, child
-from potstill.workspace import Workspace
-from potstill.workspace.config import InvalidConfig, ServeConfig, ServeMode
+from potstill.workspace import InvalidConfig, ServeConfig, ServeMode, Workspace
 
 FILE = "mode.json"
-
-
 _logger = logging.getLogger(__name__)
-#: What makes a version unfit to serve; the one before serves on.
-_UNFIT = (CorruptVersion, InvalidPolicy, OtherProblem, UnknownVersion, InvalidConfig)
-_AWAY = (OSError, Conflict)
+#: Errors of an unusable version or mode; the current one keeps serving.
+_UNUSABLE = (CorruptVersion, InvalidPolicy, OtherProblem, UnknownVersion, InvalidConfig)
+#: Errors of unavailable storage.
+_UNAVAILABLE = (OSError, Conflict)
 
 
-class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: ServeMode
 
 
 def read_mode(storage: Storage, stated: ServeConfig) -> ServeMode:
-    """The mode that was asked for last; the one that `potstill.toml` states if none was."""
+    """The mode that was set last; that of `potstill.toml` if none was."""
     try:
-        mode = msgspec.json.decode(storage.read(FILE), type=_Kept).mode
+        mode = msgspec.json.decode(storage.read(FILE), type=_ModeFile).mode
     except FileNotFoundError:
         mode = stated.mode
     except msgspec.DecodeError as error:
         where = child(storage.url, FILE)
-        raise InvalidConfig(f"{where}: {error}; delete it, and potstill.toml states the mode") from error
+        raise InvalidConfig(f"{where}: {error}; delete it to use the mode of potstill.toml") from error
     check_mode(mode, stated)
     return mode
 
 
 def write_mode(storage: Storage, stated: ServeConfig, mode: ServeMode) -> None:
-    """Ask for a mode."""
+    """Set the mode."""
     check_mode(mode, stated)
-    storage.replace(FILE, msgspec.json.encode(_Kept(mode)))
+    storage.replace(FILE, msgspec.json.encode(_ModeFile(mode)))
 
 
 def check_mode(mode: ServeMode, stated: ServeConfig) -> None:
-    """Refuse a mode that the configuration does not allow."""
+    """Refuse mode log-only without a fallback action; `InvalidConfig`."""
     if mode == "log-only" and stated.fallback is None:
         raise InvalidConfig("mode log-only needs an action to answer with: state serve.fallback in potstill.toml")
 
@@ -60,10 +58,10 @@ class Snapshot:
     """What answers a request.
 
     Attributes:
-        policy: None if no sound one could be had so far.
-        number: of the registry's last entry that was taken up; 0 for none.
-        mode: how requests are answered.
-        since: when this policy began to serve here.
+        policy: The policy; None if no usable one could be loaded so far.
+        number: Number of the last registry entry that was loaded; 0 for none.
+        mode: How requests are answered.
+        since: When this process began to serve the policy.
     """
 
     policy: Policy | None
@@ -73,60 +71,60 @@ class Snapshot:
 
     @cached_property
     def artifact(self) -> bytes:
-        """The bytes of the policy's file; empty if there is none."""
+        """Bytes of the policy file; empty if there is no policy."""
         return b"" if self.policy is None else self.policy.to_bytes()
 
     @cached_property
     def etag(self) -> str:
-        """Names those bytes."""
+        """Entity tag of those bytes: their SHA-256 in quotes."""
         return f'"{hashlib.sha256(self.artifact).hexdigest()}"'
 
 
-class Serving:
-    """The present snapshot of a workspace, and how the next one is taken up.
+class SnapshotWatcher:
+    """The current snapshot of a workspace, and its replacement when the registry or the mode changes.
 
-    `now` may be read from any thread. `start` and `reload` read files, and are for one thread at a time.
+    `current` may be read from any thread. `start` and `reload` read files, and are for one thread at a time.
 
     Args:
-        workspace: whose registry and mode are followed.
-        on_reload: told ``swapped``, ``refused`` or ``unavailable`` whenever something else was found.
+        workspace: Workspace whose registry and mode to follow.
+        on_reload: Called with ``swapped``, ``refused`` or ``unavailable`` when a reload finds a change.
     """
 
     def __init__(self, workspace: Workspace, on_reload: Callable[[str], None] = lambda _: None) -> None:
         self._workspace, self._on_reload = workspace, on_reload
         self._fault: str | None = None
-        self.now = Snapshot(None, 0, workspace.config.serve.mode, datetime.now(UTC))
+        self.current = Snapshot(None, 0, workspace.config.serve.mode, datetime.now(UTC))
 
     def start(self) -> None:
-        """Take up what serves. Where nothing was published yet, a uniform policy is."""
+        """Load the serving version. Where nothing is published yet, publish a uniform policy first."""
         try:
             self._workspace.start()
-        except (*_UNFIT, *_AWAY) as error:
-            self._keep(error)
+        except (*_UNUSABLE, *_UNAVAILABLE) as error:
+            self._report(error)
         self.reload()
 
     def reload(self) -> None:
-        """Take up another version or mode, if there is one and it is sound."""
+        """Load a new version or mode, if there is one and it is usable."""
         try:
-            found = self._found()
-        except (*_UNFIT, *_AWAY) as error:
-            self._keep(error)
+            found = self._load()
+        except (*_UNUSABLE, *_UNAVAILABLE) as error:
+            self._report(error)
             return
         self._fault = None
-        if found != self.now:
+        if found != self.current:
             self._swap(found)
 
-    def _found(self) -> Snapshot:
+    def _load(self) -> Snapshot:
         mode = read_mode(self._workspace.storage, self._workspace.config.serve)
-        entry = self._workspace.registry.changed_since(self.now.number)
+        entry = self._workspace.registry.changed_since(self.current.number)
         if entry is None:
-            return self.now if mode == self.now.mode else replace(self.now, mode=mode)
-        if self.now.policy is not None and self.now.policy.version == entry.serving:
-            return replace(self.now, number=entry.number, mode=mode)
-        return Snapshot(self._verified(entry), entry.number, mode, datetime.now(UTC))
+            return self.current if mode == self.current.mode else replace(self.current, mode=mode)
+        if self.current.policy is not None and self.current.policy.version == entry.serving:
+            return replace(self.current, number=entry.number, mode=mode)
+        return Snapshot(self._load_policy(entry), entry.number, mode, datetime.now(UTC))
 
-    def _verified(self, entry: Entry) -> Policy:
-        """The policy that an entry makes serve: whole, for this problem, and able to decide."""
+    def _load_policy(self, entry: Entry) -> Policy:
+        """The serving policy of an entry, verified: complete, for this problem, and able to decide."""
         problem = self._workspace.problem
         if entry.serving is None:
             raise UnknownVersion("no version serves yet; potstill update makes the first")
@@ -140,16 +138,16 @@ class Serving:
         return policy
 
     def _swap(self, found: Snapshot) -> None:
-        _ = found.etag  # made here, in the thread that reloads, rather than for the first who asks
-        before, self.now = self.now, found
+        _ = found.etag  # computed in the reloading thread rather than for the first request
+        before, self.current = self.current, found
         if found.policy is not before.policy or found.mode != before.mode:
             version = "no version" if found.policy is None else f"version {found.policy.version}"
             _logger.info("%s: %s serves, mode %s", self._workspace.problem.name, version, found.mode)
             self._on_reload("swapped")
 
-    def _keep(self, error: Exception) -> None:
-        """Serve on as before. The same fault is told once, however often it is met."""
+    def _report(self, error: Exception) -> None:
+        """Keep the current snapshot, and log the fault once for as long as it stays the same."""
         if str(error) != self._fault:
             self._fault = str(error)
-            _logger.warning("%s: what served before serves on: %s", self._workspace.problem.name, error)
-            self._on_reload("refused" if isinstance(error, _UNFIT) else "unavailable")
+            _logger.warning("%s: the current version keeps serving: %s", self._workspace.problem.name, error)
+            self._on_reload("refused" if isinstance(error, _UNUSABLE) else "unavailable")

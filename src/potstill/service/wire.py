@@ -1,7 +1,8 @@
-"""What goes over the wire: requests, typed by the problem, and replies."""
+"""Requests and replies as they go over the wire; requests to decide are typed by the problem."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -11,15 +12,16 @@ from msgspec import Meta, Struct
 from potstill.events import microseconds
 from potstill.events.validate import ID_BYTES, YEAR_2200, context_type
 from potstill.problem import Problem
-from potstill.workspace.config import ServeMode
+from potstill.workspace import ServeMode
 
 Text = Annotated[str, Meta(min_length=1, max_length=ID_BYTES)]
 Seconds = Annotated[float, Meta(ge=0, lt=YEAR_2200 / 1e6, description="Seconds since 1970, UTC.")]
 Moment = Annotated[datetime, Meta(tz=True)] | Seconds
 Probability = Annotated[float, Meta(gt=0, le=1)]
+Density = Annotated[float, Meta(gt=0)]
 Mode = Literal["online", "apprentice", "log-only", "fallback", "control"]
 Metrics = dict[Text, float]
-Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Version = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 # gc=False: requests hold no references back to themselves.
@@ -31,18 +33,18 @@ class DecideRequest(_Request, frozen=True, gc=False):
     """A decision to take.
 
     Attributes:
-        context: feature names and values; in requests of a problem, of the type of its contexts.
-        id: names the decision; one is made up if left out.
-        eligible: the actions that are allowed now; all if left out.
-        unit: who or what it is decided for.
-        action: the caller's own choice, in mode apprentice only.
+        context: Feature names and values; a Struct of the problem's features.
+        id: Name of the decision; generated if left out.
+        eligible: The actions that are allowed now; all if left out.
+        unit: Whom or what it is decided for.
+        action: The caller's own choice, in mode apprentice only.
     """
 
     context: Any
     id: Text | None = None
-    eligible: tuple[str, ...] | None = None
+    eligible: Any = None
     unit: Text | None = None
-    action: str | None = None
+    action: Any = None
 
 
 class BatchRequest(_Request, frozen=True):
@@ -52,7 +54,7 @@ class BatchRequest(_Request, frozen=True):
 
 
 class RewardRequest(_Request, frozen=True):
-    """A reward of a decision; `key` names it among those of that decision, so that sending it again is harmless."""
+    """A reward of a decision. `key` names it among those of the decision: sending it again has no effect."""
 
     id: Text
     reward: float
@@ -77,15 +79,15 @@ class ObservedReward(_Request, frozen=True):
 
 
 class Observation(_Request, frozen=True):
-    """A decision that was taken elsewhere, and what came of it so far."""
+    """A decision that a device took on its own, and its rewards so far."""
 
     id: Text
     context: Any
-    action: str
-    propensity: Probability
-    policy: Whole
+    action: Any
+    propensity: float
+    policy: Version
     time: Moment
-    eligible: tuple[str, ...] | None = None
+    eligible: Any = None
     floor: Annotated[float, Meta(ge=0, lt=1)] | None = None
     unit: Text | None = None
     reward: float | None = None
@@ -95,71 +97,74 @@ class Observation(_Request, frozen=True):
 
 
 class ObserveRequest(_Request, frozen=True):
-    """Decisions that were taken elsewhere."""
+    """Decisions that devices took on their own."""
 
     observations: list[Observation]
 
 
 class RollbackRequest(_Request, frozen=True):
-    """Return to a version that served before: the last one if `to` is left out."""
+    """Return to a version that served before: the previous one if `to` is left out."""
 
-    to: Whole | None = None
+    to: Version | None = None
     note: Annotated[str, Meta(max_length=1000)] = ""
 
 
 class ModeRequest(_Request, frozen=True):
-    """Answer in another mode from now on."""
+    """Change the mode."""
 
     mode: ServeMode
 
 
-class Decided(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A decision. `would` is the action that the policy would have taken, in mode apprentice only.
+class DecideReply(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A decision.
 
-    `arm` is that of the experiment that it was decided in, and absent outside of any.
+    `would` is the action that the policy would have drawn, in mode apprentice only; `arm` that of an experiment.
     """
 
     id: str
-    action: str
+    action: Any
     propensity: float
     policy: int
     mode: Mode
-    would: str | None = None
+    would: Any = None
     arm: str | None = None
 
 
-class BatchDecided(Struct, frozen=True, gc=False):
+class BatchReply(Struct, frozen=True, gc=False):
     """Decisions in the order of the requests."""
 
-    decisions: list[Decided]
+    decisions: list[DecideReply]
 
 
-class Accepted(Struct, frozen=True):
-    """How many rewards or observations were taken up."""
+class AcceptedReply(Struct, frozen=True):
+    """Number of rewards or observations that were logged."""
 
     accepted: int
 
 
-class Rewarded(Struct, frozen=True):
-    """The decision whose reward was taken up."""
+class RewardReply(Struct, frozen=True):
+    """Id of the decision whose reward was logged."""
 
     id: str
 
 
+class ProblemReply(Struct, frozen=True):
+    """The problem as in problem.toml, with its hash; context, actions and reward follow."""
+
+    name: str
+    hash: str
+
+
 class LogStatus(Struct, frozen=True, kw_only=True):
-    """What of this machine's log is not in the lake yet; `lag_seconds` is the age of the oldest of it."""
+    """What this machine's log holds that is not in the lake yet; `lag_seconds` is the age of its oldest event."""
 
     segments: int
     bytes: int
     lag_seconds: float
 
 
-class Status(Struct, frozen=True, kw_only=True):
-    """How a problem stands; `decisions` and `rewards` are those of the answering worker since it started.
-
-    `experiment` is the name of the one that is followed, also before its start; null if there is none.
-    `experiment_state` says whether requests are in it, and what is wrong with what potstill.toml says now.
-    """
+class StatusReply(Struct, frozen=True, kw_only=True):
+    """Status of a problem; `decisions` and `rewards` are those of the answering worker since it started."""
 
     problem: str
     hash: str
@@ -174,45 +179,58 @@ class Status(Struct, frozen=True, kw_only=True):
     ready: bool
 
 
-class Moved(Struct, frozen=True, kw_only=True):
-    """What an administrator's request has come to."""
+class AdminReply(Struct, frozen=True, kw_only=True):
+    """Version and mode after an administrator's request."""
 
     serving: int | None
     mode: str
 
 
-class Failure(Struct, frozen=True):
+class HealthReply(Struct, frozen=True):
+    """State of the process."""
+
+    status: str
+
+
+class ErrorReply(Struct, frozen=True):
     """Why a request was refused."""
 
     error: str
 
 
 class Requests:
-    """The requests of one problem: what they look like, and how they are read.
+    """Request and reply types of one problem, and their decoders.
 
     Attributes:
-        decide: the type of a request to decide.
-        batch: of many.
-        observe: of observations.
-        features: the names of the features, in the order of a context's fields.
+        types: Types of this problem by the general type that they narrow.
+        features: Names of the features, in the order of a context's fields.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.features = tuple(feature.name for feature in problem.context)
-        context = context_type(problem.context, float)
-        action: Any = Literal[tuple(problem.actions.names)]
-        eligible: Any = Annotated[tuple[action, ...], Meta(min_length=1)] | None
-        self.decide = _typed(DecideRequest, context=context, eligible=eligible, action=action | None)
-        self.batch = _typed(BatchRequest, requests=list[self.decide])  # type: ignore[name-defined]
-        observation: Any = _typed(Observation, context=context, eligible=eligible, action=action)
-        self.observe = _typed(ObserveRequest, observations=list[observation])
-        self.read_decide = msgspec.json.Decoder(self.decide).decode
-        self.read_batch = msgspec.json.Decoder(self.batch).decode
-        self.read_observe = msgspec.json.Decoder(self.observe).decode
+        context, wire = context_type(problem.context, float), problem.actions.wire
+        fields = {"context": context, "action": wire.action, "eligible": wire.eligible | None}
+        decide: Any = _narrow(DecideRequest, {**fields, "action": wire.action | None})
+        propensity = Probability if problem.actions.measure == "counting" else Density
+        observation: Any = _narrow(Observation, {**fields, "propensity": propensity})
+        reply: Any = _narrow(DecideReply, {"action": wire.action, "would": wire.action | None})
+        self.types: Mapping[type[Struct], Any] = {
+            DecideRequest: decide,
+            BatchRequest: _narrow(BatchRequest, {"requests": list[decide]}),
+            ObserveRequest: _narrow(ObserveRequest, {"observations": list[observation]}),
+            DecideReply: reply,
+            BatchReply: _narrow(BatchReply, {"decisions": list[reply]}),
+        }
+        self.read_decide = self._decoder(DecideRequest)
+        self.read_batch = self._decoder(BatchRequest)
+        self.read_observe = self._decoder(ObserveRequest)
+
+    def _decoder(self, general: type[Struct]) -> Any:
+        return msgspec.json.Decoder(self.types[general]).decode
 
 
-def _typed(general: type[Struct], **types: Any) -> Any:
-    """A request type with some of its fields narrowed to a problem."""
+def _narrow(general: type[Struct], types: Mapping[str, Any]) -> Any:
+    """A type with some of its fields narrowed to a problem."""
     fields: list[Any] = []
     for field in msgspec.structs.fields(general):
         if field.name in types:

@@ -1,6 +1,24 @@
-"""One problem, its events and its policies: the place that everything else works on."""
+"""Workspaces: one problem, its events and its policies, in a folder or an object store."""
 
-from potstill.workspace.config import Config, InvalidConfig
-from potstill.workspace.workspace import NoWorkspace, Workspace, WorkspaceExists
+from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
+from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
+from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists, read_problem
 
-__all__ = ["Config", "InvalidConfig", "NoWorkspace", "Workspace", "WorkspaceExists"]
+__all__ = [
+    "CONFIG",
+    "PROBLEM",
+    "Config",
+    "ExperimentStatus",
+    "InvalidConfig",
+    "NoWorkspace",
+    "ServeConfig",
+    "ServeMode",
+    "UpdateConfig",
+    "Workspace",
+    "WorkspaceExists",
+    "control_of",
+    "experiment_status",
+    "read_config",
+    "read_problem",
+    "rules_of",
+]

@@ -1,4 +1,4 @@
-"""What `potstill.toml` says: how a workspace learns, joins, logs and experiments. Every line has a default."""
+"""The configuration in `potstill.toml`. Every option has a default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class InvalidConfig(PotstillError, ValueError):
-    """`potstill.toml` does not make sense; the message says where."""
+    """`potstill.toml` is invalid; the message says where."""
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,11 +26,11 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PolicyConfig(_Section, frozen=True):
-    """Of the policies that are made.
+    """Options of distilled policies.
 
     Attributes:
-        seed: of everything random.
-        floor: the smallest propensity of an action.
+        seed: Seed of everything random.
+        floor: The smallest propensity of an action.
     """
 
     seed: int = 0
@@ -41,8 +41,8 @@ class JoinConfig(_Section, frozen=True):
     """How rewards become observations.
 
     Attributes:
-        aggregate: what several rewards of one decision come to.
-        settle: how long after a decision's window has closed to wait for rewards that are still on their way.
+        aggregate: How several rewards of one decision are combined.
+        settle: Time to wait after a decision's window has closed for rewards that are still in the log.
     """
 
     aggregate: Aggregate = "last"
@@ -53,23 +53,23 @@ class JoinConfig(_Section, frozen=True):
 
     @property
     def settle_seconds(self) -> int:
-        """The wait in seconds."""
+        """The same in seconds."""
         return seconds(self.settle, "join.settle", zero=True)
 
 
 class UpdateConfig(_Section, frozen=True):
-    """When to distil a new policy, on what, and what must hold before it serves.
+    """When to distil a new policy, on which contexts, and what must hold before it serves.
 
     Attributes:
-        contexts: a table of further contexts to imitate on (CSV, Parquet or Delta Lake), in the workspace or anywhere.
-        contexts_at_most: how many of them to draw.
-        contexts_in_memory: if more than these are drawn, they are streamed: labelled in shards on disk.
-        labels_kept: of how many of the latest versions to keep these shards.
-        min_observations: new observations below which an update does nothing.
-        max_kl: the largest held-out divergence from the teacher, in nats, with which a policy may serve.
-        max_loss: how much less per decision than the serving policy a new one may earn, at most, as far as the log can
-            tell; None refuses only one that is clearly worse.
-        states_kept: of how many of the latest versions to keep the teacher's state.
+        contexts: Table of further contexts to imitate on (CSV, Parquet or Delta Lake), in the workspace or elsewhere.
+        contexts_at_most: The most contexts to sample from it.
+        contexts_in_memory: Sample size above which contexts are streamed: labelled in shards on disk.
+        labels_kept: Number of latest versions whose shards are kept.
+        min_observations: Number of new observations below which an update does nothing.
+        max_kl: The largest held-out divergence from the teacher, in nats, with which a policy may serve.
+        max_loss: The largest loss per decision against the serving policy, by off-policy evaluation; None refuses only
+            a policy that is significantly worse.
+        states_kept: Number of latest versions whose teacher state is kept.
     """
 
     contexts: str | None = None
@@ -86,9 +86,9 @@ class LogConfig(_Section, frozen=True):
     """How events reach the disk.
 
     Attributes:
-        spool: the local folder for events that are not in the lake yet; events/log of a workspace in a folder.
-        rotate_bytes: size at which a segment is closed and ready for the lake.
-        rotate_seconds: age at which it is.
+        spool: Local folder for events that are not in the lake yet; events/log if the workspace is a folder.
+        rotate_bytes: Size at which a segment is closed and ready for the lake.
+        rotate_seconds: Age at which a segment is closed.
     """
 
     spool: str | None = None
@@ -100,14 +100,14 @@ class ServeConfig(_Section, frozen=True):
     """How the service answers.
 
     Attributes:
-        mode: ``online``, the policy decides; ``apprentice``, the caller does, and the policy is only asked;
-            ``log-only``, always the fallback. Used until the service is told another one.
-        fallback: the action to answer with when something is wrong; without one, that is an error.
-        reload_seconds: time between two looks for a new version.
+        mode: ``online``: the policy decides; ``apprentice``: the caller decides, and the policy's propensity is
+            logged; ``log-only``: always the fallback action. ``POST admin/mode`` overrides it.
+        fallback: Action to answer with on a failure; without one, failures are errors.
+        reload_seconds: Seconds between two looks for a new version.
     """
 
     mode: ServeMode = "online"
-    fallback: str | None = None
+    fallback: Any = None
     reload_seconds: Positive = 1.0
 
 
@@ -115,9 +115,14 @@ class Config(_Section, frozen=True):
     """A workspace's configuration.
 
     Attributes:
-        teacher: name and options of the teacher, as `potstill.teachers.from_config` takes them.
-        student: options of `potstill.Student`.
-        experiment: the policy that serves against something else; None if there is none.
+        teacher: Name and options of the teacher, as for `potstill.teachers.from_config`.
+        student: Options of `potstill.Student`.
+        policy: Options of distilled policies.
+        join: How rewards become observations.
+        update: When to distil a new policy.
+        log: How events reach the disk.
+        serve: How the service answers.
+        experiment: Randomised experiment; None if there is none.
     """
 
     teacher: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "linear-ts"})

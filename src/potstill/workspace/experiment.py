@@ -1,4 +1,4 @@
-"""The experiment of a workspace: what its control is, and whether a service would follow it."""
+"""The experiment of a workspace: its control, and its status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from potstill.events.records import microseconds
+from potstill.events import microseconds
 from potstill.experiments.config import ExperimentConfig, InvalidExperiment
 from potstill.experiments.rules import Control, load_control
 from potstill.policy import Policy
@@ -16,13 +16,13 @@ from potstill.workspace.workspace import Workspace
 State = Literal["not started", "running", "refused"]
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How the experiment in `potstill.toml` stands.
+class ExperimentStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Status of the experiment in `potstill.toml`.
 
     Attributes:
-        name: of the experiment.
+        name: Name of the experiment.
         state: ``not started``, ``running``, or ``refused`` if it does not fit the problem or what it names is missing.
-        why: it is refused, or when it starts; empty if there is nothing to add.
+        why: Why it is refused, or when it starts; empty otherwise.
     """
 
     name: str
@@ -31,26 +31,26 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """Such as ``refused: experiment.control: '4k' is no action of the problem``."""
+        """State and reason, such as ``refused: experiment.control: unknown action '4k'``."""
         return f"{self.state}: {self.why}" if self.why else self.state
 
 
-def standing(workspace: Workspace, now: int) -> Standing | None:
-    """How the experiment of a workspace stands at a time, in microseconds since 1970; None if it has none."""
+def experiment_status(workspace: Workspace, now: int) -> ExperimentStatus | None:
+    """Status of the experiment at a time, in microseconds since 1970; None if there is no experiment."""
     config = workspace.config.experiment
     if config is None:
         return None
     try:
         control_of(workspace, config, rules_of(workspace, config))
     except InvalidExperiment as error:
-        return Standing(name=config.name, state="refused", why=str(error))
+        return ExperimentStatus(name=config.name, state="refused", why=str(error))
     if config.start is not None and microseconds(config.start) > now:
-        return Standing(name=config.name, state="not started", why=f"it starts at {config.starts}")
-    return Standing(name=config.name, state="running")
+        return ExperimentStatus(name=config.name, state="not started", why=f"it starts at {config.starts}")
+    return ExperimentStatus(name=config.name, state="running")
 
 
 def rules_of(workspace: Workspace, config: ExperimentConfig) -> bytes | None:
-    """The text of the rules that control follows; None if it follows none, or there is no such file."""
+    """The text of control's file of rules; None if control has no rules, or the file is missing."""
     try:
         return None if config.control.rules is None else workspace.storage.read(config.control.rules)
     except FileNotFoundError:
@@ -58,12 +58,12 @@ def rules_of(workspace: Workspace, config: ExperimentConfig) -> bytes | None:
 
 
 def control_of(workspace: Workspace, config: ExperimentConfig, rules: bytes | None) -> Control:
-    """What control does; `InvalidExperiment` if that makes no sense.
+    """What the control arm does; `InvalidExperiment` if it does not fit the problem.
 
     Args:
-        workspace: whose problem and versions count.
-        config: the experiment.
-        rules: the text of its rules, as `rules_of` has them.
+        workspace: The workspace.
+        config: The experiment.
+        rules: The text of its rules, from `rules_of`.
     """
 
     def policy(version: int) -> Policy:
@@ -76,7 +76,7 @@ def control_of(workspace: Workspace, config: ExperimentConfig, rules: bytes | No
 
 
 def _policy(workspace: Workspace, version: int) -> Policy:
-    """A version; also the first one of a workspace that no service has started yet, which will publish it."""
+    """A version; also the first, uniform one of a workspace, which is published only when a service starts."""
     if workspace.registry.head() is None and (first := workspace.serving()).version == version:
         return first
     return workspace.registry.policy(version)

@@ -1,4 +1,4 @@
-"""How the events of a workspace stand: what is in the lake, what is on its way there, and what went wrong."""
+"""Overview of a workspace's events: rows in the lake, what is still in the log, and what went wrong."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from pathlib import Path
 
 import msgspec
 
+from potstill.events import now
 from potstill.events.lake.flush import FlushState, last_flush
 from potstill.events.lake.lake import LakeUnavailable
 from potstill.events.lake.schema import TABLES
-from potstill.events.records import now
-from potstill.events.wal.spool import QUARANTINE, Spool
+from potstill.events.wal import QUARANTINE, Spool
 from potstill.workspace.workspace import Workspace
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """How the events of a workspace stand. Times are microseconds since 1970, UTC.
+    """Overview of a workspace's events. Times are microseconds since 1970, UTC.
 
     Attributes:
-        rows: in each table of the lake; None if there is no telling.
-        lake_error: why there is no telling.
-        spool: the folder of this machine's log.
-        segments: of that log that are not in the lake, those that are being written included.
-        bytes: their size.
-        lag_seconds: the age of the oldest of them; None if there is none.
-        flush: what was done last to move that log into the lake; None if nothing was.
-        quarantine: files with bytes that could not be read, cut off the log.
-        quarantine_bytes: their size.
+        rows: Number of rows of each table; None if the lake cannot be read.
+        lake_error: Why the lake cannot be read.
+        spool: Folder of this machine's log.
+        segments: Number of its segments that are not in the lake, open ones included.
+        bytes: Their size.
+        lag_seconds: Age of the oldest of them; None if there is none.
+        flush: State of the last flush; None if there was none.
+        quarantine: Files of unreadable bytes that were cut off the log.
+        quarantine_bytes: Their size.
     """
 
     rows: dict[str, int | None]
@@ -41,7 +41,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def overview(workspace: Workspace) -> Overview:
-    """How the events of a workspace stand now. Reads no rows."""
+    """Overview of a workspace's events now. It reads no rows."""
     spool = Spool(workspace.spool)
     pending, quarantine = spool.pending(), _files(spool.path / QUARANTINE)
     rows, lake_error = _rows(workspace)

@@ -26,11 +26,11 @@ PROBLEM, CONFIG = "problem.toml", "potstill.toml"
 
 
 class NoWorkspace(PotstillError, FileNotFoundError):
-    """There is no workspace at that place."""
+    """There is no workspace at this place."""
 
 
 class WorkspaceExists(PotstillError, FileExistsError):
-    """There is one already."""
+    """There is a workspace at this place already."""
 
 
 class Workspace:
@@ -41,7 +41,7 @@ class Workspace:
     ...     log.append(LoggedReward(id="upload-123", reward=1.0))
 
     Args:
-        place: a folder, or an address such as ``s3://bucket/prefix``.
+        place: A folder, or an address such as ``s3://bucket/prefix``.
     """
 
     def __init__(self, place: str | Path) -> None:
@@ -50,13 +50,15 @@ class Workspace:
         try:
             self.problem: Problem = read_problem(self.storage.read(PROBLEM), child(self.url, PROBLEM))
         except FileNotFoundError:
-            raise NoWorkspace(f"{self.url} is no workspace: it has no {PROBLEM}; make one with potstill init") from None
+            raise NoWorkspace(
+                f"{self.url} is not a workspace: it has no {PROBLEM}; create one with potstill init"
+            ) from None
         self.config: Config = self._read_config()
         self.registry = Registry(self.storage.within("registry"), self.problem)
 
     @classmethod
     def create(cls, place: str | Path, problem: bytes, config: bytes) -> Workspace:
-        """A new workspace from the text of its two files. A ``potstill.toml`` that is there is left as it is."""
+        """A new workspace from the text of its two files. An existing ``potstill.toml`` is kept."""
         storage = open_storage(place)
         read_problem(problem, PROBLEM)
         read_config(config)
@@ -70,14 +72,14 @@ class Workspace:
 
     @cached_property
     def lake(self) -> Lake:
-        """The tables of events."""
+        """The lake: tables of events."""
         from potstill.events.lake.lake import Lake
 
         return Lake(child(self.url, "events"), self.problem)
 
     @cached_property
     def cuts(self) -> Storage:
-        """The record of what was joined when."""
+        """Storage of the join's cuts."""
         return self.storage.within("events/cuts")
 
     @property
@@ -92,27 +94,27 @@ class Workspace:
         return home / "potstill" / hashlib.sha256(self.url.encode()).hexdigest()[:16]
 
     def serving(self) -> Policy:
-        """The policy that serves; where there is none for this problem yet, a uniform one."""
+        """The serving policy; a uniform one if there is none for this problem yet."""
         try:
             return self.registry.policy()
-        except (UnknownVersion, OtherProblem):  # nothing was published yet, or the problem has changed since
+        except (UnknownVersion, OtherProblem):  # nothing is published yet, or the problem has changed since
             stated = self.config.policy
             version = self.registry.next_version() if self.registry.head() else 0
             return Policy.uniform(self.problem, version=version, seed=stated.seed, floor=stated.floor)
 
     def start(self) -> Policy:
-        """The policy that serves; a uniform one is published first where there is none for this problem."""
+        """The serving policy; if there is none for this problem, a uniform one is published first."""
         head = self.registry.head()
         policy = self.serving()
         if head is None or policy.version > head.latest:
             try:
                 self.registry.publish(policy, teacher=None, report=b"{}", expected=head.number if head else 0)
             except Conflict:
-                return self.registry.policy()  # another process was faster
+                return self.registry.policy()  # another process published first
         return policy
 
     def event_log(self) -> EventLog:
-        """A log for this process to append to; close it, or use it in a ``with``."""
+        """An event log for this process; close it, or use it in a ``with``."""
         stated = self.config.log
         return EventLog(
             self.spool, self.problem, rotate_bytes=stated.rotate_bytes, rotate_seconds=stated.rotate_seconds
@@ -126,10 +128,10 @@ class Workspace:
 
 
 def _absolute(stated: str, where: str) -> Path:
-    """A folder that does not depend on where a process was started, or there would be several."""
+    """An absolute path: a relative one would depend on where a process was started."""
     path = Path(stated).expanduser()
     if not path.is_absolute():
-        raise InvalidConfig(f"{where}: log.spool must be an absolute path where there is no folder, got {stated!r}")
+        raise InvalidConfig(f"{where}: log.spool must be absolute for a workspace in an object store, got {stated!r}")
     return path
 
 

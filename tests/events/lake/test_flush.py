@@ -13,7 +13,7 @@ from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, 
 from potstill.events.lake import flush
 from potstill.events.lake.flush import Flusher, FlushReport, FlushState, last_flush
 from potstill.events.lake.lake import Lake
-from potstill.events.wal.spool import QUARANTINE, Spool
+from potstill.events.wal import QUARANTINE, Spool
 from potstill.problem import Feature
 
 NOON = 1_700_000_000_000_000
@@ -262,7 +262,7 @@ def test_flushers_that_do_not_see_each_others_lock_double_nothing(
         if others:
             batch = flush._Batch(others.pop(), writer, taken)
             for segment in segments[:taken]:
-                batch.add(flush._Ready(segment, int(segment.stem), 0, ""))
+                batch.add(flush._Closed(segment, int(segment.stem), 0, ""))
             assert batch.append("decisions") == 2 * taken
         return append(lake, *arguments, **options)
 
@@ -327,7 +327,7 @@ class TestChangedProblem:
         assert report.segments == 3
         assert report.error is not None
         assert "SchemaMismatch: column 'context_connection' is Float64" in report.error
-        assert "give the changed one a new name" in report.error
+        assert "give the changed feature a new name" in report.error
         assert writer in report.error
         assert len(world.spool.closed(writer)) == 2
         assert world.ids("decisions") == world.ids("rewards") == Counter(world.logged)
@@ -398,7 +398,7 @@ class TestDamage:
         report = world.flush()
         assert report.error is None
         assert report.segments == 2
-        assert "is no segment" in report.cut[0]
+        assert "is not a segment" in report.cut[0]
         assert [path.read_bytes() for path in (world.spool.path / QUARANTINE).iterdir()] == [b"no segment"]
         world.check()
 

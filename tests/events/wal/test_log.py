@@ -15,10 +15,10 @@ import pytest
 from event_log_examples import PROBLEM, ids_in, reward
 
 from potstill.events import EventLog, InvalidEvent, LoggedDecision, LogUnavailable
+from potstill.events.records import DecisionBlock
 from potstill.events.validate import Checker
-from potstill.events.wal import segment_writer
-from potstill.events.wal.segment import DecisionBlock, frame, read
-from potstill.events.wal.spool import Spool
+from potstill.events.wal import Spool, segment_writer
+from potstill.events.wal.segment import frame, read
 from potstill.problem import InvalidContext
 
 IMPORTS = "from event_log_examples import *\nfrom potstill.events import *\n"
@@ -147,7 +147,7 @@ def test_what_is_submitted_during_a_sync_shares_the_next_one(tmp_path, stopped_d
         assert len(commits) == 1
         assert first not in commits
         assert not first.done
-        with pytest.raises(TimeoutError, match="may still get there"):
+        with pytest.raises(TimeoutError, match="may still be written"):
             first.wait(timeout=0.01)
         stopped_disk.set()
         commits.pop().wait(SECONDS)
@@ -271,7 +271,7 @@ def test_appends_go_on_when_the_disk_does(tmp_path, failing_disk, number):
         log.append(reward("a"))
         failing_disk.error = number
         for name in ("b", "c"):
-            with pytest.raises(LogUnavailable, match="free space or mend the disk") as raised:
+            with pytest.raises(LogUnavailable, match="free space or repair the disk") as raised:
                 log.append(reward(name))
             assert raised.value.errno == number
         failing_disk.error = None
@@ -325,7 +325,7 @@ def test_a_closed_log_refuses_everything(tmp_path):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_bug_in_the_commit_thread_leaves_nobody_waiting(tmp_path, monkeypatch):
     log = EventLog(tmp_path, PROBLEM)
-    monkeypatch.setattr(log._gathering, "written", lambda group: 1 / 0)
+    monkeypatch.setattr(log._queue, "written", lambda group: 1 / 0)
     with pytest.raises(LogUnavailable, match="has ended"):
         log.append(reward("a"))
     log._thread.join()

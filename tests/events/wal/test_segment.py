@@ -9,20 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import potstill as ps
-from potstill.events.wal.segment import (
-    MAGIC,
-    DecisionBlock,
-    DecisionRow,
-    Header,
-    ObservationRow,
-    RewardRow,
-    Row,
-    UnreadableSegment,
-    frame,
-    read,
-    read_header,
-    start,
-)
+from potstill.events.records import DecisionBlock, DecisionRow, ObservationRow, RewardRow, Row
+from potstill.events.wal.segment import MAGIC, Header, UnreadableSegment, frame, read, read_header, start
 
 PROBLEM = ps.Problem(
     name="greeting",
@@ -60,17 +48,17 @@ def block(rows: list[DecisionRow]) -> DecisionBlock:
     """Rows as a block; time, policy, floor and mode are those of the first."""
     first = rows[0]
     return DecisionBlock(
-        ids=[row.id for row in rows],
+        id=[row.id for row in rows],
         time=first.time,
-        actions=[row.action for row in rows],
-        propensities=[row.propensity for row in rows],
+        action=[row.action for row in rows],
+        propensity=[row.propensity for row in rows],
         policy=first.policy,
         eligible=None if first.eligible is None else [row.eligible for row in rows],
         floor=first.floor,
-        units=None if first.unit is None else [row.unit for row in rows],
+        unit=None if first.unit is None else [row.unit for row in rows],
         mode=first.mode,
         values=[row.values for row in rows],
-        arms=None if first.arm is None else [row.arm for row in rows],
+        arm=None if first.arm is None else [row.arm for row in rows],
     )
 
 
@@ -114,11 +102,11 @@ def test_a_block_is_read_as_its_decisions(path, decisions, after):
 def test_the_halves_of_a_block_have_its_decisions(decisions):
     whole = block(alike(decisions))
     assert [row for half in whole.halves() for row in half.rows()] == list(whole.rows())
-    assert all(len(half.ids) < len(decisions) for half in whole.halves())
+    assert all(len(half) < len(decisions) for half in whole.halves())
 
 
 def test_a_block_whose_columns_differ_in_length_is_damage(path):
-    odd = msgspec.structs.replace(block([DECISION, DECISION]), actions=["hi"])
+    odd = msgspec.structs.replace(block([DECISION, DECISION]), action=["hi"])
     path.write_bytes(BEGINNING + frame(payload(DECISION)) + frame(payload(odd)))
     segment = read(path)
     assert segment.events == [DECISION]
@@ -213,5 +201,5 @@ def test_a_later_format_is_named(path):
 
 def test_another_file_is_no_segment(path):
     path.write_bytes(b"id,reward\na,1\n")
-    with pytest.raises(UnreadableSegment, match="is no segment"):
+    with pytest.raises(UnreadableSegment, match="is not a segment"):
         read(path)

@@ -14,10 +14,11 @@ from event_log_examples import PROBLEM, ids_in
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from potstill.events.records import RewardRow
+from potstill.events.wal import Spool
 from potstill.events.wal import segment_writer as writing
-from potstill.events.wal.segment import RewardRow, frame, read
+from potstill.events.wal.segment import frame, read
 from potstill.events.wal.segment_writer import SegmentWriter
-from potstill.events.wal.spool import Spool
 
 
 def event(name: str) -> bytes:

@@ -10,9 +10,10 @@ import pytest
 from event_log_examples import PROBLEM, ids_in, reward
 
 from potstill.events import EventLog
-from potstill.events.wal import spool
-from potstill.events.wal.segment import RewardRow, frame, read, start
-from potstill.events.wal.spool import Pending, Spool, adopt_folder, take_folder
+from potstill.events.records import RewardRow
+from potstill.events.wal import Pending, Spool, spool
+from potstill.events.wal.segment import frame, read, start
+from potstill.events.wal.spool import adopt_folder, take_folder
 
 CREATED = 1_700_000_000_000_000
 
@@ -106,7 +107,7 @@ def test_an_open_segment_without_events_is_removed(tmp_path, data):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("step", ["quarantine", "_cut"])
+@pytest.mark.parametrize("step", ["quarantine", "_truncate"])
 def test_adopting_again_after_a_failure_on_the_way_comes_to_the_same(tmp_path, monkeypatch, step):
     torn = segment(1, "abc")[:-3]
     leave(tmp_path, {"0000000001.open": torn})

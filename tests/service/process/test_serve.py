@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from service_process import PATIENCE, Load, serving, until
 
 from potstill.events.lake.flush import Flusher
-from potstill.events.wal.spool import Spool
-from potstill.service.process.serve import CannotServe, Settings, serve
+from potstill.events.wal import Spool
+from potstill.service.process import CannotServe, Settings, run
 from potstill.service.tokens import TokenFile
 from potstill.workspace import Workspace, template
 
@@ -90,7 +90,7 @@ def test_a_killed_worker_is_replaced_and_the_end_under_load_loses_nothing(worksp
             assert running.process.wait(PATIENCE) == 0
             assert time.monotonic() - began < 10
     assert running.errors.count("\n") == 1
-    assert "was ended by SIGKILL; another takes its place" in running.errors
+    assert "was killed by SIGKILL; restarting it" in running.errors
     assert Spool(workspace.spool).pending().segments == 0  # the flusher has taken them before it ended
     assert_kept(workspace, load, last)
 
@@ -128,7 +128,7 @@ def test_a_service_that_cannot_start_says_why_and_ends(workspace, tmp_path):
     with pytest.raises(AssertionError) as caught, serving(tmp_path / "out", workspace.url):
         pass
     assert "the service ended with 1" in str(caught.value)
-    assert "a worker cannot be started; what it said is above" in str(caught.value)
+    assert "a worker cannot be started; its error is above" in str(caught.value)
 
 
 # ---- what is refused before anything starts
@@ -136,7 +136,7 @@ def test_a_service_that_cannot_start_says_why_and_ends(workspace, tmp_path):
 
 def refused(*places, **options):
     with pytest.raises(CannotServe) as caught:
-        serve(Settings(places=places, **options), on_ready=pytest.fail, tell=pytest.fail)
+        run(Settings(places=places, **options), on_ready=pytest.fail, warn=pytest.fail)
     return str(caught.value)
 
 
@@ -168,4 +168,4 @@ def test_an_address_that_is_none(workspace):
 
 def test_two_workspaces_of_one_name(workspace, tmp_path):
     again = Workspace.create(tmp_path / "again", template.PROBLEM.encode(), template.CONFIG.encode())
-    assert "are both called 'video-upload'" in refused(workspace.url, again.url)
+    assert "both have the problem name 'video-upload'" in refused(workspace.url, again.url)

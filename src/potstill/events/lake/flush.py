@@ -1,7 +1,7 @@
-"""From the log to the lake: closed segments become rows of the tables, once, and are deleted then.
+"""Flush: append the rows of closed segments to the lake's tables exactly once, then delete the segments.
 
-A segment's number is the number under which its rows are appended. Whatever is interrupted is done again, and the
-tables take only what they do not have: decisions and rewards each for themselves.
+Rows are appended under their segment's number as a transaction id. After an interruption the flush is repeated, and
+each table skips the numbers that it has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from potstill.events.wal.spool import Spool
 from potstill.files import write_atomically
 from potstill.problem import Problem
 
-#: Small segments of a writer go into the lake together, up to this size.
+#: Size up to which segments of a writer are flushed together.
 GROUP_BYTES = 32 * 1024 * 1024
 STATE, LOCK = "flush.json", "flush.lock"
 _FRAMES: dict[Table, Callable[[Any, Problem], pl.DataFrame]] = {"decisions": decision_frame, "rewards": reward_frame}
@@ -34,13 +34,13 @@ class FlushReport(msgspec.Struct, kw_only=True):
     """What a flush did.
 
     Attributes:
-        segments: how many were taken and deleted.
-        decisions: rows added.
-        rewards: rows added.
-        bytes: size of the segments.
-        cut: what was damaged in the log, in words; the bytes are kept in its quarantine folder.
-        errors: why segments had to stay.
-        busy: another flusher was at it, and this one did nothing.
+        segments: Number of segments that were flushed and deleted.
+        decisions: Number of rows added to the table of decisions.
+        rewards: Number of rows added to the table of rewards.
+        bytes: Size of the segments.
+        cut: Descriptions of damage in the log; the bytes are in its quarantine folder.
+        errors: Why segments stay in the log.
+        busy: Whether another flusher held the lock, so that this one did nothing.
     """
 
     segments: int = 0
@@ -53,18 +53,18 @@ class FlushReport(msgspec.Struct, kw_only=True):
 
     @property
     def error(self) -> str | None:
-        """Why segments had to stay; None if none had to."""
+        """Why segments stay in the log; None if none do."""
         return "\n".join(self.errors) or None
 
 
 class FlushState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the flushers of a spool last did.
+    """Record of the last flush of a spool.
 
     Attributes:
-        time: of the last flush, in microseconds since 1970, UTC.
-        error: why segments had to stay in it; None if none had to.
-        last_error: the last one that there was.
-        last_error_time: when that was.
+        time: Time of the flush, in microseconds since 1970, UTC.
+        error: Why segments stayed in the log; None if none did.
+        last_error: The last error of any flush.
+        last_error_time: Time of that error.
     """
 
     time: int
@@ -74,21 +74,21 @@ class FlushState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flusher:
-    """Moves the closed segments of a spool into a lake. Any number may be at it, in as many processes.
+    """Flushes the closed segments of a spool into a lake. Any number of processes may do so.
 
     Args:
-        spool: the folder of segments.
-        lake: where they go.
+        spool: The spool.
+        lake: The lake.
     """
 
     def __init__(self, spool: Spool, lake: Lake) -> None:
         self.spool, self.lake = spool, lake
 
     def flush(self, *, wait: bool = True) -> FlushReport:
-        """Take every segment that is closed. What cannot be taken now stays, and the report says why.
+        """Flush every closed segment. Those that fail stay in the log, and the report says why.
 
         Args:
-            wait: for another flusher of the same spool; if not, and there is one, nothing is done.
+            wait: Whether to wait for another flusher of the same spool, rather than do nothing.
         """
         self.spool.path.mkdir(parents=True, exist_ok=True)
         lock = files.hold(self.spool.path / LOCK, wait=wait)
@@ -98,7 +98,7 @@ class Flusher:
             report = FlushReport()
             self.lake.reopen()
             self._adopt(report)
-            self._take_all(report)
+            self._flush_all(report)
             self._record(report)
         finally:
             os.close(lock)
@@ -108,44 +108,44 @@ class Flusher:
         try:
             report.cut += self.spool.adopt()
         except OSError as error:
-            report.errors.append(f"segments of writers that are no more could not be closed: {error}")
+            report.errors.append(f"segments of dead writers could not be closed: {error}")
 
-    def _take_all(self, report: FlushReport) -> None:
+    def _flush_all(self, report: FlushReport) -> None:
         for writer in self.spool.writers():
             try:
-                self._take(writer, report)
+                self._flush(writer, report)
             except LakeUnavailable as error:
                 report.errors.append(str(error))
                 return
-            except Exception as error:  # whatever it is, the other writers are no worse for it
+            except Exception as error:  # it must not keep the other writers' segments from the lake
                 report.errors.append(f"writer {writer}: {type(error).__name__}: {error}")
 
-    def _take(self, writer: str, report: FlushReport) -> None:
-        for group in _groups(self._ready(writer, report)):
+    def _flush(self, writer: str, report: FlushReport) -> None:
+        for group in _groups(self._closed(writer, report)):
             batch = _Batch(self.lake, writer, group[-1].number)
             damages = [batch.add(ready) for ready in group]
             report.decisions += batch.append("decisions")
             report.rewards += batch.append("rewards")
             for ready, damage in zip(group, damages, strict=True):
                 if damage is not None:
-                    report.cut.append(self._kept(ready.path, damage.what, damage.start))
+                    report.cut.append(self._quarantine(ready.path, damage.what, damage.start))
                 report.segments += 1
                 report.bytes += ready.bytes
                 self.spool.remove(writer, ready.path)
 
-    def _ready(self, writer: str, report: FlushReport) -> Iterator[_Ready]:
-        """A writer's closed segments in order; those that cannot be read at all are put aside."""
+    def _closed(self, writer: str, report: FlushReport) -> Iterator[_Closed]:
+        """A writer's closed segments in order; unreadable ones go to quarantine."""
         for path in self.spool.closed(writer):
             try:
                 problem = read_header(path).problem_hash
             except UnreadableSegment as error:
-                report.cut.append(self._kept(path, str(error), 0))
+                report.cut.append(self._quarantine(path, str(error), 0))
                 self.spool.remove(writer, path)
             else:
-                yield _Ready(path, int(path.stem), path.stat().st_size, problem)
+                yield _Closed(path, int(path.stem), path.stat().st_size, problem)
 
-    def _kept(self, path: Path, damage: str, start: int) -> str:
-        """Put a segment's bytes from a place on into quarantine; the damage in words."""
+    def _quarantine(self, path: Path, damage: str, start: int) -> str:
+        """Copy a segment's bytes from an offset on to quarantine; returns a description of the damage."""
         return f"{damage}; these bytes are kept in {self.spool.quarantine(path, start)}"
 
     def _record(self, report: FlushReport) -> None:
@@ -156,18 +156,18 @@ class Flusher:
         try:
             write_atomically(self.spool.path / STATE, msgspec.json.encode(state))
         except OSError as failure:
-            report.errors.append(f"the flush could not be put on record: {failure}")
+            report.errors.append(f"the flush could not be recorded: {failure}")
 
 
 def last_flush(spool: Spool) -> FlushState | None:
-    """What the flushers of a spool last did; None if nothing is known."""
+    """Record of the last flush of a spool; None if there is none."""
     try:
         return msgspec.json.decode((spool.path / STATE).read_bytes(), type=FlushState)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 
 
-class _Ready(NamedTuple):
+class _Closed(NamedTuple):
     """A closed segment."""
 
     path: Path
@@ -177,22 +177,22 @@ class _Ready(NamedTuple):
 
 
 class _Damage(NamedTuple):
-    """What is wrong with a segment, and from which byte on."""
+    """What is wrong with a segment, and from which offset on."""
 
     what: str
     start: int
 
 
 class _Batch:
-    """Rows of one writer's segments for one commit to each table, without those that a table has already."""
+    """Rows of one writer's segments for one commit to each table, without those that a table has."""
 
     def __init__(self, lake: Lake, writer: str, number: int) -> None:
         self.lake, self.writer, self.number = lake, writer, number
         self.done: dict[Table, int] = {table: lake.transaction(table, writer) or 0 for table in _FRAMES}
         self.frames: dict[Table, list[pl.DataFrame]] = {table: [] for table in _FRAMES}
 
-    def add(self, ready: _Ready) -> _Damage | None:
-        """Take a segment's rows up to the first damaged one."""
+    def add(self, ready: _Closed) -> _Damage | None:
+        """Add a segment's rows up to the first damaged one."""
         segment = read(ready.path)
         for table, rows in zip(_FRAMES, split(segment.events), strict=True):
             if rows and ready.number > self.done[table]:
@@ -200,7 +200,7 @@ class _Batch:
         return None if segment.damage is None else _Damage(segment.damage, segment.good_bytes)
 
     def append(self, table: Table) -> int:
-        """How many rows were added."""
+        """Append to a table; returns the number of rows added."""
         if not self.frames[table]:
             return 0
         frame = pl.concat(self.frames[table])
@@ -208,9 +208,9 @@ class _Batch:
         return frame.height if added else 0
 
 
-def _groups(segments: Iterable[_Ready]) -> Iterator[list[_Ready]]:
-    """Segments in order, those of one problem together as long as they are small."""
-    group: list[_Ready] = []
+def _groups(segments: Iterable[_Closed]) -> Iterator[list[_Closed]]:
+    """Segments in order, grouped by problem up to `GROUP_BYTES`."""
+    group: list[_Closed] = []
     for ready in segments:
         size = sum(other.bytes for other in group)
         if group and (size + ready.bytes > GROUP_BYTES or ready.problem != group[-1].problem):

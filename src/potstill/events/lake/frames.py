@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import polars as pl
 
 from potstill.events.lake.schema import table_schema
-from potstill.events.wal.segment import DecisionRow, ObservationRow, RewardRow, Row
+from potstill.events.records import DECISION_COLUMNS, DecisionRow, ObservationRow, RewardRow, Row
 from potstill.problem import Problem
 from potstill.tables import context_schema
 
-#: The key of a reward that came together with its decision.
+#: Key of a reward that was sent together with its decision.
 OBSERVATION = "observation"
 
 
@@ -36,19 +37,7 @@ def split(events: Iterable[Row]) -> tuple[list[DecisionRow], list[RewardRow]]:
 def decision_frame(rows: Sequence[DecisionRow], problem: Problem) -> pl.DataFrame:
     """Rows of the table ``decisions``, without `day`."""
     schema = table_schema("decisions", problem)
-    columns: dict[str, list[Any]] = {
-        "id": [row.id for row in rows],
-        "time": [row.time for row in rows],
-        "action": [row.action for row in rows],
-        "propensity": [row.propensity for row in rows],
-        "policy": [row.policy for row in rows],
-        "eligible": [row.eligible for row in rows],
-        "floor": [row.floor for row in rows],
-        "unit": [row.unit for row in rows],
-        "mode": [row.mode for row in rows],
-        "arm": [row.arm for row in rows],
-    }
-    series = [pl.Series(name, values, schema[name]) for name, values in columns.items()]
+    series = [pl.Series(name, list(map(attrgetter(name), rows)), schema[name]) for name in DECISION_COLUMNS]
     frame = pl.DataFrame(series).with_columns(pl.lit(problem.hash).alias("problem"))
     return frame.hstack(_contexts(rows, problem))
 
@@ -67,12 +56,12 @@ def reward_frame(rows: Sequence[RewardRow], problem: Problem) -> pl.DataFrame:
 
 
 def _named(metrics: Mapping[str, float] | None) -> list[dict[str, Any]] | None:
-    """Metrics as the tables have them."""
+    """Metrics as the tables store them."""
     return [{"name": name, "value": metrics[name]} for name in sorted(metrics)] if metrics else None
 
 
 def _contexts(rows: Sequence[DecisionRow], problem: Problem) -> list[pl.Series]:
-    """One column per feature; turned from rows to columns before Polars sees them, which is what makes it fast."""
+    """One column per feature. Rows are transposed before Polars sees them, which is what makes it fast."""
     columns = zip(*(row.values for row in rows), strict=True) if rows else ((),) * len(problem.context)
     return [
         pl.Series(name, values, dtype)

@@ -1,4 +1,4 @@
-"""The columns of the lake's tables, typed from the problem."""
+"""Columns of the lake's tables: those of a decision from `DecisionRow`, actions and contexts from the problem."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import polars as pl
 
 from potstill.errors import PotstillError
+from potstill.events.records import DECISION_COLUMNS, Column
 from potstill.problem import Problem
 from potstill.tables import TIME, context_schema
 
@@ -15,63 +16,61 @@ TABLES: tuple[Table, ...] = get_args(Table)
 #: Tables are partitioned by the UTC day of `time`.
 DAY = "day"
 UTC_DAY = pl.col("time").dt.date().alias(DAY)
-#: Outcomes by name, in the order of their names; null if there are none. A list, since names come and go.
+#: Metrics sorted by name; null if there are none. A list rather than columns, since names come and go.
 METRICS = pl.List(pl.Struct({"name": pl.String(), "value": pl.Float64()}))
 
-_DECISION: dict[str, pl.DataType] = {
+_TYPES: dict[str, pl.DataType] = {
+    "string": pl.String(),
+    "strings": pl.List(pl.String()),
+    "integer": pl.Int64(),
+    "integers": pl.List(pl.Int64()),
+    "number": pl.Float64(),
+    "numbers": pl.List(pl.Float64()),
+    "time": TIME,
+}
+_REWARD: dict[str, pl.DataType] = {
     "id": pl.String(),
     "time": TIME,
     DAY: pl.Date(),
-    "action": pl.String(),
-    "propensity": pl.Float64(),
-    "policy": pl.Int64(),
+    "reward": pl.Float64(),
+    "key": pl.String(),
+    "metrics": METRICS,
 }
-_COLUMNS: dict[Table, dict[str, pl.DataType]] = {
-    "decisions": {
-        **_DECISION,
-        "eligible": pl.List(pl.String()),
-        "floor": pl.Float64(),
-        "unit": pl.String(),
-        "mode": pl.String(),
-        "arm": pl.String(),
-        "problem": pl.String(),
-    },
-    "rewards": {
-        "id": pl.String(),
-        "time": TIME,
-        DAY: pl.Date(),
-        "reward": pl.Float64(),
-        "key": pl.String(),
-        "metrics": METRICS,
-    },
-    "observations": {
-        **_DECISION,
-        "reward": pl.Float64(),
-        "rewarded": pl.Boolean(),
-        "metrics": METRICS,
-        "weight": pl.Float64(),
-        "eligible": pl.List(pl.String()),
-        "unit": pl.String(),
-        "arm": pl.String(),
-        "source": pl.String(),
-        "cut": pl.Int64(),
-        "problem": pl.String(),
-    },
+#: What an observation says about rewards.
+_OUTCOME: dict[str, pl.DataType] = {
+    "reward": pl.Float64(),
+    "rewarded": pl.Boolean(),
+    "metrics": METRICS,
+    "weight": pl.Float64(),
 }
+#: Fields of a decision that come before the outcome in the table of observations.
+_LEADING = ("id", "time", "action", "propensity", "policy")
 
 
 class SchemaMismatch(PotstillError, ValueError):
-    """Columns do not fit those that a table has."""
+    """Columns conflict with those of a table."""
 
 
 def table_schema(table: Table, problem: Problem) -> pl.Schema:
     """The columns of a table; those of a context are called ``context_<feature>``, and all may be null."""
-    contexts = {} if table == "rewards" else context_schema(problem)
-    return pl.Schema({**_COLUMNS[table], **contexts})
+    if table == "rewards":
+        return pl.Schema(_REWARD)
+    found = {name: _dtype(column, problem) for name, column in DECISION_COLUMNS.items()}
+    leading = {name: found.pop(name) for name in _LEADING}
+    begin = {"id": leading.pop("id"), "time": leading.pop("time"), DAY: pl.Date(), **leading}
+    end = {"problem": pl.String(), **context_schema(problem)}
+    if table == "decisions":
+        return pl.Schema({**begin, **found, **end})
+    observed = {name: dtype for name, dtype in found.items() if DECISION_COLUMNS[name].observed}
+    return pl.Schema({**begin, **_OUTCOME, **observed, "source": pl.String(), "cut": pl.Int64(), **end})
+
+
+def _dtype(column: Column, problem: Problem) -> pl.DataType:
+    return _TYPES[problem.actions.columns[column.type] if column.type in ("action", "eligible") else column.type]
 
 
 def missing_columns(wanted: pl.Schema, present: pl.Schema, where: str) -> pl.Schema:
-    """The columns that a table lacks; `SchemaMismatch` if one that it has is of another type."""
+    """The columns that a table lacks; `SchemaMismatch` if it has one of another type."""
     folded = {name.lower(): name for name in present}
     missing = {}
     for name, dtype in wanted.items():
@@ -85,9 +84,9 @@ def missing_columns(wanted: pl.Schema, present: pl.Schema, where: str) -> pl.Sch
 
 def _mismatch(name: str, dtype: pl.DataType, same: str, present: pl.DataType, where: str) -> str:
     return (
-        f"column {name!r} is {dtype} here, and {where} has {same!r} as {present}; a feature keeps its name and type "
-        f"for good: give the changed one a new name in the problem. Events that were logged in between stay on disk; "
-        f"to take them in, move {where} to another place, and a new table is begun"
+        f"column {name!r} is {dtype} here, and {where} has {same!r} as {present}; a feature's name keeps its type "
+        f"for ever: give the changed feature a new name in the problem. Events logged in between stay on disk; "
+        f"to import them, move {where} to another place, and a new table is created"
     )
 
 

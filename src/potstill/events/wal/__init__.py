@@ -1,1 +1,8 @@
 """The write-ahead log: events are on disk before they are acknowledged."""
+
+from potstill.events.wal.group_commit import Commit, LogUnavailable
+from potstill.events.wal.log import EventLog
+from potstill.events.wal.segment import UnreadableSegment
+from potstill.events.wal.spool import QUARANTINE, Pending, Spool
+
+__all__ = ["QUARANTINE", "Commit", "EventLog", "LogUnavailable", "Pending", "Spool", "UnreadableSegment"]

@@ -1,4 +1,4 @@
-"""How submissions become groups: those that arrive while a group is being written form the next one."""
+"""Group commit: submissions that arrive while a group is written form the next group."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from collections.abc import Callable
 from potstill.errors import PotstillError
 
 _logger = logging.getLogger(__name__)
-
-
 _NEVER = sys.maxsize
 
 
 class LogUnavailable(PotstillError, OSError):
     """Events could not be written: disk full, I/O error, too much pending, or the log is closed.
 
-    The events that it is raised for are not acknowledged. Submit them again; should a part of them have reached
-    the disk after all, the join counts an id once.
+    The events that it is raised for are not acknowledged: submit them again. Some may have reached the disk; the join
+    counts an id once.
     """
 
 
 class Commit:
-    """A group of events on its way to disk; all that were submitted while the group gathered share it."""
+    """A group of events on its way to disk; all submissions of the group share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,32 +32,32 @@ class Commit:
 
     @property
     def done(self) -> bool:
-        """Whether it is decided: the events are on disk, or `error` says why not."""
+        """Whether the outcome is known: the events are on disk, or `error` says why not."""
         return self._done
 
     @property
     def error(self) -> LogUnavailable | None:
-        """Why the events are not acknowledged; None if they are, or if it is not decided."""
+        """Why the events are not acknowledged; None if they are, or if the outcome is not known."""
         return self._error
 
     def wait(self, timeout: float | None = None) -> None:
         """Return when the events are on disk.
 
         Raises:
-            LogUnavailable: they could not be written.
-            TimeoutError: not within that many seconds; they may still get there.
+            LogUnavailable: They could not be written.
+            TimeoutError: Not on disk within `timeout` seconds; they may still be written.
         """
-        if not self._done and not self._decided(timeout):
-            raise TimeoutError(f"the events are not on disk after {timeout} seconds; they may still get there")
+        if not self._done and not self._wait(timeout):
+            raise TimeoutError(f"the events are not on disk after {timeout} seconds; they may still be written")
         if self._error is not None:
-            # A new one for each waiter: threads must not share a traceback.
+            # A new exception for each waiter: threads must not share a traceback.
             raise LogUnavailable(*self._error.args) from self._error
 
     def add_done_callback(self, callback: Callable[[Commit], object]) -> None:
-        """Have `callback(commit)` called once it is decided: from the commit thread, or at once if it is already.
+        """Call `callback(commit)` once the outcome is known: from the commit thread, or at once if it is.
 
-        It has to be quick and must not wait for a commit, since the next group waits for it;
-        `loop.call_soon_threadsafe` is what asyncio needs.
+        The callback delays the next group, so it must be quick and must not wait for a commit. Under asyncio, use
+        `loop.call_soon_threadsafe`.
         """
         with self._lock:
             if not self._done:
@@ -68,7 +66,7 @@ class Commit:
         self._call(callback)
 
     def finish(self, error: LogUnavailable | None = None) -> None:
-        """Decide it; for the log."""
+        """Set the outcome; for the log."""
         with self._lock:
             self._error, self._done = error, True
             callbacks, self._callbacks = self._callbacks, []
@@ -76,33 +74,33 @@ class Commit:
             self._call(callback)
 
     def inherit(self, error: LogUnavailable) -> None:
-        """In a forked child, where the parent's threads may have held the locks: decide it, and call nothing."""
+        """In a forked child, where the parent's threads may have held the locks: set the outcome, call nothing."""
         if not self._done:
             self._lock, self._callbacks = threading.Lock(), []
             self.finish(error)
 
-    def _decided(self, timeout: float | None) -> bool:
-        """Wait on a lock of its own: those who wait on one `threading.Event` wake up to queue for its lock."""
-        decided = threading.Lock()
-        decided.acquire()
-        self.add_done_callback(lambda _: decided.release())
-        return decided.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+    def _wait(self, timeout: float | None) -> bool:
+        """Wait on a lock of its own: waiters of one `threading.Event` would contend for its lock on waking."""
+        done = threading.Lock()
+        done.acquire()
+        self.add_done_callback(lambda _: done.release())
+        return done.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
 
     def _call(self, callback: Callable[[Commit], object]) -> None:
         try:
             callback(self)
         except Exception:
-            _logger.exception("a callback of a commit failed: %r", callback)
+            _logger.exception("a commit callback failed: %r", callback)
 
 
 class Group:
-    """What is written and synced together.
+    """Events that are written and synced together.
 
     Attributes:
-        frames: the events as bytes, one item for each submission.
-        bytes: their size.
-        commit: shared by all of them.
-        rotated: if somebody waits for the segment to be closed after them.
+        frames: The events as bytes, one item for each submission.
+        bytes: Their size.
+        commit: The commit of all of them.
+        rotated: Commit of the rotation after them, if one was requested.
     """
 
     __slots__ = ("bytes", "commit", "frames", "rotated")
@@ -115,26 +113,26 @@ class Group:
 
     @property
     def commits(self) -> list[Commit]:
-        """All that somebody may wait for."""
+        """All commits that a caller may wait for."""
         return [self.commit] if self.rotated is None else [self.commit, self.rotated]
 
 
-class Gathering:
-    """Takes submissions of any threads, gives groups to one."""
+class GroupQueue:
+    """Collects submissions of any number of threads into groups for one commit thread."""
 
     def __init__(self, where: object, *, linger: float, pending_bytes: int) -> None:
         self._where, self._linger, self._pending_bytes = where, linger, pending_bytes
         self._lock = threading.Lock()
         self._awake = threading.Condition(self._lock)
         self._group, self._taken = Group(), Group()
-        self._pending = 0  # bytes that are neither on disk nor given up
-        self._last = 0  # submissions in the group before
-        self._wanted = _NEVER  # submissions at which to wake the thread that takes groups
-        self._hurry = False  # whether somebody waits for a rotation or for the end
+        self._pending = 0  # bytes that are neither on disk nor failed
+        self._last = 0  # submissions in the previous group
+        self._wanted = _NEVER  # submissions at which to wake the commit thread
+        self._hurry = False  # whether a rotation or the end was requested
         self._ended: str | None = None
 
     def add(self, data: bytes) -> Commit:
-        """Put the events of one submission into the group that gathers; `LogUnavailable` if they are too many."""
+        """Add a submission to the open group; `LogUnavailable` if too many bytes are pending."""
         with self._lock:
             self._refuse(len(data))
             group = self._group
@@ -147,7 +145,7 @@ class Gathering:
             return group.commit
 
     def rotate(self) -> Commit:
-        """Ask for a rotation after what has been submitted."""
+        """Request a rotation after what has been submitted."""
         with self._lock:
             self._refuse(0)
             self._group.rotated = self._group.rotated or Commit()
@@ -156,7 +154,7 @@ class Gathering:
             return self._group.rotated
 
     def end(self, why: str) -> None:
-        """Take nothing more; what has been submitted is still given out."""
+        """Refuse further submissions; pending groups are still handed out."""
         with self._lock:
             self._ended = self._ended or why
             self._hurry = True
@@ -164,19 +162,19 @@ class Gathering:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is taken."""
+        """Whether submissions are refused."""
         return self._ended is not None
 
     @property
     def drained(self) -> bool:
-        """Whether that is so and everything was given out."""
+        """Whether submissions are refused and every group was handed out."""
         return self.ended and not self._group.frames and not self._group.rotated
 
     def take(self, seconds: float | None) -> Group:
-        """Wait for the next group, and give up after some seconds with one that is empty.
+        """Wait for the next group; after a timeout it is empty.
 
-        Once its first submission is there, it waits for as many as the group before had: threads that waited for
-        that one are about to come back. It does so for `linger` seconds at most.
+        After its first submission it waits for as many as the previous group had, for at most `linger` seconds:
+        threads that waited for that group are about to submit again.
         """
         with self._lock:
             self._wait(1, seconds)
@@ -188,25 +186,25 @@ class Gathering:
             return self._taken
 
     def written(self, group: Group) -> None:
-        """A group that was taken is on disk or given up: there is room for more."""
+        """Release the bytes of a group that is on disk or has failed."""
         group.frames.clear()
         with self._lock:
             self._pending -= group.bytes
 
     def fail(self, error: LogUnavailable) -> None:
-        """Nobody takes groups any more: tell all who wait."""
+        """Fail all pending commits: the commit thread has ended."""
         for group in (self._taken, self._group):
             for commit in group.commits:
                 if not commit.done:
                     commit.finish(error)
 
     def inherit(self, why: str) -> None:
-        """In a forked child, where no thread takes groups and the parent's may have held the lock: end it."""
+        """In a forked child, which has no commit thread, and where the parent's may have held the lock: end it."""
         error = LogUnavailable(f"{self._where}: {why}")
         for group in (self._taken, self._group):
             for commit in group.commits:
                 commit.inherit(error)
-        Gathering.__init__(self, self._where, linger=self._linger, pending_bytes=self._pending_bytes)
+        GroupQueue.__init__(self, self._where, linger=self._linger, pending_bytes=self._pending_bytes)
         self._ended = why
 
     def _wait(self, submissions: int, seconds: float | None) -> None:
@@ -215,9 +213,9 @@ class Gathering:
 
     def _refuse(self, size: int) -> None:
         if self._ended is not None:
-            raise LogUnavailable(f"the event log in {self._where} takes nothing more: {self._ended}")
+            raise LogUnavailable(f"the event log in {self._where} accepts nothing more: {self._ended}")
         if self._pending + size > self._pending_bytes:
             raise LogUnavailable(
-                f"{self._pending} bytes wait for the disk in {self._where}, and {size} more would exceed "
+                f"{self._pending} bytes are pending in {self._where}, and {size} more would exceed "
                 f"{self._pending_bytes}; wait for a commit before submitting more, or submit less at once"
             )

@@ -1,4 +1,4 @@
-"""The write side of the event log: append, and know when it is on disk."""
+"""The event log: append events, and wait until they are on disk."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from potstill.events.records import Event
+from potstill.events.records import DecisionBlock, Event, Row
 from potstill.events.validate import Checker, InvalidEvent, payload
-from potstill.events.wal.group_commit import Commit, Gathering, Group, LogUnavailable
-from potstill.events.wal.segment import DecisionBlock, Row, frame
+from potstill.events.wal.group_commit import Commit, Group, GroupQueue, LogUnavailable
+from potstill.events.wal.segment import frame
 from potstill.events.wal.segment_writer import SegmentWriter
 from potstill.events.wal.spool import remove_if_empty, take_folder
 from potstill.files import make_folder
@@ -26,24 +26,23 @@ _logger = logging.getLogger(__name__)
 
 
 class EventLog:
-    """Appends events of one problem to segments of its own; for any number of threads of one process.
+    """Appends events of one problem to its own segments; for any number of threads of one process.
 
     >>> with EventLog(Path("events/log"), problem) as log:
     ...     log.append(LoggedReward(id="upload-123", reward=1.0))
 
-    An event is acknowledged when a sync of the file it was written to has returned. Events that are submitted while
-    the sync before is going on share the next one.
+    An event is acknowledged when its file has been synced. Events that are submitted during a sync share the next one.
 
     Args:
-        spool: local folder of the segments; other processes may log to it too, each in a folder of its own.
-        problem: what events are checked against.
-        rotate_bytes: size at which a segment is closed, so that it can go to the lake.
-        rotate_seconds: age at which it is.
-        linger: how long to wait for as many submissions as the group before had, in seconds.
-        pending_bytes: how much may wait for the disk; beyond it, events are refused.
+        spool: Local folder of the segments; other processes may share it, each in a folder of its own.
+        problem: Problem that events are checked against.
+        rotate_bytes: Size at which a segment is closed and ready for the lake.
+        rotate_seconds: Age at which a segment is closed.
+        linger: Seconds to wait for as many submissions as the previous group had.
+        pending_bytes: The most bytes that may wait for the disk; further events are refused.
 
     Attributes:
-        writer: names this log among all that ever write to the lake.
+        writer: Unique id of this log among all that write to the lake.
     """
 
     def __init__(
@@ -61,8 +60,8 @@ class EventLog:
         self._encode = Checker(problem).encode
         self._folder_lock: int | None = _lock_folder(self._folder)
         self._segments = SegmentWriter(self._folder, problem, rotate_bytes=rotate_bytes, rotate_seconds=rotate_seconds)
-        self._gathering = Gathering(self._folder, linger=linger, pending_bytes=pending_bytes)
-        self._lost: LogUnavailable | None = None  # why what was pending at the end is not on disk
+        self._queue = GroupQueue(self._folder, linger=linger, pending_bytes=pending_bytes)
+        self._lost: LogUnavailable | None = None  # why pending events were lost at the end
         self._thread: threading.Thread | None = threading.Thread(
             target=self._run, name="potstill-event-log", daemon=True
         )
@@ -74,32 +73,32 @@ class EventLog:
         """Return when the events are on disk.
 
         Raises:
-            InvalidEvent: one of them does not fit the problem; none is written.
-            InvalidContext: the same, of a context.
-            LogUnavailable: they could not be written.
+            InvalidEvent: An event does not fit the problem; none is written.
+            InvalidContext: A context does not fit the problem; none is written.
+            LogUnavailable: They could not be written.
         """
         self.submit(*events).wait()
 
     def submit(self, *events: Event) -> Commit:
-        """Hand events over and do not wait; the commit says when they are on disk. Raises as `append` does."""
-        return self._gathering.add(b"".join([frame(self._encode(event)) for event in events]))
+        """Submit events without waiting; the commit says when they are on disk. Raises as `append` does."""
+        return self._queue.add(b"".join([frame(self._encode(event)) for event in events]))
 
     def submit_rows(self, rows: Iterable[Row | DecisionBlock]) -> Commit:
-        """The same for rows, which are written as they are: whoever makes them has checked what is in them."""
-        return self._gathering.add(b"".join([frame(data) for row in rows for data in _payloads(row)]))
+        """Submit rows, which are written unchecked."""
+        return self._queue.add(b"".join([frame(data) for row in rows for data in _payloads(row)]))
 
     def rotate(self) -> None:
-        """Commit what is pending and close the segment, if it has events, so that it can go to the lake."""
-        self._gathering.rotate().wait()
+        """Commit what is pending, and close the segment if it has events, so that it is ready for the lake."""
+        self._queue.rotate().wait()
 
     def close(self) -> None:
-        """Commit what is pending, close the segment and let go of the folder; again is no error.
+        """Commit what is pending, close the segment and release the folder. Closing twice has no effect.
 
         Raises:
-            LogUnavailable: what was pending could not be written; its commits say so too.
+            LogUnavailable: Pending events could not be written; their commits fail too.
         """
         atexit.unregister(self.close)
-        self._gathering.end("it is closed; open another EventLog")
+        self._queue.end("it is closed; open another EventLog")
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         if self._lost is not None:
@@ -116,15 +115,15 @@ class EventLog:
     def _run(self) -> None:
         """The commit thread."""
         try:
-            while not self._gathering.drained:
-                self._commit(self._gathering.take(self._segments.seconds_left))
+            while not self._queue.drained:
+                self._commit(self._queue.take(self._segments.seconds_left))
         finally:
             self._release()
 
     def _commit(self, group: Group) -> None:
         error = self._write(group) if group.bytes else None
-        self._gathering.written(group)
-        if error is not None and self._gathering.ended:
+        self._queue.written(group)
+        if error is not None and self._queue.ended:
             self._lost = error
         group.commit.finish(error)
         if group.rotated is not None:
@@ -143,18 +142,18 @@ class EventLog:
         try:
             self._segments.finish()
         except OSError as error:
-            _logger.warning("a segment in %s could not be closed; that is tried again: %s", self._folder, error)
+            _logger.warning("a segment in %s could not be closed; retrying: %s", self._folder, error)
             return _unavailable(error, self._folder)
         return None
 
     def _release(self) -> None:
-        self._gathering.end("its commit thread has failed; open another EventLog")
-        self._gathering.fail(LogUnavailable(f"the event log in {self._folder} has ended"))
+        self._queue.end("its commit thread has failed; open another EventLog")
+        self._queue.fail(LogUnavailable(f"the event log in {self._folder} has ended"))
         self._finish_segment()
         remove_if_empty(self._folder)
-        self._let_go()
+        self._unlock()
 
-    def _let_go(self) -> None:
+    def _unlock(self) -> None:
         if self._folder_lock is not None:
             descriptor, self._folder_lock = self._folder_lock, None
             os.close(descriptor)
@@ -162,23 +161,23 @@ class EventLog:
     def _inherit(self) -> None:
         """In a forked child: leave everything to the parent.
 
-        The child's copies of the descriptors are closed, or the parent's folder would be locked as long as it lives.
+        The child closes its copies of the descriptors, which would keep the parent's folder locked.
         """
         self._thread = None
-        self._gathering.inherit("it belongs to the process that this one was forked from; open another EventLog here")
+        self._queue.inherit("it belongs to the process that this one was forked from; open another EventLog here")
         self._segments.drop_descriptor()
-        self._let_go()
+        self._unlock()
 
 
 def _payloads(row: Row | DecisionBlock) -> list[bytes]:
-    """A row as the payload of one frame; of several, if it is a block that is longer than an event may be."""
+    """A row as the payload of one frame; of several, if it is a block longer than an event may be."""
     if not isinstance(row, DecisionBlock):
         return [payload(row)]
-    if len(row.ids) == 1:
+    if len(row) == 1:
         return [payload(next(row.rows()))]
     try:
         return [payload(row)]
-    except InvalidEvent:  # if one of the decisions is at fault, it is found, and named as if it came alone
+    except InvalidEvent:  # halving finds the decision at fault, and the error names it
         return [data for half in row.halves() for data in _payloads(half)]
 
 
@@ -193,7 +192,7 @@ def _lock_folder(folder: Path) -> int:
 def _unavailable(error: Exception, folder: Path) -> LogUnavailable:
     if not isinstance(error, OSError):
         return LogUnavailable(f"{error!r}: events cannot be written to {folder}; submit them again")
-    way_out = f"events cannot be written to {folder}; free space or mend the disk, then submit them again"
+    way_out = f"events cannot be written to {folder}; free space or repair the disk, then submit them again"
     return LogUnavailable(error.errno, f"{error.strerror or error}: {way_out}")
 
 

@@ -1,6 +1,6 @@
-"""The segments that one log writes, one after the other.
+"""The segments of one log, written one after the other.
 
-A segment is ``N.open`` while it is written and ``N.log`` from then on. Numbers are never used twice.
+A segment is ``N.open`` while it is written and ``N.log`` once closed. Numbers are never reused.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ RETRY_SECONDS = 1.0  # after a segment could not be closed
 class SegmentWriter:
     """Writes segments into the folder of one writer; for one thread.
 
-    Every method leaves files from which all that was committed can be read, also when it raises an `OSError`.
+    After every method, also one that raises an `OSError`, all committed events can be read from the files.
     """
 
     def __init__(self, folder: Path, problem: Problem, *, rotate_bytes: int, rotate_seconds: float) -> None:
         self._folder, self._problem = folder, problem
         self._rotate_bytes, self._rotate_seconds = rotate_bytes, rotate_seconds
         self._number = 0
-        self._path: Path | None = None  # of the segment that is not closed yet
-        self._descriptor: int | None = None  # None: nothing more may be written to it
-        self._committed = 0  # bytes of it that are on disk
+        self._path: Path | None = None  # of the open segment
+        self._descriptor: int | None = None  # None: the segment accepts no more writes
+        self._committed = 0  # its bytes that are on disk
         self._due = 0.0  # when to close it, on the monotonic clock
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the segment is old enough to be closed; None if there is none."""
+        """Seconds until the segment is old enough to be closed; None if there is none."""
         return None if self._path is None else max(0.0, self._due - time.monotonic())
 
     @property
@@ -44,7 +44,7 @@ class SegmentWriter:
         return self._path is not None and (self._committed >= self._rotate_bytes or self.seconds_left == 0.0)
 
     def commit(self, data: bytes) -> None:
-        """Append frames and return when they are on disk; if that fails, the next ones go to a new segment."""
+        """Append frames, and return when they are on disk; after a failure the next ones go to a new segment."""
         if self._descriptor is None:
             self.finish()
             data = self._create() + data
@@ -55,7 +55,7 @@ class SegmentWriter:
             raise
 
     def finish(self) -> None:
-        """Close the segment, if there is one: under its final name it can be taken. Call again if it fails."""
+        """Close the segment, if there is one: rename it, which makes it ready for the lake. Call again if it fails."""
         if self._path is None:
             return
         self._due = time.monotonic() + RETRY_SECONDS
@@ -65,20 +65,20 @@ class SegmentWriter:
         else:
             self._path.unlink(missing_ok=True)
         self._path = None
-        # Whichever of its names a segment has after a loss of power, it is read.
+        # After a power loss the segment may have either name, and is read under both.
         with contextlib.suppress(OSError):
             sync_folder(self._folder)
 
     def drop_descriptor(self) -> None:
-        """Close the file without touching what is in it."""
+        """Close the file without changing it."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            # What was committed was synced: an error that comes now is about nothing that was acknowledged.
+            # Committed events were synced: an error now concerns nothing that was acknowledged.
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
     def _create(self) -> bytes:
-        """A new file; its first bytes are left to be written with the first events."""
+        """Create a file; its first bytes are returned, to be written with the first events."""
         number = self._number + 1
         path = self._folder / name(number, OPEN)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -97,10 +97,10 @@ class SegmentWriter:
         self._committed += len(data)
 
     def _abandon(self) -> None:
-        """Cut off what was not committed, as far as that works, and never write to the file again.
+        """Truncate what was not committed, if possible, and never write to the file again.
 
-        After a failed sync the kernel may have dropped pages that it now calls clean; and where the file cannot
-        be cut, readers stop at the last whole frame.
+        After a failed sync the kernel may have dropped dirty pages and marked them clean. Where the file cannot be
+        truncated, readers stop at the last complete frame.
         """
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
@@ -110,5 +110,5 @@ class SegmentWriter:
 
 
 def sync_data(descriptor: int) -> None:
-    """Have the disk hold what was written to a file."""
+    """Sync the data of a file to disk."""
     getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has only the latter

@@ -1,4 +1,4 @@
-"""The spool: the folder in which every log of a machine keeps its segments until they are in the lake."""
+"""The spool: the folder of a machine's segments that are not in the lake yet, one folder per log."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from potstill.events.wal.segment_writer import sync_data
 from potstill.files import hold, make_folder, sync_folder, write_atomically
 
 LOCK = "lock"
-
-
+#: Folder of unreadable bytes that were cut off segments.
 QUARANTINE = "quarantine"
 
 
 def take_folder(folder: Path) -> int:
-    """Make a writer's folder and lock it; the lock's descriptor."""
+    """Create and lock a writer's folder; returns the lock's descriptor."""
     while True:
         make_folder(folder)
-        # An adopter that finds the new folder before it is locked removes it.
+        # `adopt` removes a new folder that it finds before it is locked.
         with contextlib.suppress(FileNotFoundError):
             descriptor = hold(folder / LOCK, wait=True)
             assert descriptor is not None
@@ -30,7 +29,7 @@ def take_folder(folder: Path) -> int:
 
 
 def adopt_folder(folder: Path) -> int | None:
-    """Lock the folder of a writer that is no more; None if it lives, or the folder is gone or in other hands."""
+    """Lock the folder of a dead writer; None if the writer lives, or the folder is gone or locked by another."""
     try:
         return hold(folder / LOCK, wait=False)
     except FileNotFoundError:
@@ -38,7 +37,7 @@ def adopt_folder(folder: Path) -> int | None:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Remove a folder in which only the lock is left; for the holder of the lock. What fails is left for later."""
+    """Remove a folder that holds only the lock; for the holder of the lock. Errors are ignored."""
     with contextlib.suppress(OSError):
         if all(path.name == LOCK for path in folder.iterdir()):
             (folder / LOCK).unlink()
@@ -47,12 +46,12 @@ def remove_if_empty(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Pending:
-    """What is not in the lake yet.
+    """Segments that are not in the lake yet.
 
     Attributes:
-        segments: how many files, those that are being written included.
-        bytes: their size.
-        oldest: when the oldest of them was begun, in microseconds since 1970; None if there is none.
+        segments: Number of segments, open ones included.
+        bytes: Their size.
+        oldest: When the oldest was created, in microseconds since 1970; None if there is none.
     """
 
     segments: int
@@ -61,33 +60,36 @@ class Pending:
 
 
 class Spool:
-    """A folder of writers, each with a folder of its own.
+    """A folder with one subfolder per writer.
 
-    Everything here may be done while logs write and while other processes do the same.
+    All methods are safe while logs write and while other processes use the same spool.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
 
     def writers(self) -> list[str]:
-        """The writers that have a folder, dead or alive."""
+        """Writers that have a folder, dead or alive."""
         return sorted(entry.name for entry in _entries(self.path) if entry.is_dir() and entry.name != QUARANTINE)
 
     def closed(self, writer: str) -> list[Path]:
-        """The segments of a writer that can be taken, in order.
+        """The closed segments of a writer, in order, up to the first open one.
 
-        None beyond one that is still open: the lake takes a writer's segments in order, and would miss it.
+        The lake appends a writer's segments in order, so that it would miss the open one.
         """
-        # A folder that changes while it is listed may hide a segment that is just being renamed. All before a
-        # segment that is closed are closed too, so a second listing shows them.
+        # Listing a folder may miss a segment that is being renamed meanwhile. All segments before a closed one are
+        # closed too, so a second listing shows them.
         seen = [path for path in self._segments(writer) if path.suffix == CLOSED]
         ready = list(takewhile(lambda path: path.suffix == CLOSED, self._segments(writer)))
         return [path for path in ready if path <= seen[-1]] if seen else []
 
     def adopt(self) -> list[str]:
-        """Close the segments that dead writers left open, cut at their last good event; what was damaged, in words.
+        """Close the segments that dead writers left open, truncated after the last good event.
 
-        What is cut off is in the quarantine folder. Folders of dead writers in which nothing is left are removed.
+        What is cut off goes to the quarantine folder. Empty folders of dead writers are removed.
+
+        Returns:
+            Descriptions of what was damaged.
         """
         damages: list[str] = []
         for writer in self.writers():
@@ -98,13 +100,13 @@ class Spool:
         return damages
 
     def remove(self, writer: str, segment: Path) -> None:
-        """Delete a segment that is in the lake, and the writer's folder if it was the last one of a dead writer."""
+        """Delete a segment that is in the lake, and the folder if it was a dead writer's last one."""
         segment.unlink(missing_ok=True)
         if not self._segments(writer):
             self._adopt(writer)
 
     def quarantine(self, segment: Path, start: int = 0) -> Path:
-        """Keep a copy of a segment's bytes, from a place on, where nothing takes or deletes them."""
+        """Copy a segment's bytes from an offset on into the quarantine folder, which nothing flushes or deletes."""
         make_folder(self.path / QUARANTINE)
         copy = self.path / QUARANTINE / f"{segment.parent.name}-{segment.stem}-{start}"
         with segment.open("rb") as file:
@@ -114,7 +116,7 @@ class Spool:
         return copy
 
     def pending(self) -> Pending:
-        """What is not in the lake yet."""
+        """Segments that are not in the lake yet."""
         paths = [path for writer in self.writers() for path in self._segments(writer)]
         sizes = [size for size in map(_size, paths) if size is not None]
         begun = [created for created in map(_created, paths) if created is not None]
@@ -137,7 +139,7 @@ class Spool:
             os.close(lock)
 
     def _close(self, path: Path) -> str | None:
-        """Close a segment for its dead writer; the same again, after a crash in the middle, comes to the same."""
+        """Close a segment for its dead writer; idempotent, also after a crash in the middle."""
         if not path.stat().st_size:
             path.unlink()
             return None
@@ -148,9 +150,9 @@ class Spool:
         except UnreadableSegment as error:
             damage, events, good_bytes = str(error), 0, 0
         if damage is not None:
-            damage += f"; from there on it is kept in {self.quarantine(path, good_bytes)}"
+            damage += f"; the rest is kept in {self.quarantine(path, good_bytes)}"
         if events:
-            _cut(path, good_bytes)
+            _truncate(path, good_bytes)
             path.rename(path.with_suffix(CLOSED))
         else:
             path.unlink()
@@ -158,8 +160,8 @@ class Spool:
         return damage
 
 
-def _cut(path: Path, size: int) -> None:
-    """Cut a file, and have the disk hold what its writer may not have got to sync."""
+def _truncate(path: Path, size: int) -> None:
+    """Truncate a file, and sync it: its writer may have died before its sync."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.ftruncate(descriptor, size)

@@ -6,7 +6,7 @@ import msgspec
 import polars as pl
 
 from potstill.errors import PotstillError
-from potstill.events.records import microseconds
+from potstill.events import microseconds
 from potstill.experiments.analysis.effects import PLANNED
 from potstill.experiments.analysis.metrics import Per
 from potstill.experiments.analysis.read import DAY, PAST_DAYS, arms, experiments_in, first_decision, read_units
@@ -15,8 +15,7 @@ from potstill.experiments.analysis.units import REWARD, Units
 from potstill.experiments.analysis.verdict import Verdict
 from potstill.experiments.config import UNIT, ExperimentConfig, check_unit
 from potstill.tables import context_column
-from potstill.workspace import Workspace
-from potstill.workspace.experiment import standing
+from potstill.workspace import Workspace, experiment_status
 
 
 class NoExperiment(PotstillError, ValueError):
@@ -141,7 +140,7 @@ def why_nothing(workspace: Workspace, name: str, config: ExperimentConfig | None
         config: What potstill.toml says of it; None if it is another one, or there is none.
         now: Microseconds since 1970.
     """
-    stands = standing(workspace, now) if config is not None else None
+    stands = experiment_status(workspace, now) if config is not None else None
     if stands is not None and stands.state == "not started":
         return stands.why
     logged = _logged_arms(workspace)

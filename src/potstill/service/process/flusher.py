@@ -1,6 +1,6 @@
-"""``python -m potstill.service.process.flusher DIR…``: move what is logged on this machine into the lake, every second.
+"""``python -m potstill.service.process.flusher DIR…``: flush this machine's log into the lake, every second.
 
-A process of its own: the libraries of the lake are large, and tables are written while decisions are waited for.
+A process of its own: the lake's libraries are large, and writing tables must not delay decisions.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import threading
 from collections.abc import Sequence
 
 from potstill.events.lake.flush import Flusher
-from potstill.events.wal.spool import Spool
+from potstill.events.wal import Spool
 from potstill.workspace import Workspace
 
-EVERY = 1.0
-_logger = logging.getLogger("potstill.service.process.flusher")  # as a process of its own it is called __main__
+#: Seconds between two flushes.
+INTERVAL = 1.0
+_logger = logging.getLogger("potstill.service.process.flusher")  # __name__ is __main__ here
 
 
-class Flushing:
-    """The flusher of one workspace, which tells what goes wrong once."""
+class WorkspaceFlusher:
+    """The flusher of one workspace; it logs a fault once for as long as it stays the same."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._name = workspace.problem.name
@@ -28,23 +29,24 @@ class Flushing:
         self._fault: str | None = None
 
     def flush(self, *, wait: bool = False) -> None:
-        """Take what is there; what cannot be taken stays in the log and is tried again."""
+        """Flush closed segments; those that fail stay in the log for the next flush."""
         try:
             report = self._flusher.flush(wait=wait)
             fault, cut = report.error, report.cut
         except OSError as error:
             fault, cut = str(error), []
         for damage in cut:
-            _logger.warning("%s: the log was damaged: %s", self._name, damage)
+            _logger.warning("%s: damaged event log: %s", self._name, damage)
         if fault != self._fault:
             self._fault = fault
-            _logger.warning("%s: %s", self._name, f"events stay in the log: {fault}" if fault else "events flow again")
+            message = f"flush failed, events stay in the log: {fault}" if fault else "flush succeeded again"
+            _logger.warning("%s: %s", self._name, message)
 
 
 def run(places: Sequence[str], ended: threading.Event) -> None:
-    """Flush until the end is asked for, and then once more: what has just been closed is in the lake too."""
-    flushers = [Flushing(Workspace(place)) for place in places]
-    while not ended.wait(EVERY):
+    """Flush until stopped, and then once more, for the segments that workers have just closed."""
+    flushers = [WorkspaceFlusher(Workspace(place)) for place in places]
+    while not ended.wait(INTERVAL):
         for flusher in flushers:
             flusher.flush()
     for flusher in flushers:

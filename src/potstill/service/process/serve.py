@@ -1,4 +1,4 @@
-"""`serve`: the process that holds the socket and keeps the others running: workers, a flusher and updaters."""
+"""The parent process of `potstill serve`: it owns the socket and supervises workers, a flusher and updaters."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ import msgspec
 from potstill.errors import PotstillError
 from potstill.problem.reward import seconds
 from potstill.service.experiment import check_experiment
-from potstill.service.process.supervisor import Child, Signals, keep_running, stop
+from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec
 from potstill.service.tokens import token_file
 from potstill.workspace import Workspace
 
-#: Seconds for workers to answer what they have begun, and for the flusher to take what they have logged.
+#: Seconds for workers to finish requests, and for the last flush, at shutdown.
 DRAIN, LAST_FLUSH = 7.0, 2.5
 BACKLOG = 2048
-#: Updates give way to decisions, and one that failed has time: each start costs seconds of a processor.
+#: Niceness of updaters, and seconds before a failed one is restarted: each start costs seconds of a processor.
 NICE, PAUSE = 10, 5.0
 
 _Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]
 
 
 class CannotServe(PotstillError, ValueError):
-    """The service cannot be started as it was asked for; the message says why and what to do."""
+    """The service cannot be started as asked; the message says why and what to do."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How to serve.
 
     Attributes:
-        places: the workspaces, by folder or address.
-        host: the address to listen on.
-        port: 0 for any that is free.
-        workers: how many processes answer requests.
-        update_every: the time between two updates, such as ``10m``; None for no updates.
-        tokens: a file of tokens for all workspaces; None for one in each.
-        cors: origins of pages that may call.
+        places: Workspaces: folders or addresses.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free one.
+        workers: Number of processes that answer requests.
+        update_every: Time between two updates, such as ``10m``; None for no updates.
+        tokens: A file of tokens for all workspaces; None for one in each.
+        cors: Origins of pages that may call.
     """
 
     places: tuple[str, ...]
@@ -57,13 +57,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """What is served, when it is.
+    """A running service.
 
     Attributes:
-        url: where.
-        workspaces: what.
-        open: whether callers need no token, for each of them.
-        local: whether only this machine can call.
+        url: Its address.
+        workspaces: Its workspaces.
+        open: For each workspace, whether callers need no token.
+        local: Whether only this machine can call.
     """
 
     url: str
@@ -72,21 +72,21 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     local: bool
 
 
-def serve(settings: Settings, *, on_ready: Callable[[Service], None], tell: Callable[[str], None]) -> int:
-    """Serve until SIGTERM or SIGINT: then answer what was begun, move the log into the lake, and return.
+def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callable[[str], None]) -> int:
+    """Serve until SIGTERM or SIGINT; then finish requests, flush the log into the lake, and return.
 
-    A second signal ends everything at once; what was acknowledged is on disk all the same.
+    A second signal stops all processes at once; what was acknowledged is on disk.
 
     Args:
-        settings: how.
-        on_ready: called when requests are answered.
-        tell: given a sentence about anything that an operator should know.
+        settings: How to serve.
+        on_ready: Called when requests are answered.
+        warn: Called with a sentence that an operator should know.
 
     Returns:
-        The exit code: 0, or 1 if workers could not be started or the end had to be forced.
+        The exit code: 0, or 1 if workers could not be started or the shutdown was forced.
 
     Raises:
-        CannotServe: it cannot be started like this.
+        CannotServe: It cannot be started like this.
     """
     workspaces, address = _workspaces(settings), _address(settings.host, settings.port)
     opened = tuple(token_file(workspace, settings.tokens).read() is None for workspace in workspaces)
@@ -102,15 +102,15 @@ def serve(settings: Settings, *, on_ready: Callable[[Service], None], tell: Call
         workers, updaters = _workers(settings, child, listening, folder, closed=not local), _updaters(settings, child)
         flusher = child("the flusher", "potstill.service.process.flusher", settings.places)
         service = Service(url=_url(listening), workspaces=workspaces, open=opened, local=local)
-        well = keep_running(
+        well = supervise(
             [*workers, flusher, *updaters],
             signals,
             on_ready=lambda: on_ready(service),
-            on_death=lambda dead, how: tell(f"{dead.name} {how}; another takes its place"),
+            on_death=lambda dead, how: warn(f"{dead.name} {how}; restarting it"),
         )
         if not well:
-            tell("a worker cannot be started; what it said is above")
-        listening.close()  # who has not reached a worker is to try elsewhere, not to wait here
+            warn("a worker cannot be started; its error is above")
+        listening.close()  # refuse new connections rather than let them wait
         forced = stop([*workers, *updaters], signals, DRAIN)
         forced = stop([flusher], signals, 0.0 if forced else LAST_FLUSH) or forced
     return 0 if well and not forced else 1
@@ -123,8 +123,8 @@ def _workspaces(settings: Settings) -> tuple[Workspace, ...]:
         name = workspace.problem.name
         if name in by_name:
             raise CannotServe(
-                f"{by_name[name]} and {workspace.url} are both called {name!r}, and requests go by that name; "
-                "serve one of them, or give one another name in its problem.toml"
+                f"{by_name[name]} and {workspace.url} both have the problem name {name!r}, part of the address; "
+                "serve one of them, or rename one in its problem.toml"
             )
         by_name[name] = workspace.url
         check_experiment(workspace)
@@ -137,12 +137,12 @@ def _refuse_open(settings: Settings, places: Sequence[str]) -> None:
         commands = "\n".join(f"  potstill token create {place} NAME{where}" for place in places)
         raise CannotServe(
             f"{settings.host} can be reached from other machines, so callers need tokens, and there are none yet. "
-            f"Make one with\n{commands}\nor listen on 127.0.0.1"
+            f"Create one with\n{commands}\nor listen on 127.0.0.1"
         )
 
 
 def _address(host: str, port: int) -> _Address:
-    """What a host and a port mean here: the first address, of version 4 if there is one."""
+    """The first address of a host, IPv4 if there is one."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, OverflowError) as error:
@@ -169,7 +169,7 @@ def _url(listening: socket.socket) -> str:
 
 
 def _lifeline(stack: ExitStack) -> int:
-    """The read end of a pipe that ends when this process does, and is nothing but that."""
+    """The read end of a pipe that only this process writes to: it ends when the process does."""
     theirs, ours = os.pipe()
     stack.callback(os.close, ours)
     stack.callback(os.close, theirs)
@@ -215,7 +215,7 @@ def _updaters(settings: Settings, child: Callable[..., Child]) -> list[Child]:
             ["update", place, "--watch", "--every", every],
             nice=NICE,
             pause=PAUSE,
-            variables={"TERM": "dumb"},  # no bars that move between other lines
+            variables={"TERM": "dumb"},  # no progress bars among the log lines
         )
         for place in settings.places
     ]

@@ -1,4 +1,4 @@
-"""Processes that a service keeps running: started, watched, started again when they die, and stopped."""
+"""A supervisor of child processes: it starts them, restarts those that die, and stops them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 
-#: The pause before a process that died is started again is doubled so many times at most.
+#: How often the pause before a restart is doubled at most.
 DOUBLINGS = 6
-#: A process that has lived so many seconds is well, and its deaths before are forgotten.
-WELL = 10.0
-#: Deaths before it was ever ready after which a process is given up.
-HOPELESS = 3
+#: Seconds after which a process counts as healthy and its restart pause is reset.
+HEALTHY = 10.0
+#: Number of deaths before it was ever ready after which a process is not restarted.
+ATTEMPTS = 3
 #: What a process writes to its ready descriptor.
 READY = b"1"
 
 
 class Child:
-    """A process that is to run as long as the service does.
+    """A process that runs as long as the service does.
 
     Args:
-        name: for people.
-        module: what it runs; see `potstill.service.process.child`.
-        arguments: of the module.
-        lifeline: the read end of a pipe whose write end only this process has.
-        descriptors: that it inherits.
-        reports: it is called with ``--ready DESCRIPTOR`` in addition, and writes `READY` there when it is.
-        nice: by how much its priority is lower.
-        pause: seconds before it is started again after its first death; twice as long after each further one.
-        variables: of its environment, besides those of this process.
+        name: Name for people.
+        module: Module that it runs; see `potstill.service.process.child`.
+        arguments: Arguments of the module.
+        lifeline: Read end of a pipe whose write end only this process has.
+        descriptors: Descriptors that it inherits.
+        reports: Whether it gets ``--ready DESCRIPTOR`` as well, and writes `READY` there when it is ready.
+        nice: Niceness; higher is a lower priority.
+        pause: Seconds before a restart after its first death; doubled after each further one.
+        variables: Environment variables, besides those of this process.
     """
 
     def __init__(
@@ -58,20 +58,20 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._pause, self._begun, self._due = pause, 0.0, 0.0
         self._deaths = 0
-        #: Whether it ever was.
+        #: Whether it ever was ready.
         self.was_ready = not reports
-        #: The descriptor on which it says that it is ready; None if nothing is to come.
+        #: The descriptor on which it reports that it is ready; None if no report is awaited.
         self.waiting: int | None = None
 
     @property
     def pid(self) -> int | None:
-        """Of its process, if it runs."""
+        """Process id, if it runs."""
         return self._process.pid if self._process else None
 
     @property
-    def hopeless(self) -> bool:
+    def cannot_start(self) -> bool:
         """Whether it died several times and was never ready."""
-        return not self.was_ready and self._deaths >= HOPELESS
+        return not self.was_ready and self._deaths >= ATTEMPTS
 
     def start(self) -> None:
         """Start its process."""
@@ -80,8 +80,8 @@ class Child:
         try:
             if self._reports:
                 command, descriptors = [*command, "--ready", str(theirs)], (*descriptors, theirs)
-            # A Ctrl-C reaches every process of the terminal's group, but what to do about it is for the parent to say:
-            # so each gets a group of its own.
+            # Ctrl-C signals the terminal's whole process group, and only the parent should act on it: so each child
+            # gets a group of its own.
             self._process = subprocess.Popen(
                 command, stdin=self._lifeline, pass_fds=descriptors, env=self._environment, process_group=0
             )
@@ -89,24 +89,24 @@ class Child:
             os.close(theirs)
         self._begun, self.waiting = time.monotonic(), ready
 
-    def heard(self) -> None:
-        """Take notice of what is on `waiting`; it ends there without a word if the process dies."""
+    def read_report(self) -> None:
+        """Read the report on `waiting`; it is empty if the process died."""
         if self.waiting is not None:
             self.was_ready = os.read(self.waiting, 1) == READY or self.was_ready
             self._close_waiting()
 
-    def buried(self) -> str | None:
-        """How its process died, if it has since the last look; it is due again after a pause."""
+    def reap(self) -> str | None:
+        """How its process died, if it died since the last call; it is restarted after a pause."""
         if self._process is None or self._process.poll() is None:
             return None
         code, self._process = self._process.returncode, None
         self._close_waiting()
-        self._deaths = 1 if time.monotonic() - self._begun >= WELL else self._deaths + 1
+        self._deaths = 1 if time.monotonic() - self._begun >= HEALTHY else self._deaths + 1
         self._due = time.monotonic() + self._pause * 2 ** min(self._deaths - 1, DOUBLINGS)
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
 
     def due_in(self) -> float | None:
-        """Seconds until it is to be started again; None if it runs."""
+        """Seconds until it is to be started; None if it runs."""
         return None if self._process else max(self._due - time.monotonic(), 0.0)
 
     def send(self, number: signal.Signals) -> None:
@@ -121,7 +121,7 @@ class Child:
 
 
 class Signals:
-    """SIGTERM, SIGINT and the deaths of children, as something to wait for together with descriptors."""
+    """SIGTERM, SIGINT and SIGCHLD, to be waited for together with descriptors."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair()
@@ -130,7 +130,7 @@ class Signals:
 
     @contextlib.contextmanager
     def caught(self) -> Iterator[Signals]:
-        """Have them come here instead of ending the process."""
+        """Catch the signals within a ``with`` block."""
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
         before = {number: signal.signal(number, _nothing) for number in numbers}
         wakeup = signal.set_wakeup_fd(self._theirs.fileno(), warn_on_full_buffer=False)
@@ -144,7 +144,7 @@ class Signals:
             self._theirs.close()
 
     def wait(self, timeout: float | None, descriptors: Iterable[int] = ()) -> tuple[bool, list[int]]:
-        """Wait for a signal or a descriptor: whether the end was asked for, and which descriptors have news."""
+        """Wait for a signal or a descriptor: whether a stop was requested, and which descriptors are readable."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (self._ours.fileno(), *descriptors):
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -155,23 +155,23 @@ class Signals:
         return bool(numbers & {signal.SIGTERM, signal.SIGINT}), [fd for fd in news if fd != self._ours.fileno()]
 
 
-def keep_running(
+def supervise(
     children: Sequence[Child],
     signals: Signals,
     *,
     on_ready: Callable[[], None],
     on_death: Callable[[Child, str], None],
 ) -> bool:
-    """Keep children running until the end is asked for; False if one of them could never be started.
+    """Keep children running until a stop is requested; False if one of them cannot be started.
 
     Args:
-        children: none of them started yet.
-        signals: that are caught.
-        on_ready: called once, when all have been ready.
-        on_death: called with one that died and how, before it is started again.
+        children: Children, not started yet.
+        signals: Signals, caught.
+        on_ready: Called once, when all have been ready.
+        on_death: Called with a child that died and how, before it is restarted.
     """
     announced = False
-    while not any(child.hopeless for child in children):
+    while not any(child.cannot_start for child in children):
         for child in children:
             if child.due_in() == 0.0:
                 child.start()
@@ -181,9 +181,9 @@ def keep_running(
         if asked:
             return True
         for descriptor in news:
-            waiting[descriptor].heard()
+            waiting[descriptor].read_report()
         for child in children:
-            if (how := child.buried()) is not None:
+            if (how := child.reap()) is not None:
                 on_death(child, how)
         if not announced and all(child.was_ready for child in children):
             announced = True
@@ -192,10 +192,10 @@ def keep_running(
 
 
 def stop(children: Sequence[Child], signals: Signals, seconds: float) -> bool:
-    """Ask children to end, and end those by force that do not within so many seconds, or if the end is asked for again.
+    """Stop children by SIGTERM, and by SIGKILL after some seconds or at a second stop request.
 
     Returns:
-        Whether the end was asked for again.
+        Whether there was a second stop request.
     """
     deadline, again = time.monotonic() + seconds, False
     for child in children:
@@ -211,9 +211,9 @@ def stop(children: Sequence[Child], signals: Signals, seconds: float) -> bool:
 
 def _alive(children: Sequence[Child]) -> list[Child]:
     for child in children:
-        child.buried()
+        child.reap()
     return [child for child in children if child.pid is not None]
 
 
 def _nothing(_signal: int, _frame: FrameType | None) -> None:
-    """The wakeup descriptor has the news; with no handler at all there would be none."""
+    """Nothing to do: the wakeup descriptor reports the signal, which needs a handler to be set."""

@@ -1,4 +1,4 @@
-"""uvicorn as the service needs it: a reply is written whole, and who does not finish a request's headers is cut off."""
+"""uvicorn for the service: replies in one write, and a time limit on request headers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from potstill.service.http import Message
 
 #: Seconds for the headers of a request, and for the first byte after connecting.
 HEADER_SECONDS = 10.0
-#: Milliseconds after which a peer that acknowledges nothing is given up.
-UNHEARD = 30_000
-#: Seconds for requests under way when the service is stopped.
+#: Milliseconds after which a peer that acknowledges no data is disconnected.
+USER_TIMEOUT = 30_000
+#: Seconds for requests in flight at shutdown.
 DRAIN_SECONDS = 10
 
 
 class Cycle(RequestResponseCycle):
-    """A request and its reply, which is written at once if it is plain: that takes half of uvicorn's time for it."""
+    """A request and its reply. A plain reply is written at once, in half of uvicorn's time."""
 
-    _head: Message | None = None  # held back until the body is there
+    _head: Message | None = None  # held back until the body follows
 
     async def send(self, message: Any) -> None:
         """Send a message of the application."""
@@ -38,7 +38,7 @@ class Cycle(RequestResponseCycle):
         await super().send(message)
 
     def _is_plain(self, message: Message) -> bool:
-        """Whether it begins a good reply of this service, which comes in one piece and says its length last."""
+        """Whether it starts a successful reply of this service, which has one part and states its length last."""
         starts = message["type"] == "http.response.start" and message["status"] < 300
         return starts and message["headers"][-1][0] == b"content-length" and self.scope["method"] != "HEAD"
 
@@ -52,7 +52,7 @@ class Cycle(RequestResponseCycle):
 
 
 class Connection(HttpToolsProtocol):
-    """A connection on which the time to send headers is limited; uvicorn limits only what comes between requests."""
+    """A connection with a time limit on headers; uvicorn limits only the time between requests."""
 
     header_seconds = HEADER_SECONDS
 
@@ -62,48 +62,48 @@ class Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Start the timer of the first request."""
         super().connection_made(transport)
-        _give_up_the_dead(transport.get_extra_info("socket"))
+        _set_tcp_timeouts(transport.get_extra_info("socket"))
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Stop the timer."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the rest, of headers that are not whole or of a body that was answered before its end."""
+        """Start the timer while headers are incomplete, or a body goes on after its reply."""
         super().data_received(data)
         if self._timer is None and (self._beginning or self.cycle.response_complete):
             self._wait()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """A request starts."""
         self._beginning = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Its headers are there; from here on the application watches the time."""
+        """The headers are complete; from here on the application limits the time."""
         self._beginning = False
         self._stop_waiting()
         super().on_headers_complete()
-        self.cycle.__class__ = Cycle  # uvicorn names its own; nothing of it has run yet
+        self.cycle.__class__ = Cycle  # uvicorn hard-codes its own class; nothing of it has run yet
 
     def _wait(self) -> None:
-        self._timer = self.loop.call_later(self.header_seconds, self._cut)
+        self._timer = self.loop.call_later(self.header_seconds, self._abort)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _cut(self) -> None:
+    def _abort(self) -> None:
         self.transport.abort()
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:
-    """How uvicorn runs the application; `options` are further ones of `uvicorn.Config`."""
+    """The configuration of uvicorn; `options` are further ones of `uvicorn.Config`."""
     stated: dict[str, Any] = {
         "http": Connection,
         "ws": "none",
@@ -117,7 +117,7 @@ def server_config(app: Any, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(app, **{**stated, **options})
 
 
-def _give_up_the_dead(sock: socket.socket) -> None:
+def _set_tcp_timeouts(sock: socket.socket) -> None:
     if hasattr(socket, "TCP_USER_TIMEOUT") and sock.family != socket.AF_UNIX:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

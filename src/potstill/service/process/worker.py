@@ -11,32 +11,33 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
-from potstill.service.allowed_hosts import KnownHosts
+from potstill.service.allowed_hosts import AllowedHosts
 from potstill.service.app import create_app
+from potstill.service.auth import Guard
 from potstill.service.limits import Options
 from potstill.service.metrics import Metrics, share
 from potstill.service.process.supervisor import READY
 from potstill.service.process.uvicorn_protocol import server_config
-from potstill.service.tokens import Guard, token_file
+from potstill.service.tokens import token_file
 from potstill.workspace import Workspace
 
-#: Seconds that requests may still take when the end was asked for; the log is closed after that.
+#: Seconds for requests in flight at shutdown, before the log is closed.
 GRACE = 6
-#: Seconds that a connection without requests is kept: longer than load balancers keep theirs, which are to close first.
+#: Seconds that an idle connection is kept: longer than load balancers keep theirs, so that they close first.
 KEEP_ALIVE = 75
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is to do.
+    """Arguments of a worker.
 
     Attributes:
-        places: the workspaces.
-        number: of this worker.
-        descriptor: of the socket that it shares with the others.
-        metrics: the folder in which workers count together.
-        tokens: a file of tokens for all workspaces; None for one in each.
-        closed: refuse callers also where there is no file of tokens.
-        cors: origins of pages that may call.
+        places: Workspaces.
+        number: Number of this worker.
+        descriptor: Descriptor of the listening socket, shared by all workers.
+        metrics: Folder of the workers' shared counts.
+        tokens: A file of tokens for all workspaces; None for one in each.
+        closed: Whether to refuse callers also where there is no file of tokens.
+        cors: Origins of pages that may call.
     """
 
     places: tuple[str, ...]
@@ -49,27 +50,27 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Server(uvicorn.Server):
-    """Says when it takes requests."""
+    """A uvicorn server that reports when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, ready: int) -> None:
         super().__init__(config)
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start, and report it."""
         await super().startup(sockets)
         os.write(self._ready, READY)
         os.close(self._ready)
 
 
 def run(spec: Spec, ready: int) -> None:
-    """Answer requests until SIGTERM, and then those that are being answered."""
+    """Answer requests until SIGTERM, and finish those in flight."""
     share(Path(spec.metrics), spec.number)
     workspaces = [Workspace(place) for place in spec.places]
     guards = {w.problem.name: Guard(token_file(w, spec.tokens), required=spec.closed) for w in workspaces}
     app = create_app(workspaces, Options(guards=guards, metrics=Metrics, cors=spec.cors))
     config = server_config(
-        KnownHosts(app, guards.values()),
+        AllowedHosts(app, guards.values()),
         loop="uvloop",
         log_config=None,
         proxy_headers=False,
@@ -89,7 +90,7 @@ def main() -> None:
     try:
         run(spec, arguments.ready)
     finally:
-        if os.getppid() != parent:  # it was killed, and cannot tidy up itself
+        if os.getppid() != parent:  # the parent was killed, and cannot clean up itself
             shutil.rmtree(spec.metrics, ignore_errors=True)
 
 

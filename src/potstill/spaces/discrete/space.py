@@ -101,9 +101,14 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
         """The eligible actions of each row, bool[N, K]; None allows all."""
         if not any(each is not None for each in eligible):
             return None
-        allowed = np.zeros((len(eligible), len(self.names)), bool)
-        for row, names in zip(allowed, eligible, strict=True):
-            row[slice(None) if names is None else [self.index(name) for name in names]] = True
+        allowed, positions = np.zeros((len(eligible), len(self.names)), bool), self._positions
+        try:
+            for row, names in zip(allowed, eligible, strict=True):
+                row[slice(None) if names is None else [positions[name] for name in names]] = True
+        except (KeyError, TypeError):  # name what is unknown; a service decides batches here, and calls cost time
+            for names in eligible:
+                _ = names is None or [self.index(name) for name in names]
+            raise
         return allowed
 
     def head(self) -> SoftmaxHead:

@@ -8,7 +8,7 @@ import pytest
 
 import potstill as ps
 from potstill.errors import InvalidLog
-from potstill.evaluate import lake_log
+from potstill.evaluate import lake_log, left_out
 from potstill.evaluate.lake_log import LakeLog, raw_values
 from potstill.events.lake.schema import table_schema
 from potstill.tables import TIME
@@ -92,7 +92,7 @@ def test_rows_without_exact_propensities_are_left_out_and_counted(workspace):
         "log-only": 1,
         "unfit": 1,
     }
-    assert set(log.left_out) <= set(lake_log.WHY)
+    assert set(log.left_out) <= set(left_out.WHY)
 
 
 def test_eligible_actions_become_a_mask(workspace):

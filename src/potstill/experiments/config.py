@@ -45,7 +45,7 @@ def in_words(error: str) -> str:
     return f"experiment.{place[1]} must be {_LOOKS[place[1]]}"
 
 
-class InvalidExperiment(PotstillError, ValueError):
+class LabError(PotstillError, ValueError):
     """An experiment does not fit the problem; the message says what, and the way out."""
 
 
@@ -69,7 +69,7 @@ class ControlConfig(_Table, frozen=True):
     def __post_init__(self) -> None:
         stated = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
         if len(stated) != 1:
-            raise InvalidExperiment(
+            raise LabError(
                 'control must be one of { action = "…" }, { rules = "rules.toml" } and { policy = 3 }, '
                 f"got {' and '.join(stated) or 'none of them'}"
             )
@@ -113,10 +113,10 @@ class ExperimentConfig(_Table, frozen=True):
         return f"{self.name}:{arm}"
 
     def check(self, problem: Problem) -> None:
-        """Refuse what the problem does not have; `InvalidExperiment`."""
+        """Refuse what the problem does not have; `LabError`."""
         names = problem.actions.names
         if self.control.action is not None and self.control.action not in names:
-            raise InvalidExperiment(
+            raise LabError(
                 f"experiment.control: {self.control.action!r} is no action of the problem; name one of "
                 f"{', '.join(names)}"
             )
@@ -124,7 +124,7 @@ class ExperimentConfig(_Table, frozen=True):
 
 
 def check_unit(unit: str, problem: Problem, where: str = "experiment.unit") -> None:
-    """Refuse a unit that the problem does not have; `InvalidExperiment`.
+    """Refuse a unit that the problem does not have; `LabError`.
 
     Args:
         unit: ``"unit"``, or the name of a context feature.
@@ -133,12 +133,12 @@ def check_unit(unit: str, problem: Problem, where: str = "experiment.unit") -> N
     """
     features = {feature.name: feature for feature in problem.context}
     if unit != UNIT and unit not in features:
-        raise InvalidExperiment(
+        raise LabError(
             f"{where}: {unit!r} is no feature of the problem; write {UNIT!r} for the unit that requests state, "
             f"or name a feature: {', '.join(features) or 'there are none'}"
         )
     if unit != UNIT and isinstance(features[unit], Boolean):
-        raise InvalidExperiment(
+        raise LabError(
             f"{where}: {unit!r} is true or false, which makes two units at most; name what tells users, devices or "
             "sessions apart"
         )

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from potstill.errors import shown
-from potstill.experiments.config import ExperimentConfig, InvalidExperiment
+from potstill.experiments.config import ExperimentConfig, LabError
 from potstill.policy import Policy
 from potstill.problem import Boolean, Categorical, Feature, Problem
 
@@ -86,11 +86,11 @@ class _Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read_rules(data: bytes, problem: Problem, where: str) -> Rules:
-    """Rules from the text of their file; `InvalidExperiment` if they do not fit the problem."""
+    """Rules from the text of their file; `LabError` if they do not fit the problem."""
     try:
         text = msgspec.toml.decode(data, type=_Text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidExperiment(f"{where}: {error}") from error
+        raise LabError(f"{where}: {error}") from error
     _check_action(text.default, problem, f"{where}: default")
     return Rules(text.default, [_rule(rule, problem, f"{where}: rule {i}") for i, rule in enumerate(text.rule, 1)])
 
@@ -99,16 +99,16 @@ def _rule(stated: dict[str, Any], problem: Problem, where: str) -> Rule:
     try:
         text = msgspec.convert(stated, _RuleText)
     except msgspec.ValidationError as error:
-        raise InvalidExperiment(f"{where}: {error}") from error
+        raise LabError(f"{where}: {error}") from error
     _check_action(text.action, problem, f"{where}: action")
     if not text.when:
-        raise InvalidExperiment(f"{where}: `when` is empty and would always match; say it in `default` instead")
+        raise LabError(f"{where}: `when` is empty and would always match; say it in `default` instead")
     features = {feature.name: (place, feature) for place, feature in enumerate(problem.context)}
     conditions = []
     for name, stated in text.when.items():
         if name not in features:
             known = ", ".join(features) or "there are none"
-            raise InvalidExperiment(f"{where}: {name!r} is no feature of the problem; its features are {known}")
+            raise LabError(f"{where}: {name!r} is no feature of the problem; its features are {known}")
         place, feature = features[name]
         conditions.append(Condition(place, _standing_in(feature, _test(feature, stated, f"{where}: {name}"))))
     return Rule(tuple(conditions), text.action)
@@ -117,7 +117,7 @@ def _rule(stated: dict[str, Any], problem: Problem, where: str) -> Rule:
 def _check_action(action: str, problem: Problem, where: str) -> None:
     if action not in problem.actions.names:
         known = ", ".join(problem.actions.names)
-        raise InvalidExperiment(f"{where}: {action!r} is no action of the problem; name one of {known}")
+        raise LabError(f"{where}: {action!r} is no action of the problem; name one of {known}")
 
 
 def _standing_in(feature: Feature, test: Test) -> Test:
@@ -131,7 +131,7 @@ def _test(feature: Feature, stated: object, where: str) -> Test:
         return _one_of(feature, stated, where)
     if isinstance(feature, Boolean):
         if not isinstance(stated, bool):
-            raise InvalidExperiment(f"{where}: expected true or false, got {shown(stated)}")
+            raise LabError(f"{where}: expected true or false, got {shown(stated)}")
         return lambda value: value == stated
     if isinstance(stated, Mapping):
         return _within(stated, where)
@@ -143,24 +143,24 @@ def _one_of(feature: Categorical, stated: object, where: str) -> Test:
     values = stated if isinstance(stated, list) else [stated]
     for value in values:
         if value not in feature.values:
-            raise InvalidExperiment(
+            raise LabError(
                 f"{where}: {shown(value)} is no value of the feature; its values are {', '.join(feature.values)}. "
                 "A value that is to have a rule must be one of them: add it in problem.toml"
             )
     if not values:
-        raise InvalidExperiment(f"{where}: the list is empty, so that the rule would never match; leave the rule out")
+        raise LabError(f"{where}: the list is empty, so that the rule would never match; leave the rule out")
     return frozenset(values).__contains__
 
 
 def _within(stated: Mapping[str, object], where: str) -> Test:
     for word in stated:
         if word not in _BOUNDS:
-            raise InvalidExperiment(f"{where}: {word!r} is no bound; the bounds are {', '.join(_BOUNDS)}")
+            raise LabError(f"{where}: {word!r} is no bound; the bounds are {', '.join(_BOUNDS)}")
     if not stated:
-        raise InvalidExperiment(f"{where}: no bound is stated; the bounds are {', '.join(_BOUNDS)}")
+        raise LabError(f"{where}: no bound is stated; the bounds are {', '.join(_BOUNDS)}")
     bounds = [(_BOUNDS[word], _number(value, f"{where}: {word}")) for word, value in stated.items()]
     if not _can_hold(bounds):
-        raise InvalidExperiment(f"{where}: {dict(stated)} holds of no number; widen a bound, or leave the rule out")
+        raise LabError(f"{where}: {dict(stated)} holds of no number; widen a bound, or leave the rule out")
     return lambda value: all(compare(value, bound) for compare, bound in bounds)
 
 
@@ -176,7 +176,7 @@ def _can_hold(bounds: Sequence[tuple[Callable[[Any, Any], bool], float]]) -> boo
 
 def _number(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InvalidExperiment(f"{where}: expected a finite number, got {shown(value)}")
+        raise LabError(f"{where}: expected a finite number, got {shown(value)}")
     return float(value)
 
 
@@ -195,7 +195,7 @@ def load_control(
         policy: gives a policy by its version; its errors pass through.
 
     Raises:
-        InvalidExperiment: it does not fit the problem, or there is no such file.
+        LabError: it does not fit the problem, or there is no such file.
     """
     config.check(problem)
     stated = config.control
@@ -209,16 +209,14 @@ def load_control(
 
 def _rules(name: str, text: bytes | None, problem: Problem) -> Rules:
     if text is None:
-        raise InvalidExperiment(
-            f"experiment.control: there is no file {name!r} in the workspace; put it beside potstill.toml"
-        )
+        raise LabError(f"experiment.control: there is no file {name!r} in the workspace; put it beside potstill.toml")
     return read_rules(text, problem, name)
 
 
 def _policy(version: int, problem: Problem, load: Callable[[int], Policy]) -> Policy:
     policy = load(version)
     if policy.problem.hash != problem.hash:
-        raise InvalidExperiment(
+        raise LabError(
             f"experiment.control: version {version} decides an earlier problem ({policy.problem.hash}), and "
             f"problem.toml now says {problem.name!r} ({problem.hash}); name a version for this one: potstill versions"
         )

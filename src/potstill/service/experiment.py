@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from potstill.events import microseconds, now
 from potstill.experiments.assignment import Assignment, unit_of
-from potstill.experiments.config import UNIT, ExperimentConfig, InvalidExperiment
+from potstill.experiments.config import UNIT, ExperimentConfig, LabError
 from potstill.experiments.rules import Control, Rules
 from potstill.problem import Problem
 from potstill.service.decide import Decider, Outcome, Questions, refuse_misplaced_actions
@@ -141,7 +141,7 @@ class Experiments:
         """
         try:
             self._take_up()
-        except InvalidExperiment as error:
+        except LabError as error:
             raise InvalidConfig(f"{self._workspace.url}: {error}") from error
         except OSError as error:
             self._keep(error, "unavailable")
@@ -150,7 +150,7 @@ class Experiments:
         """Take up what has changed, if it makes sense."""
         try:
             self._take_up()
-        except (InvalidConfig, InvalidExperiment) as error:
+        except (InvalidConfig, LabError) as error:
             self._keep(error, "refused")
         except OSError as error:
             self._keep(error, "unavailable")

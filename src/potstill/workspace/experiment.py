@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from potstill.events.records import microseconds
-from potstill.experiments.config import ExperimentConfig, InvalidExperiment
+from potstill.experiments.config import ExperimentConfig, LabError
 from potstill.experiments.rules import Control, load_control
 from potstill.policy import Policy
 from potstill.registry import CorruptVersion, UnknownVersion
@@ -42,7 +42,7 @@ def standing(workspace: Workspace, now: int) -> Standing | None:
         return None
     try:
         control_of(workspace, config, rules_of(workspace, config))
-    except InvalidExperiment as error:
+    except LabError as error:
         return Standing(name=config.name, state="refused", why=str(error))
     if config.start is not None and microseconds(config.start) > now:
         return Standing(name=config.name, state="not started", why=f"it starts at {config.starts}")
@@ -58,7 +58,7 @@ def rules_of(workspace: Workspace, config: ExperimentConfig) -> bytes | None:
 
 
 def control_of(workspace: Workspace, config: ExperimentConfig, rules: bytes | None) -> Control:
-    """What control does; `InvalidExperiment` if that makes no sense.
+    """What control does; `LabError` if that makes no sense.
 
     Args:
         workspace: whose problem and versions count.
@@ -70,7 +70,7 @@ def control_of(workspace: Workspace, config: ExperimentConfig, rules: bytes | No
         try:
             return _policy(workspace, version)
         except (UnknownVersion, CorruptVersion) as error:
-            raise InvalidExperiment(f"experiment.control: {error}") from error
+            raise LabError(f"experiment.control: {error}") from error
 
     return load_control(config, workspace.problem, rules=rules, policy=policy)
 

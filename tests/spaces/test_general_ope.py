@@ -327,7 +327,7 @@ def test_a_fixed_step_that_is_not_allowed_becomes_uniform():
 
 def test_rows_that_took_what_was_not_allowed_are_refused():
     allowed = STEPS.actions.allow([[3, 4], None])
-    with pytest.raises(InvalidLog, match="row 0: action must be eligible.*got 5"):
+    with pytest.raises(InvalidLog, match=r"row 0: action must be eligible.*got 5"):
         ArrayLog(STEPS, contexts=CONTEXTS, actions=[5, 5], rewards=[0, 0], propensities=[1, 1], eligible=allowed)
 
 

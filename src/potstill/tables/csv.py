@@ -1,4 +1,4 @@
-"""CSV files as people have them: what is wrong with one is said with the line, and a way out."""
+"""CSV files of users; errors name the line and the way out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 import polars as pl
 
 from potstill.tables.infer import in_one_line
+from potstill.tables.scan import UnreadableTable
 
 
 def read_csv(path: str | Path) -> pl.DataFrame:
-    """The rows of a file whose first line names the columns; empty fields and NA are missing."""
+    """Rows of a file whose first line names the columns; empty fields and NA are null."""
     try:
         names = _header(Path(path))
         return pl.read_csv(path, null_values=["NA", ""], infer_schema_length=None, new_columns=names)
@@ -19,11 +20,11 @@ def read_csv(path: str | Path) -> pl.DataFrame:
         reason = "it is not UTF-8; convert it, for instance with iconv -f latin1 -t utf-8"
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         reason = _reason(Path(path), in_one_line(error))
-    raise ValueError(f"{path}: cannot be read as CSV: {reason}")
+    raise UnreadableTable(f"{path}: cannot be read as CSV: {reason}")
 
 
 def _header(path: Path) -> list[str]:
-    # By Python's reader: Polars renames columns of equal names, so that a label could come back as a feature.
+    # Python's reader: Polars renames columns of equal names, so that a label could return as a feature.
     with path.open(encoding="utf-8-sig", newline="") as file:
         names = next(csv.reader(file), [])
     if not names:
@@ -37,7 +38,7 @@ def _header(path: Path) -> list[str]:
 
 
 def _reason(path: Path, error: str) -> str:
-    """A parser's words, and what they mean where that can be found out."""
+    """A parser's message, with the line it is about where that can be found."""
     if "utf-8" in error.lower():
         return f"{error}; convert it to UTF-8, for instance with iconv -f latin1 -t utf-8"
     if "more fields" not in error:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 import polars as pl
 
-from potstill.errors import InvalidLog
+from potstill.errors import InvalidLog, InvalidProblem
 from potstill.problem import Boolean, Categorical, Feature, Numeric
 
 #: Strings with more different values than this are more likely identifiers than categories.
@@ -30,19 +30,19 @@ def features_of(
     columns = table.columns if wanted is None else wanted
     chosen = [one for one in columns if _name(one) not in without and (wanted is not None or one != target)]
     if not chosen:
-        raise ValueError(f"there are no features: there is no column but {target!r}")
+        raise InvalidProblem(f"there are no features: there is no column but {target!r}")
     names = [_name(one) for one in chosen]
     if target in names:
-        raise ValueError(f"feature {target!r} is what is to be predicted; leave it out of the features")
+        raise InvalidProblem(f"feature {target!r} is what is to be predicted; leave it out of the features")
     if unknown := [name for name in [*names, *without] if name not in table.columns]:
-        raise ValueError(f"feature {unknown[0]!r} is not a column; the columns are {', '.join(table.columns)}")
+        raise InvalidProblem(f"feature {unknown[0]!r} is not a column; the columns are {', '.join(table.columns)}")
     return [feature_of(table[one]) if isinstance(one, str) else one for one in chosen]
 
 
 def feature_of(column: pl.Series) -> Feature:
     """The feature that a column's type and values call for. A column with missing values gets a flag for them."""
     if column.null_count() == len(column):
-        raise ValueError(f"column {column.name!r} has no values; leave it out with features=[...]")
+        raise InvalidProblem(f"column {column.name!r} has no values; leave it out with features=[...]")
     missing = column.null_count() > 0
     if column.dtype == pl.Boolean:
         return Boolean(column.name, missing="flag" if missing else "error")
@@ -51,7 +51,7 @@ def feature_of(column: pl.Series) -> Feature:
         return Numeric(column.name, low=low, high=high, missing="flag" if missing else "error")
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         return _category(column.cast(pl.String))
-    raise ValueError(
+    raise InvalidProblem(
         f"column {column.name!r} holds {column.dtype}, and only numbers, strings and booleans can be features;"
         " convert it, or leave it out with features=[...]"
     )
@@ -95,9 +95,9 @@ def _name(feature: str | Feature) -> str:
 def _category(column: pl.Series) -> Categorical:
     values = sorted(value for value in column.drop_nulls().unique() if value)  # an empty string is an unknown value
     if not values:
-        raise ValueError(f"column {column.name!r} has no values; leave it out with features=[...]")
+        raise InvalidProblem(f"column {column.name!r} has no values; leave it out with features=[...]")
     if len(values) > MOST_VALUES:
-        raise ValueError(
+        raise InvalidProblem(
             f"column {column.name!r} has {len(values)} different values, more than {MOST_VALUES}; leave it out with"
             " features=[...], or in Python pass a Categorical with the values that matter: others share a column"
         )
@@ -107,7 +107,7 @@ def _category(column: pl.Series) -> Categorical:
 def _range(column: pl.Series) -> tuple[float, float]:
     values = column.drop_nulls().to_numpy()
     if not np.isfinite(values).all():
-        raise ValueError(
+        raise InvalidProblem(
             f"column {column.name!r} holds NaN or an infinite number; replace it by null where it means a missing"
             " value, or leave the column out"
         )
@@ -134,5 +134,5 @@ def _feature(digest: pl.Series, where: str) -> Feature:
         )
     try:
         return feature_of(digest)
-    except ValueError as error:
+    except InvalidProblem as error:
         raise InvalidLog(f"{where}: {error}".replace("with features=[...]", "of --context")) from error

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potstill.lab import ClassificationProblem, DoseProblem
+from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import regrets
 from potstill.problem import Boolean, Categorical, Numeric
 
@@ -298,5 +299,5 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path):
 
 
 def test_what_is_no_arrow_table_is_named():
-    with pytest.raises(TypeError, match="expected an Arrow table, got dict"):
+    with pytest.raises(LabError, match="expected an Arrow table, got dict"):
         ClassificationProblem.from_arrow({"x": [1]}, label="x")

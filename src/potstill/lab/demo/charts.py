@@ -14,7 +14,7 @@ from potstill.keys import Key
 from potstill.lab.demo.demo import ALGORITHMS, Batch
 from potstill.lab.demo.results import Results, microseconds
 from potstill.lab.problems.environment import Float64
-from potstill.lab.problems.video import VideoUpload
+from potstill.lab.problems.video import BITRATES, VideoUpload
 from potstill.pages import Chart
 from potstill.policy import Policy
 
@@ -78,7 +78,7 @@ def _lines(data: pl.DataFrame, field: str, title: str, *, zero: bool) -> Chart:
 def actions_by_bandwidth(batches: Sequence[Batch], seed: int) -> Chart:
     """How often each action is chosen at each bandwidth: by policies along the way, and by the best possible."""
     # The legend reads from the top, as the areas are stacked: best quality first.
-    actions = VideoUpload().problem.actions.names[::-1]
+    actions = tuple(BITRATES)[::-1]
     colour = alt.Color("action:N", scale=alt.Scale(domain=actions, range=_QUALITIES), legend=alt.Legend(title=None))
     data, panels = _shares(batches, seed)
     chart: alt.FacetChart = (
@@ -111,9 +111,7 @@ def _shares(batches: Sequence[Batch], seed: int) -> tuple[pl.DataFrame, list[str
     means = world.means(contexts)
     panels["best possible"] = means == means.max(axis=1, keepdims=True)
     mbps = contexts["up_kbps"] / 1000
-    frames = [
-        _banded(mbps, p, world.problem.actions.names).with_columns(panel=pl.lit(title)) for title, p in panels.items()
-    ]
+    frames = [_banded(mbps, p, tuple(BITRATES)).with_columns(panel=pl.lit(title)) for title, p in panels.items()]
     return pl.concat(frames), list(panels)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from potstill.distill import Report, Still
 from potstill.keys import Key
+from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import Columns, Float64, regrets
 from potstill.lab.problems.video import VideoUpload
 from potstill.policy import Policy
@@ -111,9 +112,9 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for field in ("decisions", "batch"):
             if getattr(self, field) < 1:
-                raise ValueError(f"{field} must be at least 1, got {getattr(self, field)}")
+                raise LabError(f"{field} must be at least 1, got {getattr(self, field)}")
         if self.seed < 0:
-            raise ValueError(f"seed must be 0 or more, got {self.seed}")
+            raise LabError(f"seed must be 0 or more, got {self.seed}")
 
     @property
     def sizes(self) -> list[int]:

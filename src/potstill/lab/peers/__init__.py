@@ -15,6 +15,7 @@ import msgspec
 from potstill.errors import PotstillError
 from potstill.lab.runs.trial import Agent
 from potstill.problem import Problem
+from potstill.spaces import finite
 
 
 class MissingPackage(PotstillError, ValueError):
@@ -29,7 +30,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
         title: in tables and figures.
         about: one line.
         package: its library, as it is installed and imported.
-        file: in this folder, whose ``make(problem, seed, **options)`` gives an agent.
+        file: in this folder, whose ``make(actions, seed, **options)`` gives an agent.
         options: hyperparameters.
         cost: very roughly, seconds per update.
     """
@@ -45,7 +46,8 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     def make(self, problem: Problem, seed: int) -> Agent:
         """An agent for one trial."""
         self.version()
-        agent: Agent = import_module(f"{__name__}.{self.file}").make(problem, seed, **self.options)
+        actions = len(finite(problem.actions, self.title))
+        agent: Agent = import_module(f"{__name__}.{self.file}").make(actions, seed, **self.options)
         return agent
 
     def why_not(self) -> str | None:

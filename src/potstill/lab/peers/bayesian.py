@@ -7,7 +7,7 @@ from bayesianbandits import Arm, ContextualAgent, NormalInverseGammaRegressor, T
 
 from potstill.lab.peers.shared import TimedPeer, with_intercept
 from potstill.lab.problems.environment import Decided, Float32
-from potstill.problem import Observations, Problem
+from potstill.problem import Observations
 
 
 class Conjugate(TimedPeer):
@@ -16,7 +16,7 @@ class Conjugate(TimedPeer):
     Regressions have no intercept, so that contexts come with a column of ones.
 
     Args:
-        actions: how many.
+        actions: Number of actions.
         seed: of its generator.
     """
 
@@ -37,6 +37,6 @@ class Conjugate(TimedPeer):
             self.agent.select_for_update(int(action)).update(contexts[rows], observations.rewards[rows])
 
 
-def make(problem: Problem, seed: int) -> Conjugate:
+def make(actions: int, seed: int) -> Conjugate:
     """An agent for one trial."""
-    return Conjugate(len(problem.actions), seed)
+    return Conjugate(actions, seed)

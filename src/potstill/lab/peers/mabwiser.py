@@ -7,14 +7,14 @@ from mabwiser.mab import MAB, LearningPolicy
 
 from potstill.lab.peers.shared import TimedPeer, with_intercept
 from potstill.lab.problems.environment import Decided, Float32
-from potstill.problem import Observations, Problem
+from potstill.problem import Observations
 
 
 class Mabwiser(TimedPeer):
     """A bandit of MABWiser's. Its regressions have no intercept, so that contexts come with a column of ones.
 
     Args:
-        actions: how many.
+        actions: Number of actions.
         seed: of its generator.
         policy: name of a linear learning policy.
         alpha: how much it explores.
@@ -36,6 +36,6 @@ class Mabwiser(TimedPeer):
         self._fitted = True
 
 
-def make(problem: Problem, seed: int, policy: str, alpha: float) -> Mabwiser:
+def make(actions: int, seed: int, policy: str, alpha: float) -> Mabwiser:
     """An agent for one trial."""
-    return Mabwiser(len(problem.actions), seed, policy, alpha)
+    return Mabwiser(actions, seed, policy, alpha)

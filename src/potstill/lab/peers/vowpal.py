@@ -14,14 +14,14 @@ from vowpalwabbit import Workspace
 from potstill.keys import Key
 from potstill.lab.peers.shared import TimedPeer
 from potstill.lab.problems.environment import Decided, Float32
-from potstill.problem import Observations, Problem
+from potstill.problem import Observations
 
 
 class Vowpal(TimedPeer):
     """A workspace of Vowpal Wabbit's.
 
     Args:
-        actions: how many.
+        actions: Number of actions.
         seed: of its randomness, and of the draws from its probabilities.
         arguments: how it explores.
     """
@@ -59,6 +59,6 @@ def _shared(contexts: Float32) -> Iterator[str]:
         yield f"shared |c {columns}"
 
 
-def make(problem: Problem, seed: int, arguments: str) -> Vowpal:
+def make(actions: int, seed: int, arguments: str) -> Vowpal:
     """An agent for one trial."""
-    return Vowpal(len(problem.actions), seed, arguments)
+    return Vowpal(actions, seed, arguments)

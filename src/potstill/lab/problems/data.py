@@ -19,6 +19,7 @@ import polars as pl
 
 from potstill.errors import PotstillError
 from potstill.files import write_atomically
+from potstill.lab.errors import LabError
 
 _SECONDS = 60
 #: What the consortium's sheet calls a column, and what the file that this project was built with calls it.
@@ -50,7 +51,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     def check(self, rows: int, path: Path) -> None:
         """Refuse a file that was cut off."""
         if rows != self.rows:
-            raise ValueError(
+            raise LabError(
                 f"{path} has {rows:,} rows, and the real file has {self.rows:,}: delete it, and fetch it again with "
                 "`potstill lab data`"
             )
@@ -187,7 +188,7 @@ def _mushrooms(raw: bytes) -> bytes:
     rows = content.decode("ascii").splitlines()
     edible = sum(row.startswith("e") for row in rows)
     if (len(rows), edible) != (8_124, 4_208) or any(row.count(",") != 22 for row in rows):
-        raise ValueError(
+        raise LabError(
             f"8,124 rows of 23 values were expected, 4,208 of them edible; got {len(rows):,} rows, {edible:,} edible"
         )
     return content
@@ -197,7 +198,7 @@ def _patients(raw: bytes) -> bytes:
     table = _sheet(raw).rename(_RENAMED, strict=False)
     dosed = table[_DOSE].cast(pl.Float64, strict=False).is_not_null().sum()
     if (len(table), dosed) != (5_700, 5_528):
-        raise ValueError(f"5,700 patients were expected, 5,528 with a dose; got {len(table):,} and {dosed:,}")
+        raise LabError(f"5,700 patients were expected, 5,528 with a dose; got {len(table):,} and {dosed:,}")
     return table.write_csv(null_value="NA").encode()
 
 

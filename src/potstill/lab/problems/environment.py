@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.keys import Key
+from potstill.lab.errors import LabError
 from potstill.problem import Observations, Problem
 
 Float32 = NDArray[np.float32]
@@ -102,7 +103,7 @@ class Simulation:
         rows = slice(self._at, self._at + size)
         contexts, encoded = _rows(self._contexts, rows), self._encoded[rows]
         if len(encoded) < size:
-            raise ValueError(f"asked for {size} decisions, but only {len(encoded)} are left in this trial")
+            raise LabError(f"asked for {size} decisions, but only {len(encoded)} are left in this trial")
         actions, propensities = choose(encoded)
         luck = self.key.child("rewards", self._at).generator()
         rewards = self.environment.rewards(contexts, actions, luck)

@@ -22,9 +22,11 @@ import polars as pl
 from potstill.errors import PotstillError
 from potstill.files import write_atomically
 from potstill.keys import Key
+from potstill.lab.errors import LabError
 from potstill.lab.problems import data
 from potstill.lab.problems.environment import Batch, Choose, Environment
 from potstill.problem import Observations, Problem
+from potstill.spaces import Actions, FiniteSpace, finite, lake_columns
 from potstill.tables import checked_contexts
 
 #: Rows in a file: a few megabytes, and what is held in memory at a time.
@@ -59,7 +61,7 @@ def write_log(
         progress: called after each file.
     """
     if rows < 1 or chunk < 1:
-        raise ValueError(f"a log needs 1 or more rows and chunk, got rows={rows} and chunk={chunk}")
+        raise LabError(f"a log needs 1 or more rows and chunk, got rows={rows} and chunk={chunk}")
     _claim(folder, _Described(simulator=fingerprint(environment), rows=rows, seed=seed, chunk=chunk))
     for number, start in enumerate(range(0, rows, chunk)):
         path = folder / f"part-{number:05d}.parquet"
@@ -72,7 +74,7 @@ def write_log(
 
 def logged(environment: Environment, n: int, key: Key) -> pl.DataFrame:
     """N uniformly random decisions. Numbers of a context are float32, as policies see them."""
-    rng, names = key.generator(), environment.problem.actions.names
+    rng, names = key.generator(), _actions(environment.problem).labels
     contexts = environment.contexts(n, rng)
     actions = rng.integers(len(names), size=n)
     table = pl.DataFrame({name: _small(column) for name, column in contexts.items()})
@@ -105,7 +107,7 @@ def _claim(folder: Path, described: _Described) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, msgspec.json.encode(described))
     elif (found := msgspec.json.decode(path.read_bytes(), type=_Described)) != described:
-        raise ValueError(f"{folder} holds another log, {found}, not {described}; name another folder, or delete it")
+        raise LabError(f"{folder} holds another log, {found}, not {described}; name another folder, or delete it")
 
 
 def _small(column: np.ndarray[tuple[int], np.dtype[np.generic]]) -> pl.Series:
@@ -172,7 +174,7 @@ class Replay:
         self._counted += counted
 
     def _exhausted(self, wanted: int) -> LogExhausted:
-        more = wanted * len(self.problem.actions)
+        more = rows_for(self.problem, wanted)
         return LogExhausted(
             f"the log has run out: {self._counted:,} of its {self._met:,} rows counted, and {wanted:,} more were wanted"
             f" for this batch, which takes about {more:,} more rows; log more, or ask for fewer decisions"
@@ -189,7 +191,7 @@ def parts_of(folder: Path, problem: Problem, key: Key) -> Iterator[Observations]
     """
     paths = sorted(folder.glob("part-*.parquet"))
     if not paths:
-        raise FileNotFoundError(f"{folder} has no part-*.parquet, so it is no log; write one with write_log")
+        raise LabError(f"{folder} has no part-*.parquet, so it is no log; write one with write_log")
     for number in key.child("parts").generator().permutation(len(paths)):
         part = read_part(paths[number], problem)
         yield part[key.child("rows", int(number)).generator().permutation(len(part))]
@@ -200,23 +202,32 @@ def read_part(path: Path, problem: Problem) -> Observations:
     table = pl.read_parquet(path)
     wanted = [*(feature.name for feature in problem.context), "action", "reward", "propensity"]
     if absent := [name for name in wanted if name not in table.columns]:
-        raise ValueError(f"{path}: the log has no column {absent[0]!r}; its columns are {', '.join(table.columns)}")
+        raise LabError(f"{path}: the log has no column {absent[0]!r}; its columns are {', '.join(table.columns)}")
     propensity = table["propensity"].to_numpy()
-    if not np.allclose(propensity, 1 / len(problem.actions), rtol=1e-4):
-        raise ValueError(f"{path}: replay needs a log of uniformly random decisions; propensities are not all 1/K")
+    if not np.allclose(propensity, 1 / len(_actions(problem)), rtol=1e-4):
+        raise LabError(f"{path}: replay needs a log of uniformly random decisions; propensities are not all 1/K")
     return Observations.from_columns(
         problem,
         contexts=checked_contexts(table.lazy(), problem, str(path)),
-        actions=_positions(table["action"], problem),
+        actions=_encode_actions(table["action"].cast(pl.String), problem, path),
         rewards=table["reward"].to_numpy(),
         propensities=propensity,
     )
 
 
-def _positions(actions: pl.Series, problem: Problem) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    names = problem.actions.names
-    positions = actions.cast(pl.String).replace_strict(names, range(len(names)), default=None, return_dtype=pl.Int32)
-    if positions.null_count():
-        unknown = actions.filter(positions.is_null())[0]
-        raise ValueError(f"the log has the action {unknown!r}; the problem's actions are {', '.join(names)}")
-    return positions.to_numpy()
+def rows_for(problem: Problem, decisions: int) -> int:
+    """Expected number of logged rows that `decisions` take: each counts with probability 1/K."""
+    return decisions * len(_actions(problem))
+
+
+def _actions(problem: Problem) -> FiniteSpace:
+    return finite(problem.actions, "replay of uniformly random decisions")
+
+
+def _encode_actions(names: pl.Series, problem: Problem, path: Path) -> Actions:
+    columns = lake_columns(problem.actions)
+    known = names.to_frame().select(columns.fits(pl.col(names.name)).fill_null(value=False)).to_series()
+    if not known.all():
+        labels = ", ".join(_actions(problem).labels)
+        raise LabError(f"{path}: unknown action {names.filter(~known)[0]!r}; the actions are {labels}")
+    return columns.actions(names)

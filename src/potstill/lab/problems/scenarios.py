@@ -12,8 +12,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from potstill.keys import Key
+from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import Environment, Simulation, World
-from potstill.lab.problems.replay import Progress, Replay, parts_of, upload_log
+from potstill.lab.problems.replay import Progress, Replay, parts_of, rows_for, upload_log
 from potstill.lab.problems.table import ClassificationProblem, DoseProblem
 from potstill.lab.problems.video import VideoUpload
 from potstill.lab.problems.wheel import Wheel
@@ -61,7 +62,7 @@ def refuse_unused(own: OwnTable, found: Sequence[Scenario]) -> None:
     """Refuse options of a table where no problem is one."""
     if own != OwnTable() and not any(one.options for one in found):
         names = ", ".join(one.name for one in found)
-        raise ValueError(f"--label, --target, --levels and --without are for a table of your own, not for {names}")
+        raise LabError(f"--label, --target, --levels and --without are for a table of your own, not for {names}")
 
 
 def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Scenario:
@@ -73,9 +74,9 @@ def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Sce
         decisions: in a trial; one per row if left out.
     """
     if own.label is None and own.target is None:
-        raise ValueError(f"{path}: say what to decide: --label COLUMN for a class, or --target COLUMN for a dose")
+        raise LabError(f"{path}: say what to decide: --label COLUMN for a class, or --target COLUMN for a dose")
     if own.label is not None and own.target is not None:
-        raise ValueError(f"{path}: --label {own.label} and --target {own.target} are two things to decide; give one")
+        raise LabError(f"{path}: --label {own.label} and --target {own.target} are two things to decide; give one")
     rows = table(path, own, resample=False).rows
     count = decisions or rows
     return Scenario(
@@ -92,9 +93,9 @@ def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Sce
 def table(path: Path, own: OwnTable, *, resample: bool) -> ClassificationProblem | DoseProblem:
     """The environment of a table, read once in each process."""
     if not path.is_file():
-        raise ValueError(f"{path}: {'that is a folder, not a table' if path.is_dir() else 'there is no such file'}")
+        raise LabError(f"{path}: {'that is a folder, not a table' if path.is_dir() else 'there is no such file'}")
     if (ending := path.suffix.lower()) not in _ENDINGS:
-        raise ValueError(f"{path}: a table is a file that ends in {' or '.join(_ENDINGS)}, not in {ending!r}")
+        raise LabError(f"{path}: a table is a file that ends in {' or '.join(_ENDINGS)}, not in {ending!r}")
     # Part of the problem's hash, so that results of another content under the same name are told apart.
     name = f"{path.stem}-{sha256(path.read_bytes()).hexdigest()[:12]}"
     options: dict[str, Any] = {"name": name, "without": own.without, "resample": resample}
@@ -103,7 +104,7 @@ def table(path: Path, own: OwnTable, *, resample: bool) -> ClassificationProblem
             return _read(ClassificationProblem, path)(path, label=own.label, **options)
         return _read(DoseProblem, path)(path, target=own.target, levels=own.levels, **options)
     except ValueError as error:
-        raise ValueError(str(error).replace("with features=[...]", "with --without COLUMN")) from error
+        raise LabError(str(error).replace("with features=[...]", "with --without COLUMN")) from error
 
 
 def _read(kind: type[Kind], path: Path) -> Callable[..., Kind]:
@@ -167,9 +168,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def with_decisions(self, n: int) -> Scenario:
         """The same with another number of decisions."""
         if n < 1:
-            raise ValueError(f"{self.name}: decisions must be 1 or more, got {n}")
-        if self.log_rows is not None and (rows := n * len(self.problem.actions)) > self.log_rows:
-            raise ValueError(
+            raise LabError(f"{self.name}: decisions must be 1 or more, got {n}")
+        if self.log_rows is not None and (rows := rows_for(self.problem, n)) > self.log_rows:
+            raise LabError(
                 f"{self.name}: {n:,} decisions take about {rows:,} logged rows, and the log has {self.log_rows:,};"
                 f" ask for fewer, or for the problem video-{-(-rows // 1_000_000)}m"
             )
@@ -247,7 +248,7 @@ def scenario(name: str) -> Scenario:
         return _wheel(float(match[1]), name)
     if match := re.fullmatch(r"video-([1-9]\d*)m", name):
         return _video(int(match[1]), name)
-    raise ValueError(
+    raise LabError(
         f"unknown problem {name!r}; the problems are {', '.join(SCENARIOS)};"
         " also wheel-0.5, for any delta from 0 to below 1, and video-8m, for a log of 8 million rows"
     )

@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import Columns, Float32, Float64
 from potstill.problem import Discrete, Feature, Problem, Reward
 from potstill.tables import checked_contexts, features_of, in_one_line, read_csv
@@ -71,7 +72,7 @@ class TableProblem:
         try:
             table = pl.read_parquet(path)
         except (pl.exceptions.PolarsError, OSError) as error:
-            raise ValueError(f"{path}: cannot be read as Parquet: {in_one_line(error)}") from None
+            raise LabError(f"{path}: cannot be read as Parquet: {in_one_line(error)}") from None
         return cls._of_file(path, table, options)
 
     @classmethod
@@ -79,13 +80,13 @@ class TableProblem:
         try:
             return cls(table, **options)
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+            raise LabError(f"{path}: {error}") from error
 
     @classmethod
     def from_arrow(cls, table: Any, **options: Any) -> Self:
         """The problem of an Arrow table: anything with ``__arrow_c_stream__``, as Polars, PyArrow and pandas have."""
         if not hasattr(table, "__arrow_c_stream__"):
-            raise TypeError(f"expected an Arrow table, got {type(table).__name__}, which has no __arrow_c_stream__")
+            raise LabError(f"expected an Arrow table, got {type(table).__name__}, which has no __arrow_c_stream__")
         return cls(table if isinstance(table, pl.DataFrame) else pl.DataFrame(table), **options)
 
     def contexts(self, n: int, rng: np.random.Generator) -> Columns:
@@ -93,7 +94,7 @@ class TableProblem:
         if self.resample:
             return {"row": self._rows[rng.integers(self.rows, size=n)]}
         if n > self.rows:
-            raise ValueError(
+            raise LabError(
                 f"{self.problem.name}: {n} decisions need {n} rows and the table has {self.rows};"
                 " ask for fewer, or draw with replacement (resample=True)"
             )
@@ -217,11 +218,11 @@ class DoseProblem(TableProblem):
 def _known(table: pl.DataFrame, name: str, what: str, read: Callable[[pl.Series], pl.Series]) -> pl.DataFrame:
     """The rows in which a column has a value, with that column as `read` reads it."""
     if name not in table.columns:
-        raise ValueError(f"{what} {name!r} is not a column of the table; its columns are {', '.join(table.columns)}")
+        raise LabError(f"{what} {name!r} is not a column of the table; its columns are {', '.join(table.columns)}")
     column = table[name].fill_nan(None) if table[name].dtype.is_float() else table[name]
     known = table.with_columns(read(column).alias(name)).drop_nulls(name)
     if known.is_empty():
-        raise ValueError(f"{what} {name!r}: no row of the table has a value ({len(table)} rows in all)")
+        raise LabError(f"{what} {name!r}: no row of the table has a value ({len(table)} rows in all)")
     return known
 
 
@@ -232,10 +233,10 @@ def _classes(column: pl.Series) -> pl.Series:
 
 def _check_classes(classes: list[str], column: pl.Series) -> None:
     if len(classes) < 2:
-        raise ValueError(f"label {column.name!r}: every row is {classes[0]!r}; there is nothing to decide")
+        raise LabError(f"label {column.name!r}: every row is {classes[0]!r}; there is nothing to decide")
     fractions = column.dtype.is_float() and bool((column.drop_nulls() % 1 != 0).any())
     if len(classes) > (most := MOST_FRACTIONS if fractions else MOST_CLASSES):
-        raise ValueError(
+        raise LabError(
             f"label {column.name!r} has {len(classes):,} classes, more than {most:,}{' fractions' * fractions};"
             " if it is an amount, make it the target (--target) of a DoseProblem"
         )
@@ -246,7 +247,7 @@ def _numbers(column: pl.Series) -> pl.Series:
     numbers = column.cast(pl.Float64) if numeric else column.cast(pl.String).cast(pl.Float64, strict=False)
     bad = column.filter(column.is_not_null() & (numbers.is_null() | ~numbers.is_finite()))
     if len(bad):
-        raise ValueError(f"target {column.name!r} must hold finite numbers, got {bad[0]!r} ({len(bad)} such rows)")
+        raise LabError(f"target {column.name!r} must hold finite numbers, got {bad[0]!r} ({len(bad)} such rows)")
     return numbers
 
 
@@ -257,22 +258,22 @@ def _names(levels: Float64) -> list[str]:
 
 def _levels(low: float, high: float, count: int) -> Float64:
     if count < 2:
-        raise ValueError(f"levels must be 2 or more, got {count}")
+        raise LabError(f"levels must be 2 or more, got {count}")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"levels need low < high, got low={low} and high={high}")
+        raise LabError(f"levels need low < high, got low={low} and high={high}")
     if not math.isfinite(float(high) - float(low)):
-        raise ValueError(f"levels from {low} to {high} are too far apart for a number; rescale the target")
+        raise LabError(f"levels from {low} to {high} are too far apart for a number; rescale the target")
     return np.linspace(low, high, count)
 
 
 def _reward_table(classes: list[str], rewards: RewardTable) -> tuple[list[str], Float64]:
     """The actions, and what each earns, float64[C, K, M]: M equally likely outcomes for each class and action."""
     if unknown := sorted(set(rewards) ^ set(classes)):
-        raise ValueError(f"rewards must name each class once: {', '.join(classes)}; check {', '.join(unknown)}")
+        raise LabError(f"rewards must name each class once: {', '.join(classes)}; check {', '.join(unknown)}")
     actions = list(dict.fromkeys(action for by_action in rewards.values() for action in by_action))
     cells = [[np.atleast_1d(rewards[c].get(a, 0.0)).astype(np.float64) for a in actions] for c in classes]
     if not all(cell.size and np.isfinite(cell).all() for row in cells for cell in row):
-        raise ValueError("rewards must be finite numbers, one or more for each class and action")
+        raise LabError("rewards must be finite numbers, one or more for each class and action")
     # So many that every list of outcomes fits in a whole number of times: equal chances stay equal.
     count = math.lcm(*(len(cell) for row in cells for cell in row))
     return actions, np.array([[np.resize(cell, count) for cell in row] for row in cells])

@@ -8,15 +8,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import Columns, Float32, Float64
 from potstill.problem import Discrete, Numeric, Problem
 
 _SAFE, _PLAIN, _JACKPOT = 1.2, 1.0, 50.0
 
+_ACTIONS = ("safe", "right-up", "right-down", "left-up", "left-down")
 _PROBLEM = Problem(
     name="wheel",
     context=(Numeric("x", low=-1, high=1), Numeric("y", low=-1, high=1)),
-    actions=Discrete(("safe", "right-up", "right-down", "left-up", "left-down")),
+    actions=Discrete(_ACTIONS),
 )
 
 
@@ -36,9 +38,9 @@ class Wheel(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.delta < 1:
-            raise ValueError(f"Wheel: delta must be from 0 to below 1, got {self.delta!r}")
+            raise LabError(f"Wheel: delta must be from 0 to below 1, got {self.delta!r}")
         if not 0 <= self.noise < np.inf:
-            raise ValueError(f"Wheel: noise must be 0 or more, got {self.noise!r}")
+            raise LabError(f"Wheel: noise must be 0 or more, got {self.noise!r}")
 
     @property
     def problem(self) -> Problem:
@@ -58,7 +60,7 @@ class Wheel(msgspec.Struct, frozen=True):
     def means(self, contexts: Columns) -> Float64:
         """The expected reward of each action, float64[N, 5]."""
         x, y = contexts["x"], contexts["y"]
-        means = np.full((len(x), len(_PROBLEM.actions)), _PLAIN)
+        means = np.full((len(x), len(_ACTIONS)), _PLAIN)
         means[:, 0] = _SAFE
         rim = np.flatnonzero(np.hypot(x, y) > self.delta)
         means[rim, _quadrant(x[rim], y[rim])] = _JACKPOT

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.files import write_atomically
+from potstill.lab.errors import LabError
 from potstill.lab.measure.latency import PROBLEMS
 from potstill.lab.measure.measurements import Measurements, measurements
 from potstill.lab.problems.data import MissingData
@@ -87,7 +88,7 @@ def report(
         say: told what is done next.
     """
     if markdown and markdown.suffix != ".md":
-        raise ValueError(f"the Markdown page must be called something.md, got {markdown}")
+        raise LabError(f"the Markdown page must be called something.md, got {markdown}")
     runs = Runs.read(folder)
     out.mkdir(parents=True, exist_ok=True)
     measured = _measured(runs, out, calls, again, say) if calls else None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import Float64
 from potstill.lab.problems.scenarios import SCENARIOS, is_known, scenario
 from potstill.lab.runs import results
@@ -137,10 +138,10 @@ class Runs:
     def read(cls, folder: Path) -> Runs:
         """The runs of a folder that `potstill lab run` has written."""
         if not folder.is_dir():
-            raise ValueError(f"there is no folder {folder}: run trials first, with potstill lab run --out {folder}")
+            raise LabError(f"there is no folder {folder}: run trials first, with potstill lab run --out {folder}")
         runs = cls(results.load(folder))
         if not runs.runs:
-            raise ValueError(
+            raise LabError(
                 f"{folder} holds no finished trials (PROBLEM/PRESET/ALGORITHM/0000.json): "
                 f"run some first, with potstill lab run --out {folder}"
             )
@@ -197,7 +198,7 @@ def _refuse_mixed(grouped: dict[tuple[str, str, str], list[Trial]]) -> None:
     for trial in (trial for trials in grouped.values() for trial in trials):
         first = lengths.setdefault(trial.problem, trial)
         if trial.decisions != first.decisions:
-            raise ValueError(
+            raise LabError(
                 f"{trial.problem}: trial {trial.trial} of {trial.preset}/{trial.algorithm} has {_length(trial)}, but "
                 f"trial {first.trial} of {first.preset}/{first.algorithm} has {_length(first)}; keep runs of different "
                 "lengths in different folders"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from potstill.lab import peers
+from potstill.lab.errors import LabError
 from potstill.lab.runs.presets import PRESETS
 from potstill.lab.runs.trial import Agent, Distilled, Fixed, Undistilled
 from potstill.policy import Policy
@@ -139,6 +140,6 @@ def named(names: Iterable[str]) -> list[Algorithm]:
     for name in names:
         if name not in ALGORITHMS and name not in _GROUPS:
             known = ", ".join([*_GROUPS, *ALGORITHMS])
-            raise ValueError(f"no algorithm is called {name!r}; there are {known}")
+            raise LabError(f"no algorithm is called {name!r}; there are {known}")
         chosen |= {algorithm.name: algorithm for algorithm in _GROUPS.get(name) or [ALGORITHMS[name]]}
     return list(chosen.values())

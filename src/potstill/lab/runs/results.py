@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.files import write_atomically
+from potstill.lab.errors import LabError
 from potstill.lab.runs.trial import Turn
 
 
@@ -47,7 +48,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         for name in ("reward", "regret"):
             if (values := getattr(self, name)) is not None and len(values) != len(self.decisions):
-                raise ValueError(f"{len(self.decisions)} batches of decisions, and {len(values)} of {name}")
+                raise LabError(f"{len(self.decisions)} batches of decisions, and {len(values)} of {name}")
 
 
 class Seconds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,7 +122,7 @@ def _read(path: Path) -> Trial:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Trial)
     except msgspec.DecodeError as error:
-        raise ValueError(f"{path} is not a finished trial: {error}; run again, and it is played anew") from None
+        raise LabError(f"{path} is not a finished trial: {error}; run again, and it is played anew") from None
 
 
 def seconds_of(out: Path, trial: Trial) -> Seconds | None:

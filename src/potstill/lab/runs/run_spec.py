@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from potstill.lab.errors import LabError
 from potstill.lab.problems.data import MissingData
 from potstill.lab.problems.scenarios import SCENARIOS, OwnTable, Scenario, refuse_unused
 from potstill.lab.problems.scenarios import named as scenario_named
@@ -78,7 +79,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Experiment:
         """From names; what is left out is taken from `QUICK` if it is to be quick."""
         if not problems and not quick:
-            raise ValueError("name a problem with --problem, such as --problem wheel; --list shows them")
+            raise LabError("name a problem with --problem, such as --problem wheel; --list shows them")
         presets = _presets(preset)
         skipped: dict[str, str] = {}
         names = [name for name in _problems(problems) if not _is_missing(name, problems, skipped)]
@@ -89,7 +90,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         asked = list(algorithms) or list(QUICK.algorithms if quick else ["all"])
         pairs = {one.name: _pairs(asked, presets, one, skipped) for one in found}
         if not any(pairs.values()):
-            raise ValueError("nothing is left to run: " + "; ".join(skipped.values()))
+            raise LabError("nothing is left to run: " + "; ".join(skipped.values()))
         count = trials or (QUICK.trials if quick else TRIALS)
         return cls(scenarios=found, pairs=pairs, trials=count, seed=seed, skipped=skipped)
 
@@ -113,7 +114,7 @@ def _presets(name: str) -> list[str]:
     if name == "both":
         return list(PRESETS)
     if name not in PRESETS:
-        raise ValueError(f"no preset is called {name!r}; there are {', '.join(PRESETS)} and both")
+        raise LabError(f"no preset is called {name!r}; there are {', '.join(PRESETS)} and both")
     return [name]
 
 
@@ -145,7 +146,7 @@ def _refuse_twice(found: Sequence[Scenario]) -> None:
     """Refuse problems that would share a folder of results."""
     names = [one.name for one in found]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"two problems are called {twice[0]}: rename a file, or run them apart, with an --out each")
+        raise LabError(f"two problems are called {twice[0]}: rename a file, or run them apart, with an --out each")
 
 
 def _dropped(found: Sequence[Scenario]) -> dict[str, str]:

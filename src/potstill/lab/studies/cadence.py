@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from potstill.keys import Key
+from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import Decided, Environment, Float32, Simulation
 from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.presets import PRESETS
@@ -55,28 +56,28 @@ class Cadence(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for field, least in (("decisions", 1), ("trials", 1), ("seed", 0)):
             if getattr(self, field) < least:
-                raise ValueError(f"{field} must be {least} or more, got {getattr(self, field)}")
+                raise LabError(f"{field} must be {least} or more, got {getattr(self, field)}")
         for field, least in (("batches", 1), ("delays", 0)):
             values = getattr(self, field)
             if not values or min(values) < least or list(values) != sorted(set(values)):
-                raise ValueError(f"{field} must be whole numbers of {least} or more that rise, got {list(values)}")
+                raise LabError(f"{field} must be whole numbers of {least} or more that rise, got {list(values)}")
         self._refuse_endless()
         self._refuse_unknown()
 
     def _refuse_endless(self) -> None:
         least = math.ceil(self.decisions / MOST_UPDATES)
         if self.batches[0] < least:
-            raise ValueError(
+            raise LabError(
                 f"batches of {self.batches[0]} mean {self.decisions // self.batches[0]:,} updates in each trial, each "
                 f"a posterior and a policy anew; give batches of {least} or more, or fewer decisions"
             )
 
     def _refuse_unknown(self) -> None:
         if self.preset not in PRESETS:
-            raise ValueError(f"no preset is called {self.preset!r}; there are {', '.join(PRESETS)}")
+            raise LabError(f"no preset is called {self.preset!r}; there are {', '.join(PRESETS)}")
         known = [name for name, algorithm in ALGORITHMS.items() if self.preset in algorithm.presets]
         if self.algorithm not in known:
-            raise ValueError(f"no algorithm is called {self.algorithm!r} here; there are {', '.join(known)}")
+            raise LabError(f"no algorithm is called {self.algorithm!r} here; there are {', '.join(known)}")
 
     def sizes(self, batch: int) -> list[int]:
         """Decisions in each batch; the last takes what is left."""

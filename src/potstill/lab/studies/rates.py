@@ -24,6 +24,7 @@ from scipy.stats import t as student_t
 
 from potstill.distill import Student, fidelity, imitate
 from potstill.keys import Key
+from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import Environment, Float32, Float64, Simulation
 from potstill.lab.problems.table import TableProblem
 from potstill.lab.runs.trial import Undistilled, play
@@ -71,10 +72,10 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
         for field, least in (("contexts", LEAST_CONTEXTS), ("labels", 1)):
             values = getattr(self, field)
             if not values or min(values) < least or list(values) != sorted(set(values)):
-                raise ValueError(f"{field} must be whole numbers of {least} or more that rise, got {list(values)}")
+                raise LabError(f"{field} must be whole numbers of {least} or more that rise, got {list(values)}")
         for field, least in (("repeats", 1), ("decisions", 1), ("seed", 0)):
             if getattr(self, field) < least:
-                raise ValueError(f"{field} must be {least} or more, got {getattr(self, field)}")
+                raise LabError(f"{field} must be {least} or more, got {getattr(self, field)}")
 
     def fitted(self, environment: Environment) -> Rates:
         """The same with numbers of contexts that a problem has: of a table, half of the rows are held out."""
@@ -159,7 +160,7 @@ def _held_out(table: TableProblem, rates: Rates) -> tuple[Any, Any]:
     """Rows to imitate on, and others to measure on: a row that was imitated on tells nothing of new ones."""
     fresh, imitated = table.halves(Key(rates.seed).child("halves").generator())
     if rates.contexts[-1] > imitated.rows:
-        raise ValueError(
+        raise LabError(
             f"{rates.problem} has {table.rows:,} rows, of which half are held out: give --contexts up to "
             f"{imitated.rows:,}, not {rates.contexts[-1]:,}"
         )

@@ -16,7 +16,7 @@ from potstill.spaces import Distribution
 
 #: Edges of histogram bins: four per factor of ten. Weights beyond the ends count in the outermost bins.
 EDGES = 10.0 ** np.arange(-4, 6.01, 0.25)
-#: Range of bins that are shown even without rows, so that small weights can be told from large ones at a glance.
+#: Range of bins that are shown even without rows, so that small and large weights differ at a glance.
 _AROUND_ONE = (0.1, 10.0)
 
 

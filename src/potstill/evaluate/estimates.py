@@ -122,7 +122,7 @@ class PointEstimate:
 
 
 def _bounds(parts: Parts, options: IntervalOptions) -> tuple[float, float] | str:
-    """Bounds of base + weight · (reward - prediction), or of weight · reward; predictions are bounded as rewards are."""
+    """Bounds of base + weight · (reward - prediction), or of weight · reward; predictions have the reward's bounds."""
     low, high = options.low, options.high
     if low is None or high is None:
         return "the problem states no bounds of the reward"

@@ -132,8 +132,8 @@ def ips(log: Doses, bandwidth: Bandwidth = "rule", kernel: KernelName = "epanech
 
     Args:
         log: Logged doses and those of the target.
-        bandwidth: Width of the kernel, in doses; ``"rule"``: Silverman's rule of thumb; ``"slope"``: as wide as the data
-            allow, see `select_bandwidth`.
+        bandwidth: Width of the kernel, in doses; ``"rule"``: Silverman's rule of thumb; ``"slope"``: as wide as the
+            data allow, see `select_bandwidth`.
         kernel: Shape of the kernel.
     """
     return _estimate(log, bandwidth, kernel, lambda w: Parts(numerator=w * log.rewards))

@@ -27,8 +27,8 @@ class Rankings:
 
     Attributes:
         rewards: Rewards such as clicks, float64[N, L].
-        propensities: Probability of the item at its position, float64[N, L], in (0, 1]: marginal where rewards depend on
-            the position alone, else conditional on the items above it.
+        propensities: Probability of the item at its position, float64[N, L], in (0, 1]: marginal where rewards
+            depend on the position alone, else conditional on the items above it.
         probabilities: The same under the target, float64[N, L].
         shown: Positions that were shown, bool[N, L], if rankings differ in length; None for all.
     """
@@ -78,8 +78,9 @@ def ips(rankings: Rankings, depends_on: DependsOn = "position") -> Parts:
     - ``"position"``: the item-position model, in which a reward depends on the item, its position and the context (Li,
       Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay & Wen 2018, "Offline evaluation of ranking policies with click
       models"). The usual choice.
-    - ``"above"``: rewards also depend on the items above, as when people read from the top (McInerney, Brost, Chandar, Mehrotra &
-      Carterette 2020, "Counterfactual evaluation of slate recommendations with sequential reward interactions").
+    - ``"above"``: rewards also depend on the items above, as when people read from the top (McInerney, Brost,
+      Chandar, Mehrotra & Carterette 2020, "Counterfactual evaluation of slate recommendations with sequential reward
+      interactions").
     - ``"all"``: rewards depend on everything shown; always unbiased, and practical for two or three positions.
 
     Args:

@@ -186,12 +186,12 @@ def test_estimators_intervals_and_levels_can_be_chosen(video):
     assert list(found["target"]["estimates"]["ips"]["intervals"]) == ["bootstrap", "normal"]
     assert "90 % interval" in done("evaluate", video, "--level", 0.9)
     unbounded = done("evaluate", video, "--interval", "bernstein")
-    assert "There is no interval to judge by: the problem states no bounds of the reward." in unbounded
+    assert "There is no interval: the problem states no bounds of the reward." in unbounded
 
 
 def test_a_page_is_written_where_it_is_wanted(video, tmp_path):
     out = tmp_path / "pages" / "evaluation.html"
-    assert f"see it all in {out}" in done("evaluate", video, "--policy", 2, "--by", "connection", "--out", out)
+    assert f"page written to {out}" in done("evaluate", video, "--policy", 2, "--by", "connection", "--out", out)
     assert "policy 2 against policy 1" in out.read_text(encoding="utf-8")
 
 
@@ -209,7 +209,7 @@ def test_rows_without_exact_propensities_are_told(video, tmp_path):
     estimated = worlds.made(str(tmp_path / "estimated")).url
     done("warm-start", estimated, tmp_path / "old.csv")
     result = run("evaluate", estimated, "--policy", "uniform")
-    assert "none of the observations" in result.stderr
+    assert "no observation of" in result.stderr
     assert "(30 import-estimated: imported without propensities" in result.stderr
 
 
@@ -287,7 +287,7 @@ def test_bad_rows_are_named_or_left_out(clicks):
 
 
 def test_actions_without_a_column_of_probabilities_are_named(clicks):
-    told = "columns new_… have none for grün: a probability of 0 is taken"
+    told = "columns new_… have none for grün: their probability is taken as 0"
     assert told in done("evaluate", clicks, *CLICKS, "--policy", "columns:new_")
     pl.read_csv(clicks).with_columns(pl.col("new_red") / 2).write_csv(clicks)
     result = run("evaluate", clicks, *CLICKS, "--policy", "columns:new_")
@@ -316,7 +316,7 @@ def test_a_plan_says_what_a_log_will_be_good_for(video):
     assert [one["target"] for one in found["current"]["targets"]] == ["uniform", "360p", "720p", "1080p"]
     assert found["sd_is_worst"] is False
     printed = done("evaluate", "plan", video, "--policy", 2, "--floor", 0.2, "--rows", 5000)
-    assert printed.startswith("5,000 decisions by policy 2, foreseen from 1,200 contexts")
+    assert printed.startswith("5,000 decisions by policy 2, predicted from 1,200 contexts")
     assert re.search(r"Hardest to evaluate is always (720p|1080p): 5,000 decisions will say as much", printed)
     floor = r"A floor of 0\.2 would make that [\d,]+ and an interval of ± 0\.\d+, and cost −?[\d.e-]+ per decision"
     assert re.search(floor, printed)
@@ -363,7 +363,7 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
     rows = worlds.contexts(40)
     pl.DataFrame(rows).write_csv(tmp_path / "requests.csv")
     printed = done("evaluate", "plan", empty, "--contexts", tmp_path / "requests.csv", "--sd", 0.4)
-    assert "foreseen from 40 contexts; rewards with a standard deviation of 0.4" in printed
+    assert "predicted from 40 contexts; rewards with a standard deviation of 0.4" in printed
     assert "A floor of 0.01 would not change that." in printed
 
 
@@ -385,19 +385,25 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
             "there is no feature 'spede' to segment by; the features are bandwidth_kbps, connection",
         ),
         (["VIDEO", "--over", "month"], "over must be 'day', 'week' or a number"),
-        (["VIDEO", "--since", "yesterday"], "--since must be a day or a moment, such as 2026-11-16, got 'yesterday'"),
-        (["VIDEO", "--since", "2030-01-01"], "has no observations in the time that --since and --until state"),
+        (["VIDEO", "--since", "yesterday"], "--since must be a day or a time, such as 2026-11-16, got 'yesterday'"),
+        (["VIDEO", "--since", "2030-01-01"], "has no observations between --since and --until"),
         (["VIDEO", "--estimators", "drr"], "unknown estimator 'drr'; there are replay, ips"),
         (["VIDEO", "--interval", "wide"], "unknown interval 'wide'; there are normal, bootstrap"),
-        (["VIDEO", "--out", "."], "--out must name a file, such as evaluation.html; . is a folder"),
+        (["VIDEO", "--out", "."], "--out must be a file, such as evaluation.html; . is a folder"),
         (["VIDEO", "--level", "95"], "level must be between 0 and 1"),
         (["VIDEO", "--action", "x"], "--action is for tables such as log.csv"),
-        (["VIDEO", "--unseen", "--until", "2024-10-05"], "has no observations yet that these policies have not learnt"),
-        (["CLICKS", *CLICKS, "--policy", "uniform", "--unseen"], "--unseen is for workspaces"),
+        (
+            ["VIDEO", "--unseen", "--until", "2024-10-05"],
+            "has no observations yet that these policies were not trained on",
+        ),
+        (["CLICKS", *CLICKS, "--policy", "uniform", "--unseen"], "--unseen needs a workspace"),
         (["EMPTY"], "no version serves yet; potstill update makes the first; until then, name another with --policy"),
-        (["EMPTY", "--policy", "uniform"], "has no observations yet: decisions become observations in potstill update"),
+        (
+            ["EMPTY", "--policy", "uniform"],
+            "has no observations yet: potstill update turns decisions into observations",
+        ),
         (["nowhere"], "nowhere is no workspace"),
-        (["CLICKS"], "say with --policy what to evaluate: column:NAME"),
+        (["CLICKS"], "name the policy to evaluate with --policy: column:NAME"),
         (["nowhere.csv", "--policy", "uniform"], "nowhere.csv: there is no such file"),
         (["CLICKS", "--policy", "uniform"], "there is no column 'action'; name the right one with --action"),
         (["CLICKS", *CLICKS, "--policy", "x"], "there is no policy 'x'; name column:NAME"),
@@ -407,7 +413,7 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
             ["CLICKS", *CLICKS, "--policy", "uniform", "--by", "x"],
             "there is no column 'x'; name the right one with --by",
         ),
-        (["CLICKS", *CLICKS, "--policy", "uniform", "--over", "day"], "--over needs to know when rows were"),
+        (["CLICKS", *CLICKS, "--policy", "uniform", "--over", "day"], "--over needs the time of each row"),
         (["CLICKS", *CLICKS, "--policy", "uniform", "--reward-range", "1"], "--reward-range must be two numbers"),
         (
             ["CLICKS", *CLICKS, "--policy", "uniform", "--context", "age,clicked"],
@@ -415,7 +421,7 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
         ),
         (["CLICKS", *CLICKS[:4], "--policy", "uniform", "--propensity", "1.5"], "--propensity must be a column, or a"),
         (["CLICKS", *CLICKS[:4], "--policy", "uniform", "--propensity", "nan"], "at most 1 if it was always the same"),
-        (["plan", "EMPTY"], "has no observations to take contexts from; name a table of contexts with --contexts"),
+        (["plan", "EMPTY"], "has no observations to take contexts from; state a table of contexts with --contexts"),
         (["plan", "VIDEO", "--floor", "0.4"], "--floor must be at most 1/3"),
         (["plan", "VIDEO", "--policy", "x"], "there is no policy 'x'; name a version of potstill versions"),
     ],

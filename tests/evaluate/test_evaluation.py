@@ -169,7 +169,7 @@ def test_bernstein_needs_bounds_and_holds_them():
     for name in ("ips", "clipped-ips", "dr", "switch-dr", "dr-os"):
         assert -math.inf < ends[name].low < made.target.estimates[name].value < ends[name].high < math.inf
         assert math.isfinite(made.difference[name].intervals["bernstein"].low)
-    assert "a wrong reward model" in ends["dm"].note
+    assert "the error of the reward model" in ends["dm"].note
     for name in ("replay", "snips", "sndr"):
         assert ends[name].note == "there is none for a ratio"
         assert ends[name].low == -math.inf
@@ -229,7 +229,7 @@ def test_estimators_of_ones_own():
     ("options", "message"),
     [
         ({"estimators": ["magic"]}, "unknown estimator 'magic'; there are replay, ips"),
-        ({"estimators": []}, "no estimator is named"),
+        ({"estimators": []}, "no estimator was requested"),
         ({"intervals": ["magic"]}, "unknown interval 'magic'; there are normal"),
         ({"level": 95}, "level must be between 0 and 1"),
         ({"over": "day"}, "the log has no times"),

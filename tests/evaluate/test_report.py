@@ -125,7 +125,7 @@ def test_a_log_that_says_nothing_is_said_so():
     for chart in made.figures.values():
         assert chart.to_dict()
     snips = page(evaluate(only, "rød", estimators=["snips"]))
-    assert "The log says nothing of rød" in snips.subtitle
+    assert "The log says nothing about rød" in snips.subtitle
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_estimators_with_a_note_have_an_asterisk_in_the_table_and_in_figures():
     assert "dm *" in names
     assert "replay" in names  # these actions were uniformly random
     assert "\n\n* dm: the intervals leave out" in section.caption
-    assert section.caption.startswith("dr speaks for the others. If the unbiased ones")
+    assert section.caption.startswith("dr is the headline estimator. If the unbiased ones")
     assert values_in(made.figures["estimates"], "what") == values_in(made.figures["differences"], "what") == set(names)
     segments = next(one for one in made.sections if one.title == "By città")
     assert segments.tables[0].header[-1] == "trust"
@@ -252,7 +252,7 @@ def test_rows_left_out_are_counted_by_reason():
     assert words.left_out({"unfit": 3, "outside": 2}, {"p must be above 0": 2, "r must be a number": 1}) == [
         "2 rows left out: p must be above 0",
         "1 row left out: r must be a number",
-        "2 rows left out (outside): outside of the time that was asked for",
+        "2 rows left out (outside): outside the requested time",
     ]
 
 

@@ -61,7 +61,7 @@ def test_combinations_of_teachers_and_values(workspace):
         ([], ["hidden=[1]"], "--set must look like student.hidden=[[50], [100, 100]]"),
         ([], ["log.rotate_bytes=[1]"], "--set must look like"),
         ([], ["student.hidden=8"], "the values must be in brackets"),
-        ([], ["student.hidden=[8"], "is no TOML array"),
+        ([], ["student.hidden=[8"], "is not a TOML array"),
         ([], ["student.steps=[0]"], "steps must be"),
         ([], ["teacher.colour=['red']"], "teacher 'linear-ts' has no option 'colour'; it has precision"),
         ([], ["student.hiden=[[8]]"], "unknown field `hiden`"),
@@ -109,7 +109,7 @@ def test_equal_results_for_any_number_of_jobs(workspace, tried, found):
 
 
 def test_too_little_to_tell(workspace, tried):
-    with pytest.raises(InvalidLog, match=re.escape("1,200 logged decisions with exact propensities, and 13 parts")):
+    with pytest.raises(InvalidLog, match=re.escape("1,200 decisions with exact propensities, too few for 13 parts")):
         tune(workspace, tried, parts=13)
     with pytest.raises(ValueError, match="parts must be at least 3"):
         tune(workspace, tried, parts=2)

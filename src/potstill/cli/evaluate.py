@@ -1,4 +1,4 @@
-"""Off-policy evaluation: what a policy would have earned on what was logged."""
+"""`potstill evaluate`: off-policy evaluation on a log."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 
 
-evaluate = group("evaluate", "log", "Estimate what another policy would have earned on what was logged.")
+evaluate = group("evaluate", "log", "Estimate what another policy would have earned on logged decisions.")
 Many = list[str]
-_OF_TABLES = "Of someone else's log"
+_OF_TABLES = "For a CSV or Parquet log"
 
 
 def show_evaluation(
     evaluation: Evaluation, span: tuple[int, int] | None, notes: Sequence[str], console: Console
 ) -> None:
-    """The estimates, segments and stretches of time, and what to think of them."""
+    """Print estimates, segments, periods of time, and the verdict."""
     console.print(_title(evaluation, span), highlight=False, soft_wrap=True)
     tables = [_estimates(evaluation)]
     tables += [_segments(evaluation, f"by {feature}", segments) for feature, segments in evaluation.segments.items()]
@@ -68,7 +68,7 @@ def _table(evaluation: Evaluation, *first: str) -> Table:
 def _cells(
     figures: Figures, target: OffPolicyEstimate, against: OffPolicyEstimate | None, difference: OffPolicyEstimate | None
 ) -> list[str]:
-    """What the target would have earned, with an interval; where there are two, that of the difference."""
+    """The value of the target with its interval; with two targets, the interval of the difference."""
     if against is None or difference is None:
         return [figures.number(target.value), figures.interval(target)]
     values = [figures.number(target.value), figures.number(against.value), figures.change(difference.value)]
@@ -90,7 +90,7 @@ def _segments(evaluation: Evaluation, title: str, segments: Sequence[SegmentEval
     table.add_column("", no_wrap=True)
     for one in segments:
         cells = _cells(figures, one.target, one.against, one.difference)
-        word = doubtful(one) if one.trust.grade == "no" else ""  # nearly all segments want some caution
+        word = doubtful(one) if one.trust.grade == "no" else ""  # nearly all segments deserve some caution
         table.add_row(escape(one.name), f"{one.rows:,}", *cells, word, style="dim" if word else None)
     return table
 
@@ -103,78 +103,76 @@ def log(
     place: Annotated[
         str,
         typer.Argument(
-            metavar="DIR|LOG", help="A workspace; or a log of your own: .csv, .parquet.", show_default=False
+            metavar="DIR|LOG", help="A workspace, or a log of your own: .csv, .parquet.", show_default=False
         ),
     ],
     policy: Annotated[
         str | None,
         typer.Option(
-            help="What to evaluate: a version, `current`, `action:NAME`, `uniform`, or the file of a policy; of a "
-            "table also `column:NAME`, which names its action in each row, or `columns:PREFIX`, which hold its "
-            "probability of each action. The serving version if left out."
+            help="Policy to evaluate: a version, `current`, `action:NAME`, `uniform`, or a policy file; for a table "
+            "also `column:NAME`, a column with its action in each row, or `columns:PREFIX`, columns with its "
+            "probability of each action. Default: the serving version."
         ),
     ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            help="What to compare with: the same, or `logged` for what was done. The serving version, or "
-            "what was done, if left out."
+            help="Policy to compare with, stated likewise, or `logged` for what was done. Default: the serving "
+            "version, or `logged` if that is evaluated."
         ),
     ] = None,
-    by: Annotated[Many | None, typer.Option(help="Also for each value of this feature; repeat for more.")] = None,
-    over: Annotated[str | None, typer.Option(help="Also over time: `day`, `week`, or a number of stretches.")] = None,
-    since: Annotated[str | None, typer.Option(help="Only decisions from this day or moment on, UTC.")] = None,
-    until: Annotated[str | None, typer.Option(help="Only decisions before this day or moment.")] = None,
+    by: Annotated[Many | None, typer.Option(help="Also evaluate each value of this feature. Repeatable.")] = None,
+    over: Annotated[
+        str | None, typer.Option(help="Also evaluate periods of time: `day`, `week`, or a number of periods.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="Only decisions from this day or time on, UTC.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only decisions before this day or time, UTC.")] = None,
     unseen: Annotated[
-        bool, typer.Option("--unseen", help="Only decisions that the policies have not learnt from.")
+        bool, typer.Option("--unseen", help="Only decisions that the policies were not trained on.")
     ] = False,
     estimators: Annotated[
-        str | None, typer.Option(help="Such as `dr,snips`; all if left out. `dr` speaks for the others.")
+        str | None, typer.Option(help="Estimators, such as `dr,snips`. `dr` is the headline. Default: all.")
     ] = None,
     interval: Annotated[
         str,
-        typer.Option(help="`normal`, `bootstrap`, `bernstein`, `exact`; several by commas, the first one is shown."),
+        typer.Option(help="`normal`, `bootstrap`, `bernstein`, `exact`; comma-separated, the first one is shown."),
     ] = "normal",
-    level: Annotated[float, typer.Option(help="The confidence of intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn: replay, bootstrap.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write a page with figures here, such as evaluation.html.")] = None,
-    action: Annotated[str | None, typer.Option(help="The column of what was done.", rich_help_panel=_OF_TABLES)] = None,
-    reward: Annotated[
-        str | None, typer.Option(help="The column of what came of it.", rich_help_panel=_OF_TABLES)
-    ] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of replay and bootstrap.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write an HTML page with charts, such as evaluation.html.")] = None,
+    action: Annotated[str | None, typer.Option(help="Column of the action.", rich_help_panel=_OF_TABLES)] = None,
+    reward: Annotated[str | None, typer.Option(help="Column of the reward.", rich_help_panel=_OF_TABLES)] = None,
     propensity: Annotated[
         str | None,
         typer.Option(
-            help="The column of the probability with which it was done; or a number, if that was always the same.",
+            help="Column of the propensity, or a number if it is constant.",
             rich_help_panel=_OF_TABLES,
         ),
     ] = None,
     moment: Annotated[
-        str | None, typer.Option("--time", help="The column of when it was done.", rich_help_panel=_OF_TABLES)
+        str | None, typer.Option("--time", help="Column of the time.", rich_help_panel=_OF_TABLES)
     ] = None,
     context: Annotated[
         str | None,
         typer.Option(
-            help="Columns of what was known beforehand, by commas: a reward model of them makes intervals narrower.",
+            help="Columns known before the decision, comma-separated. A reward model on them narrows intervals.",
             rich_help_panel=_OF_TABLES,
         ),
     ] = None,
     reward_range: Annotated[
         str | None,
-        typer.Option(help="The least and the most that a reward can be, such as 0,1.", rich_help_panel=_OF_TABLES),
+        typer.Option(help="Smallest and largest possible reward, such as 0,1.", rich_help_panel=_OF_TABLES),
     ] = None,
     skip_unfit: Annotated[
         bool,
-        typer.Option(
-            "--skip-unfit", help="Leave out rows that will not do, instead of refusing.", rich_help_panel=_OF_TABLES
-        ),
+        typer.Option("--skip-unfit", help="Skip invalid rows instead of refusing the log.", rich_help_panel=_OF_TABLES),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate what a policy would have earned on what was logged, and whether that can be trusted.
+    """Estimate what a policy would have earned on logged decisions, and whether the estimate can be trusted.
 
-    Uses decisions whose exact probability was logged and whose reward is final. `potstill evaluate plan` says how well
-    a policy's own log will do for that.
+    Uses decisions whose exact probability was logged and whose reward is final. `potstill evaluate plan` says how
+    precise such estimates will be before a policy serves.
 
     Examples:
     potstill evaluate video --policy 12 --against current --by connection --out evaluation.html
@@ -188,12 +186,12 @@ def log(
         from potstill.evaluate import ESTIMATORS
     if out is not None:
         if out.is_dir():
-            fail(f"--out must name a file, such as {out / 'evaluation.html'}; {out} is a folder")
+            fail(f"--out must be a file, such as {out / 'evaluation.html'}; {out} is a folder")
         make_directory(out.parent)
         with needs("lab"):
             from potstill.evaluate import page
     columns = {"action": action, "reward": reward, "propensity": propensity, "time": moment, "context": context}
-    manner = {
+    options = {
         "estimators": _split(estimators) or list(ESTIMATORS),
         "intervals": _split(interval),
         "level": level,
@@ -202,23 +200,23 @@ def log(
     console = Console(stderr=as_json)
     with refusing(*MENDABLE):
         span = logs.moment(since, "--since"), logs.moment(until, "--until")
-        asked = logs.EvaluationRequest(place, policy, against, _split(",".join(by or ())), _over(over), *span, unseen)
+        request = logs.EvaluationRequest(place, policy, against, _split(",".join(by or ())), _over(over), *span, unseen)
         with rows(console, "rows") as on_progress:
-            compared = _compared(asked, columns, reward_range, on_progress, skip=skip_unfit)
-            found, weights = _evaluated(compared, asked, manner)
+            inputs = _inputs(request, columns, reward_range, on_progress, skip=skip_unfit)
+            found, weights = _evaluate(inputs, request, options)
         if out is not None:
-            page(found, span=compared.log.span, notes=compared.notes, weights=weights).write(out)
+            page(found, span=inputs.log.span, notes=inputs.notes, weights=weights).write(out)
     if as_json:
-        read = {"log": place, "left_out": compared.log.left_out, "notes": compared.notes}
+        read = {"log": place, "left_out": inputs.log.left_out, "notes": inputs.notes}
         print_json({**read, **msgspec.to_builtins(found)})
         return
-    show_evaluation(found, compared.log.span, compared.notes, console)
+    show_evaluation(found, inputs.log.span, inputs.notes, console)
     if out is not None:
-        console.print(f"see it all in {out}", highlight=False, soft_wrap=True)
+        console.print(f"page written to {out}", highlight=False, soft_wrap=True)
 
 
-def _compared(
-    asked: EvaluationRequest,
+def _inputs(
+    request: EvaluationRequest,
     columns: dict[str, str | None],
     reward_range: str | None,
     on_progress: Progress,
@@ -227,17 +225,17 @@ def _compared(
 ) -> EvaluationInputs:
     from potstill.cli import evaluate_logs as logs
 
-    if logs.is_table(asked.place):
-        if asked.unseen:
-            fail("--unseen is for workspaces, which know what their policies have learnt from")
-        if asked.over is not None and not columns["time"]:
-            fail("--over needs to know when rows were: name their column with --time")
-        return logs.of_table(asked, _columns(columns), _range(reward_range), on_progress, skip=skip)
+    if logs.is_table(request.place):
+        if request.unseen:
+            fail("--unseen needs a workspace, which knows what its policies were trained on")
+        if request.over is not None and not columns["time"]:
+            fail("--over needs the time of each row: name its column with --time")
+        return logs.of_table(request, _columns(columns), _range(reward_range), on_progress, skip=skip)
     stated = [f"--{name}" for name, column in {**columns, "reward-range": reward_range}.items() if column]
     if stated or skip:
         option = (stated or ["--skip-unfit"])[0]
-        fail(f"{option} is for tables such as log.csv; {asked.place} is taken as a workspace, which needs none")
-    return logs.of_workspace(asked, on_progress)
+        fail(f"{option} is for tables such as log.csv; {request.place} is taken as a workspace, which needs none")
+    return logs.of_workspace(request, on_progress)
 
 
 def _columns(stated: dict[str, str | None]) -> Columns:
@@ -265,24 +263,24 @@ def _range(stated: str | None) -> Reward:
     return Reward(low=ends[0], high=ends[1])
 
 
-def _evaluated(
-    compared: EvaluationInputs, asked: EvaluationRequest, manner: dict[str, Any]
+def _evaluate(
+    inputs: EvaluationInputs, request: EvaluationRequest, options: dict[str, Any]
 ) -> tuple[Evaluation, WeightHistogram | None]:
-    """The evaluation, and the weights of its target; None if it is what was logged."""
+    """The evaluation, and the histogram of the target's weights; None for `logged`."""
     from potstill.evaluate import LoggedTarget, WeightHistogram
     from potstill.evaluate import evaluate as run_evaluation
 
-    weighing = None if isinstance(compared.target, LoggedTarget) else WeightHistogram(compared.target)
+    histogram = None if isinstance(inputs.target, LoggedTarget) else WeightHistogram(inputs.target)
     found = run_evaluation(
-        compared.log,
-        weighing or compared.target,
-        compared.against,
-        by=asked.by,
-        over=asked.over,
-        learnt=compared.learnt,
-        **manner,
+        inputs.log,
+        histogram or inputs.target,
+        inputs.against,
+        by=request.by,
+        over=request.over,
+        learnt=inputs.learnt,
+        **options,
     )
-    return found, weighing
+    return found, histogram
 
 
 def _over(stated: str | None) -> Any:

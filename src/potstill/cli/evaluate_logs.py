@@ -1,4 +1,4 @@
-"""What `potstill evaluate` compares: the log at a place, and the policies that its options name."""
+"""Inputs of `potstill evaluate`: the log at a place, and the policies that its options name."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from potstill.workspace import Workspace
 
 _TABLES = (".csv", ".parquet", ".pq")
 _CURRENT = ("current", "serving")
-#: What both logs and workspaces understand.
-_ANYWHERE = "action:NAME, uniform, logged, or the file of a policy"
+#: Policies that both tables and workspaces accept.
+_ANYWHERE = "action:NAME, uniform, logged, or a policy file"
 
 
 class EvaluationRequest(NamedTuple):
-    """What was asked for, as it was typed.
+    """The options of `potstill evaluate`.
 
     Attributes:
-        place: a workspace or a table.
-        policy: to evaluate.
-        against: to compare it with.
-        by: features or columns for segments.
-        over: stretches of time.
-        since: from this moment on; microseconds since 1970.
-        until: and before this one.
-        unseen: only decisions that neither policy has learnt from.
+        place: A workspace or a table.
+        policy: Policy to evaluate.
+        against: Policy to compare it with.
+        by: Features or columns to segment by.
+        over: Periods of time.
+        since: Earliest time, microseconds since 1970.
+        until: Time before which rows must be, microseconds since 1970.
+        unseen: Whether to use only decisions that neither policy was trained on.
     """
 
     place: str
@@ -63,11 +63,11 @@ class EvaluationInputs(NamedTuple):
     """A log, and the policies to compare on it.
 
     Attributes:
-        log: the log.
-        target: the policy to evaluate.
-        against: the one to compare it with.
-        notes: what a reader should know of the log.
-        learnt: from how many of the log's rows policies have learnt, by their names.
+        log: The log.
+        target: Policy to evaluate.
+        against: Policy to compare it with.
+        notes: Caveats about the log.
+        learnt: Number of the log's rows that policies were trained on, by name.
     """
 
     log: LakeLog | TableLog
@@ -78,51 +78,51 @@ class EvaluationInputs(NamedTuple):
 
 
 def is_table(place: str) -> bool:
-    """Whether a place is a table, and not a workspace."""
+    """Whether a place is a table rather than a workspace."""
     return PurePosixPath(place).suffix.lower() in _TABLES or (Path(place) / "_delta_log").is_dir()
 
 
-def of_workspace(asked: EvaluationRequest, on_progress: Progress) -> EvaluationInputs:
-    """The log of a workspace; versions of its registry, or policies from elsewhere."""
-    workspace = Workspace(asked.place)
-    named = asked.policy or "current"
-    new = _of_workspace(workspace, named)
-    against = asked.against or _usual(workspace, new)
-    old = _of_workspace(workspace, against)
-    learnt = {target.name: _learnt(workspace, name) for target, name in ((new, named), (old, against))}
+def of_workspace(request: EvaluationRequest, on_progress: Progress) -> EvaluationInputs:
+    """The log of a workspace, and versions of its registry or other policies."""
+    workspace = Workspace(request.place)
+    named = request.policy or "current"
+    new = _workspace_target(workspace, named)
+    against = request.against or _default_against(workspace, new)
+    old = _workspace_target(workspace, against)
+    learnt = {target.name: _trained_to(workspace, name) for target, name in ((new, named), (old, against))}
     log = LakeLog(
         workspace,
-        after=max(learnt.values()) if asked.unseen else 0,
-        since=asked.since,
-        until=asked.until,
-        by=asked.by,
+        after=max(learnt.values()) if request.unseen else 0,
+        since=request.since,
+        until=request.until,
+        by=request.by,
         on_progress=on_progress,
     )
     if not len(log):
-        raise InvalidLog(_nothing(log.left_out, asked))
+        raise InvalidLog(_why_empty(log.left_out, request))
     return EvaluationInputs(
         log, new, old, left_out(log.left_out), {name: log.count_up_to(cut) for name, cut in learnt.items()}
     )
 
 
-def _learnt(workspace: Workspace, named: str) -> int:
-    """The last cut that a version has learnt from; 0 if it has from none."""
+def _trained_to(workspace: Workspace, named: str) -> int:
+    """The last cut that a version was trained on; 0 if there is none."""
     if named not in _CURRENT and not named.isdecimal():
         return 0
     return int((policy_of(workspace, named).metadata.lineage.origin or {}).get("cut", 0))
 
 
-def _usual(workspace: Workspace, new: Target) -> str:
-    """What to compare with unless something is said: the serving version, or what was done if that is the new one."""
+def _default_against(workspace: Workspace, new: Target) -> str:
+    """The default of --against: the serving version, or `logged` if that is evaluated."""
     try:
-        serving = _of_workspace(workspace, "current")
+        serving = _workspace_target(workspace, "current")
     except InvalidTarget:
         return "logged"
     return "logged" if serving.name == new.name else "current"
 
 
 def policy_of(workspace: Workspace, named: str) -> Policy:
-    """A version of the registry, or the policy of a file."""
+    """A version of the registry, or a policy file."""
     if named in _CURRENT:
         return _serving(workspace)
     if named.isdecimal():
@@ -133,67 +133,67 @@ def policy_of(workspace: Workspace, named: str) -> Policy:
 
 
 def of_table(
-    asked: EvaluationRequest, columns: Columns, reward: Reward, on_progress: Progress, *, skip: bool
+    request: EvaluationRequest, columns: Columns, reward: Reward, on_progress: Progress, *, skip: bool
 ) -> EvaluationInputs:
-    """A table as a log; policies that its columns state, or policies from elsewhere."""
-    if asked.policy is None:
-        raise InvalidTarget(f"say with --policy what to evaluate: column:NAME, columns:PREFIX, {_ANYWHERE}")
-    there = columns_of(scan_table(asked.place), asked.place)
-    names = [asked.policy, asked.against or "logged"]
+    """A table as a log, and policies that its columns state or other policies."""
+    if request.policy is None:
+        raise InvalidTarget(f"name the policy to evaluate with --policy: column:NAME, columns:PREFIX, {_ANYWHERE}")
+    there = columns_of(scan_table(request.place), request.place)
+    names = [request.policy, request.against or "logged"]
     stated = {name: one for name in names if (one := _stated(name, there))}
     log = TableLog(
-        asked.place,
+        request.place,
         columns,
         problem=next((Policy.load(name).problem for name in names if Path(name).is_file()), None),
         reward=reward,
         targets=list(stated.values()),
-        by=asked.by,
+        by=request.by,
         skip=skip,
-        since=asked.since,
-        until=asked.until,
+        since=request.since,
+        until=request.until,
         on_progress=on_progress,
     )
     if not len(log):
-        raise InvalidLog(f"{asked.place}: no row is in the time that --since and --until state")
-    new, old = (_of_table(log.problem, name, stated.get(name)) for name in names)
+        raise InvalidLog(f"{request.place}: no row is between --since and --until")
+    new, old = (_table_target(log.problem, name, stated.get(name)) for name in names)
     return EvaluationInputs(
-        log, new, old, [*left_out(log.left_out, log.unfit), *_never(stated.values(), log.problem)], {}
+        log, new, old, [*left_out(log.left_out, log.unfit), *_columns_without(stated.values(), log.problem)], {}
     )
 
 
-def _never(stated: Iterable[PolicyColumns], problem: Problem) -> list[str]:
-    """That actions without a column are never taken."""
+def _columns_without(stated: Iterable[PolicyColumns], problem: Problem) -> list[str]:
+    """Notes that actions without a column count as never taken."""
     return [
-        f"columns {one.name}… have none for {', '.join(without)}: a probability of 0 is taken"
+        f"columns {one.name}… have none for {', '.join(without)}: their probability is taken as 0"
         for one in stated
         if (without := one.without(problem))
     ]
 
 
 def moment(text: str | None, option: str) -> int | None:
-    """Microseconds since 1970 of a day or a moment in ISO 8601; UTC unless it says otherwise."""
+    """Microseconds since 1970 of a day or time in ISO 8601; UTC unless it states a zone."""
     if text is None:
         return None
     try:
         stated = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{option} must be a day or a moment, such as 2026-11-16, got {text!r}") from None
+        raise ValueError(f"{option} must be a day or a time, such as 2026-11-16, got {text!r}") from None
     return round((stated if stated.tzinfo else stated.replace(tzinfo=UTC)).timestamp() * 1_000_000)
 
 
-def _of_workspace(workspace: Workspace, named: str) -> Target:
+def _workspace_target(workspace: Workspace, named: str) -> Target:
     if named in _CURRENT or named.isdecimal():
         return target(workspace.problem, policy_of(workspace, named))
-    return _from_anywhere(workspace.problem, named, "a version of potstill versions, current")
+    return _portable_target(workspace.problem, named, "a version of potstill versions, current")
 
 
-def _of_table(problem: Problem, named: str, stated: PolicyColumns | None) -> Target:
+def _table_target(problem: Problem, named: str, stated: PolicyColumns | None) -> Target:
     if stated:
         return target(problem, TablePolicy(stated, problem))
-    return _from_anywhere(problem, named, "column:NAME, columns:PREFIX")
+    return _portable_target(problem, named, "column:NAME, columns:PREFIX")
 
 
-def _from_anywhere(problem: Problem, named: str, others: str) -> Target:
+def _portable_target(problem: Problem, named: str, others: str) -> Target:
     if named.startswith("action:"):
         action = named.removeprefix("action:")
         return target(problem, FixedActionTarget(problem, _action(problem, action)), f"always {action}")
@@ -231,15 +231,15 @@ def _stated(named: str, there: Sequence[str]) -> PolicyColumns | None:
     return PolicyColumns.probabilities(name, there) if kind == "columns" and name else None
 
 
-def _nothing(unused: Mapping[str, int], asked: EvaluationRequest) -> str:
+def _why_empty(unused: Mapping[str, int], request: EvaluationRequest) -> str:
     if unused:
-        told = "; ".join(f"{rows:,} {why}: {WHY.get(why, 'of another source')}" for why, rows in unused.items())
-        return f"none of the observations of {asked.place} can be used, as propensities must be exact ({told})"
-    if asked.unseen:
-        return f"{asked.place} has no observations yet that these policies have not learnt from; leave out --unseen"
-    if (asked.since, asked.until) != (None, None):
-        return f"{asked.place} has no observations in the time that --since and --until state"
+        reasons = "; ".join(f"{rows:,} {why}: {WHY.get(why, 'of another source')}" for why, rows in unused.items())
+        return f"no observation of {request.place} can be used, as propensities must be exact ({reasons})"
+    if request.unseen:
+        return f"{request.place} has no observations yet that these policies were not trained on; leave out --unseen"
+    if (request.since, request.until) != (None, None):
+        return f"{request.place} has no observations between --since and --until"
     return (
-        f"{asked.place} has no observations yet: decisions become observations in potstill update, once their window "
-        "for rewards has closed; potstill status says how many wait"
+        f"{request.place} has no observations yet: potstill update turns decisions into observations once their reward "
+        "window has closed; potstill status says how many are pending"
     )

@@ -1,4 +1,4 @@
-"""Before launch: what a policy's log will be good for, and what a floor would change."""
+"""`potstill evaluate plan`: how precisely the log of a policy will evaluate others, and what a floor changes."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
     from potstill.workspace import Workspace
 
 
-#: Contexts that are looked at, of the most recent ones.
+#: Number of most recent contexts that a plan is based on.
 _CONTEXTS = 20_000
-#: The least floor that is considered if none is stated.
+#: Smallest floor that is considered by default.
 _USUAL = 0.01
 
 
 class PlanFormat(NamedTuple):
-    """How figures are shown.
+    """How numbers of a plan are formatted.
 
     Attributes:
-        rows: how many decisions will be logged.
-        range: of rewards, if it is known: a wider interval says nothing.
+        rows: Number of decisions that will be logged.
+        range: Range of rewards, if known: a wider interval says nothing.
     """
 
     rows: int
     range: float | None
 
     def worth(self, one: TargetPrecision) -> str:
-        """How many decisions of a target's own the log will be worth."""
+        """Effective sample size of the log for a target."""
         effective = one.effective_share * self.rows
         return "less than 1" if 0 < effective < 0.5 else f"{effective:,.0f}"
 
     def width(self, one: TargetPrecision) -> str:
-        """The interval to each side; in a cell of a table."""
+        """Half-width of the interval, for a table cell."""
         if not one.effective_share:
             return "any width"
         return "> range" if self._exceeds(one) else f"± {_two_digits(one.half_width_at(self.rows))}"
 
     def interval(self, one: TargetPrecision) -> str:
-        """The same in a sentence."""
+        """The interval, for a sentence."""
         if one.effective_share and self._exceeds(one):
             return f"an interval wider than the range of rewards, {self.range:.3g}"
         return f"an interval of {self.width(one)}"
@@ -64,11 +64,11 @@ class PlanFormat(NamedTuple):
 
 
 def show_plan(found: ExplorationPlan, floor: float, shown: PlanFormat, console: Console) -> None:
-    """What can be evaluated now and with a floor, what floors cost, and a sentence."""
+    """Print the precision now and with a floor, the cost of floors, and a summary."""
     worst = ", the most that their bounds allow" if found.sd_is_worst else ""
     console.print(
-        f"{shown.rows:,} decisions by {escape(found.logging)}, foreseen from {found.contexts:,} contexts; rewards with "
-        f"a standard deviation of {found.sd:.3g}{worst}; {100 * found.level:.4g} % intervals",
+        f"{shown.rows:,} decisions by {escape(found.logging)}, predicted from {found.contexts:,} contexts; rewards "
+        f"with a standard deviation of {found.sd:.3g}{worst}; {100 * found.level:.4g} % intervals",
         highlight=False,
         soft_wrap=True,
     )
@@ -78,7 +78,7 @@ def show_plan(found: ExplorationPlan, floor: float, shown: PlanFormat, console: 
 
 
 def sentence(found: ExplorationPlan, floor: float, shown: PlanFormat) -> str:
-    """How well the hardest policy can be evaluated, and what a floor would change."""
+    """How precisely the hardest policy can be evaluated, and what a floor changes."""
     now, then = _hardest(found.current), _with_floor(found, floor)
     said = (
         f"Hardest to evaluate is {_name(now)}: {shown.rows:,} decisions will say as much about it as "
@@ -108,12 +108,12 @@ def _name(one: TargetPrecision) -> str:
 def _cost(one: FloorEffect) -> str:
     if one.cost is None:
         return "–"
-    rounded = round(one.cost, 6) + 0.0  # adding 0 makes a plain zero of a negative one
+    rounded = round(one.cost, 6) + 0.0  # adding 0 turns a negative zero into a plain one
     return f"{'−' * (rounded < 0)}{abs(rounded):.2g}"
 
 
 def _two_digits(number: float) -> str:
-    """Without an exponent where the number is large."""
+    """Two significant digits, without an exponent for large numbers."""
     decimals = max(1 - math.floor(math.log10(number)), 0) if number else 0
     return f"{number:.2g}" if decimals else f"{number:,.0f}"
 
@@ -149,26 +149,24 @@ def _table(first: str, *others: str) -> Table:
 def plan(
     place: Place,
     policy: Annotated[
-        str | None, typer.Option(help="A version or the file of a policy; the serving version if left out.")
+        str | None, typer.Option(help="A version or a policy file. Default: the serving version.")
     ] = None,
     floor: Annotated[
         float | None,
-        typer.Option(min=0.0, max=0.5, help="A floor to consider; one above the policy's own if left out."),
+        typer.Option(min=0.0, max=0.5, help="Floor to consider. Default: the next one above the policy's own."),
     ] = None,
-    rows: Annotated[int, typer.Option(min=2, help="How many decisions will be logged.")] = 10_000,
+    rows: Annotated[int, typer.Option(min=2, help="Number of decisions that will be logged.")] = 10_000,
     contexts: Annotated[
-        str | None, typer.Option(help="A table of contexts; the most recent ones of the lake if left out.")
+        str | None, typer.Option(help="Table of contexts. Default: the most recent ones of the lake.")
     ] = None,
-    sd: Annotated[
-        float | None, typer.Option(help="The standard deviation of rewards; that of the lake if left out.")
-    ] = None,
-    level: Annotated[float, typer.Option(help="The confidence of intervals.")] = 0.95,
+    sd: Annotated[float | None, typer.Option(help="Standard deviation of rewards. Default: that of the lake.")] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of intervals.")] = 0.95,
     as_json: AsJson = False,
 ) -> None:
-    """Foresee how well the log of a policy will do to evaluate other policies, before it serves.
+    """Predict, before a policy serves, how precisely its log will evaluate other policies.
 
-    What a policy hardly ever does, its log can say little about. A floor, the smallest probability of any action, makes
-    later evaluations sharper, and costs a little reward now.
+    The log says little about actions that the policy rarely takes. A floor, the smallest probability of any action,
+    makes later evaluations more precise, and costs a little reward now.
 
     Example: potstill evaluate plan video --floor 0.02
     """
@@ -196,25 +194,25 @@ def plan(
             level=level,
         )
     if as_json:
-        print_json(_for_machines(found, rows))
+        print_json(_as_data(found, rows))
     else:
         show_plan(found, considered, PlanFormat(rows, _range(workspace.problem, rewards)), Console())
 
 
 def _floor(stated: float | None, own: float, actions: int) -> float:
-    """The floor to consider: what is stated, or the next one above the policy's own that the actions allow."""
+    """The stated floor, or the next one above the policy's own that the number of actions allows."""
     from potstill.evaluate import FLOORS
 
     if stated is None:
         higher = [floor for floor in FLOORS if own < floor <= 1 / actions]
         return next((floor for floor in higher if floor >= _USUAL), max(higher, default=own))
     if stated > 1 / actions:
-        raise ValueError(f"--floor must be at most 1/{actions}, one over the actions, got {stated}")
+        raise ValueError(f"--floor must be at most 1/{actions}, one over the number of actions, got {stated}")
     return stated
 
 
-def _for_machines(found: ExplorationPlan, rows: int) -> dict[str, Any]:
-    """The plan, with the half-widths that so many rows will give beside those for one row."""
+def _as_data(found: ExplorationPlan, rows: int) -> dict[str, Any]:
+    """The plan as data, with half-widths for `rows` rows beside those for one row."""
 
     def at_rows(floored: FloorEffect) -> dict[str, Any]:
         targets = [
@@ -234,21 +232,21 @@ def _contexts(workspace: Workspace, log: LakeLog, table: str | None) -> Any:
     found = log.recent_contexts(_CONTEXTS)
     if not len(found):
         raise ValueError(
-            f"{workspace.url} has no observations to take contexts from; name a table of contexts with --contexts: "
+            f"{workspace.url} has no observations to take contexts from; state a table of contexts with --contexts: "
             f"columns {', '.join(feature.name for feature in workspace.problem.context)}"
         )
     return found
 
 
 def _rewards(log: LakeLog) -> NDArray[np.float64]:
-    """All that were logged; a zero if none were."""
+    """All logged rewards; one zero if there are none."""
     import numpy as np
 
     return np.concatenate([block.rewards for block in log.blocks()] or [np.zeros(1)])
 
 
 def _range(problem: Problem, rewards: NDArray[np.float64]) -> float | None:
-    """Of rewards: between their bounds, or of those that were logged; None if they are all the same."""
+    """Range of rewards: by the problem's bounds, or of logged rewards; None if they are all equal."""
     low, high = problem.reward.low, problem.reward.high
     if low is not None and high is not None:
         return high - low
@@ -256,7 +254,7 @@ def _range(problem: Problem, rewards: NDArray[np.float64]) -> float | None:
 
 
 def _model(log: LakeLog) -> Callable[[Any], Any] | None:
-    """What each action earns by the log, for what a floor costs; None without a log."""
+    """The reward model of the log, for the cost of a floor; None without a log."""
     from potstill.evaluate import fitted
 
     if not len(log):

@@ -1,4 +1,4 @@
-"""The figures of an evaluation: estimates with intervals, weights, segments, and rewards over time."""
+"""Charts of an evaluation: estimates with intervals, weights, segments, and rewards over time."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation
 from potstill.evaluate.text import first_interval, starred
 from potstill.pages import Chart
 
-# Readable on white and on near-black.
+# Colours that are readable on white and on near-black.
 TARGET, AGAINST, LOGGED = "#c8662b", "#4a83c4", "#8b919b"
 _SIDES = (TARGET, AGAINST, LOGGED)
 _FEW = alt.Axis(tickCount=5)
 _ROW = 44
-#: How many times the usual half-width of an interval is shown.
+#: Longest bar that is shown in full, in median half-widths.
 _REACH = 3
 _SCHEMA = {"what": pl.String, "policy": pl.String, "value": pl.Float64}
 _ENDS = ("low", "high", "anytime_low", "anytime_high")
 
 
 def estimates(evaluation: Evaluation) -> Chart:
-    """What each policy would have earned, by estimator; the dashed line is what was earned."""
+    """The value of each policy, by estimator; the dashed line is the mean logged reward."""
     sides = {evaluation.target.name: evaluation.target.estimates}
     if evaluation.against is not None:
         sides[_other(evaluation)] = evaluation.against.estimates
@@ -37,7 +37,7 @@ def estimates(evaluation: Evaluation) -> Chart:
 
 
 def differences(evaluation: Evaluation) -> Chart:
-    """By how much the target would have earned more, by estimator."""
+    """The difference between target and against, by estimator."""
     found = evaluation.difference or {}
     label = _less(evaluation)
     rows = [_row(starred(one), label, one) for one in found.values()]
@@ -46,7 +46,7 @@ def differences(evaluation: Evaluation) -> Chart:
 
 
 def weights(bins: Sequence[WeightBin]) -> Chart:
-    """How rows, and the total weight, are spread over weights."""
+    """Distribution of rows, and of the total weight, over importance weights."""
     rows, weight = "share of the rows", "share of the total weight"
     bars = pl.DataFrame([{"low": one.low, "high": one.high, "share": one.rows, "of": rows} for one in bins])
     ends = [(bins[0].low, 0.0), *((one.low, one.weight) for one in bins), (bins[-1].high, bins[-1].weight)]
@@ -66,7 +66,7 @@ def weights(bins: Sequence[WeightBin]) -> Chart:
 
 
 def _decades(bins: Sequence[WeightBin]) -> alt.Axis:
-    """Powers of ten, where there are some; more where there are few."""
+    """Ticks at powers of ten; more where the range is narrow."""
     first, last = math.log10(bins[0].low), math.log10(bins[-1].high)
     powers = range(math.ceil(first - 1e-9), math.floor(last + 1e-9) + 1)
     factors = (1,) if last - first > 3 else (1, 2, 5)
@@ -75,21 +75,21 @@ def _decades(bins: Sequence[WeightBin]) -> alt.Axis:
 
 
 def segments(evaluation: Evaluation, found: Sequence[SegmentEvaluation]) -> Chart:
-    """What each policy would have earned in each segment."""
+    """The value of each policy in each segment."""
     sides = _sides(evaluation, found)
     rows = [_row(segment, side, one) for side, of in sides.items() for segment, one in of.items()]
     return _forest(rows, [one.name for one in found], list(sides), "reward per decision")
 
 
 def segment_differences(evaluation: Evaluation, found: Sequence[SegmentEvaluation]) -> Chart:
-    """By how much the target would have earned more in each segment."""
+    """The difference between target and against in each segment."""
     label = _less(evaluation)
     rows = [_row(one.name, label, one.difference) for one in found if one.difference]
     return _forest(rows, [one.name for one in found], [label], "difference per decision", line=0.0)
 
 
 def over_time(evaluation: Evaluation) -> Chart:
-    """What each policy would have earned, and what was earned, by stretch of time."""
+    """The value of each policy, and the mean logged reward, by period of time."""
     found = evaluation.stretches
     sides = _sides(evaluation, found) | {"logged": {one.name: one.logged for one in found}}
     starts = {one.name: one.start for one in found}
@@ -108,7 +108,7 @@ def over_time(evaluation: Evaluation) -> Chart:
 
 
 def _days(found: Sequence[SegmentEvaluation]) -> alt.Axis:
-    """Days, and hours where there are few days."""
+    """Ticks at days, with hours if there are few days."""
     days = ((found[-1].start or 0) - (found[0].start or 0)) / 86.4e9
     return alt.Axis(tickCount=6, format="%-d %b" if days >= 6 else "%-d %b %H:%M", labelOverlap=True)
 
@@ -121,7 +121,7 @@ def _sides(evaluation: Evaluation, found: Sequence[SegmentEvaluation]) -> dict[s
 
 
 def _other(evaluation: Evaluation) -> str:
-    """The other policy's name, told apart from an equal one."""
+    """The other policy's name, made distinct from the target's."""
     name = evaluation.against.name if evaluation.against else ""
     return f"{name} (other)" if name == evaluation.target.name else name
 
@@ -152,7 +152,7 @@ def _forest(
     *,
     line: float | None = None,
 ) -> Chart:
-    """Points with bars, one for each thing and policy; a dashed line through all."""
+    """A forest plot: points with bars for each row and policy, and a dashed line."""
     data = _frame(rows).filter(pl.col("value").is_not_null())
     base = alt.Chart(data, width="container", height=_ROW * len(order)).encode(
         y=alt.Y("what:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=220, grid=True)),
@@ -175,7 +175,7 @@ def _forest(
 
 
 def _scale(data: pl.DataFrame, *others: float | None) -> alt.Scale:
-    """Room for all values, and for bars up to a few times the usual: one that is far longer would hide the rest."""
+    """A domain for all values, and for bars up to a few median lengths: a far longer one would hide the rest."""
     usual = data.group_by("policy").agg(((pl.col("high") - pl.col("low")) / 2).median().alias("half"))
     reach = _REACH * usual.select(pl.max("half").fill_null(0.0)).item()
     lowest, highest = pl.min_horizontal("low", "anytime_low"), pl.max_horizontal("high", "anytime_high")

@@ -1,7 +1,7 @@
-"""Confidence sequences: intervals that hold at every look at once, however often one looks and whenever one stops.
+"""Confidence sequences: intervals that hold at all looks simultaneously, for any number of looks and any stopping time.
 
-`asymptotic` is for any estimate that is close to a mean of many rows. `bounded` and `weighted` are exact from the first
-row on, and pay for it in width.
+`asymptotic` is for any estimate that is close to a mean of many rows. `bounded` and `weighted` are valid from the first
+row on, and are wider.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from potstill.evaluate.intervals import Interval, Values, check_bounds, check_level
 
-#: Rows at which the asymptotic sequence is tightest unless stated otherwise. Ten times as many rows cost 7 % of width,
-#: a hundred times as many 18 %; a tenth costs 26 %, so that it is better too low than too high.
+#: Number of rows at which the asymptotic sequence is tightest by default. At ten times as many rows it is 7 % wider
+#: than optimal, at a hundred times 18 %, at a tenth 26 %: too low a value is better than too high a one.
 BEST_AT = 10_000
 #: Stakes that the exact sequences mix, evenly on a logarithmic scale. The best one at a total variance V (in squared
 #: ranges) is about 3.5/√V: from a few rows to a billion.
@@ -32,12 +32,12 @@ def asymptotic(mean: float, sd: float, n: int, level: float, best_at: float = BE
     (some hundred rows).
 
     Args:
-        mean: of the rows' values so far, or any estimate whose influence values have this mean.
-        sd: their standard deviation.
-        n: how many they are.
-        level: the confidence over all looks together.
-        best_at: the number of rows at which the sequence is tightest. It has to be chosen beforehand: one that follows
-            the data, such as today's number of rows, makes the guarantee void.
+        mean: Mean of the rows' values so far, or any estimate whose influence values have this mean.
+        sd: Standard deviation of the values.
+        n: Number of rows.
+        level: Confidence level over all looks together.
+        best_at: Number of rows at which the sequence is tightest. Choose it beforehand: a value that follows the data,
+            such as the current number of rows, voids the guarantee.
     """
     if n < 2:
         return Interval(-math.inf, math.inf, level, "anytime", "fewer than two rows")
@@ -69,7 +69,7 @@ def _best(alpha: float) -> float:
     """The v = n·ρ² that makes (v + 1)/v · log((v + 1)/α²) smallest.
 
     There, the derivative says, v = log((v + 1)/α²); iterating that converges, as its slope is 1/(v + 1) < 1. The
-    paper has the same number as -W₋₁(-α²/e) - 1.
+    paper states the same number as -W₋₁(-α²/e) - 1.
     """
     v = -2 * math.log(alpha)
     for _ in range(200):
@@ -86,10 +86,10 @@ def bounded(values: Values, low: float, high: float, level: float) -> tuple[Valu
     the running maximum of the lower ends and the running minimum of the upper ones are covered as well.
 
     Args:
-        values: float64[N], in the order of their arrival.
-        low: the smallest value that a term could have had.
-        high: the largest.
-        level: the confidence over all rows together.
+        values: Terms in order of arrival, float64[N].
+        low: Smallest value that a term could have had.
+        high: Largest value that a term could have had.
+        level: Confidence level over all rows together.
     """
     check_bounds(values, low, high)
     return _both(values - low, high - values, low, high, level)
@@ -103,11 +103,11 @@ def weighted(weights: Values, rewards: Values, low: float, high: float, level: f
     reward's distance from `high`. It holds even if the target takes actions that the log never took.
 
     Args:
-        weights: target's probability over propensity, float64[N], in the order of their arrival.
-        rewards: float64[N].
-        low: the smallest possible reward.
-        high: the largest.
-        level: the confidence over all rows together.
+        weights: Importance weights in order of arrival, float64[N].
+        rewards: Rewards, float64[N].
+        low: Smallest possible reward.
+        high: Largest possible reward.
+        level: Confidence level over all rows together.
     """
     check_bounds(rewards, low, high)
     check_bounds(weights, 0.0, math.inf)
@@ -137,7 +137,7 @@ def _lower(x: Values, alpha: float) -> Values:
 
 
 def _boundary(v: Values, alpha: float) -> Values:
-    """How far the sum may run ahead at each V, from a table, V being rounded up."""
+    """The boundary of the sum at each V, from a table; V is rounded up."""
     if not len(v):
         return v
     steps = np.ceil(np.log(np.maximum(v, _FIRST) / _FIRST) / math.log(_STEP)).astype(np.int64)

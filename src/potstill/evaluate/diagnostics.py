@@ -1,4 +1,4 @@
-"""Whether an off-policy estimate can be trusted: what its weights look like, and one sentence about them."""
+"""Whether an off-policy estimate can be trusted: diagnostics of its importance weights, and a verdict in words."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from potstill.evaluate.log import Block
 from potstill.evaluate.targets import Target
 from potstill.spaces import Distribution
 
-#: Bins: four to the factor of ten. Weights beyond the ends are counted in the outermost ones.
+#: Edges of histogram bins: four per factor of ten. Weights beyond the ends count in the outermost bins.
 EDGES = 10.0 ** np.arange(-4, 6.01, 0.25)
-#: Bins that are there also without rows, so that small weights are told from large ones at a glance.
+#: Range of bins that are shown even without rows, so that small and large weights differ at a glance.
 _AROUND_ONE = (0.1, 10.0)
 
 
 Values = NDArray[np.float64]
 Grade = Literal["good", "caution", "no"]
-# Thresholds. Weights are a target's probability over the propensity; rows that count nothing have weight 0.
-#: Effective rows below which the estimate is a guess. With skewed weights, normal intervals of nominal 95 % cover 91 %
-#: with 30 effective rows, and 94 % with 100 (`benchmarks/coverage.py`).
+# Thresholds. A weight is the target's probability over the propensity.
+#: Effective sample size below which the estimate is a guess. With skewed weights, normal intervals of nominal 95 %
+#: cover 91 % at 30, and 94 % at 100 (`benchmarks/coverage.py`).
 FEW = 100
-#: Effective rows from which normal intervals are right: they cover 95 % in the same benchmark, with room for more skew.
+#: Effective sample size from which normal intervals cover 95 % in the same benchmark, with room for more skew.
 ENOUGH = 1_000
-#: Share of the target's probability on actions that were never logged, above which the reader has to know: the value
-#: may be off by the same share of the reward's range, which is as much as many an improvement.
+#: Share of the target's probability on actions that were never logged, above which a caution is due: the value may be
+#: off by the same share of the reward's range, which is as large as a typical improvement.
 UNSUPPORTED_CAUTION = 0.01
-#: ... and above which the number says too little about the target.
+#: ... and above which the estimate is unreliable.
 UNSUPPORTED_NO = 0.10
-#: Share of all weight in the largest 1 % of the weights, above which so few rows decide that the effective rows may be
-#: overstated: rows as heavy that did not happen to be logged are not in the sum. Equal weights have 1 %.
+#: Share of all weight in the largest 1 % of the weights, above which the effective sample size may be overstated:
+#: equally heavy rows that happened not to be logged are not in the sum. Equal weights have 1 %.
 FEW_ROWS = 0.50
-#: Standard errors by which the mean weight may be away from 1. By luck it is in 1 of 16,000 logs.
+#: Standard errors by which the mean weight may differ from 1; by chance it does in 1 of 16,000 logs.
 MEAN_WEIGHT_ERRORS = 4.0
-#: ... and how far it must be away to matter: 2 % of the value.
+#: ... and the difference that matters: 2 % of the value.
 MEAN_WEIGHT_GAP = 0.02
 _MORE = "Log more rows, serve with a higher floor, or evaluate a policy nearer to the one that served."
 _NEARER = "Serve with a floor, so that every action is tried, or evaluate a policy nearer to the one that served."
-_RIGHT = "Check that each row has the probability with which its action was drawn, and that no rows were left out."
-#: Share of the rows that a policy has learnt from, above which its estimate rests on them more than on others.
+_RIGHT = "Check that each row has the probability with which its action was drawn, and that no rows are missing."
+#: Share of the rows that a policy was trained on, above which its estimate rests mostly on training data.
 LEARNT_CAUTION = 0.5
 _REPLAY = "the log's actions were not uniformly random, so replay is biased"
 _MODEL = "the intervals leave out how wrong the reward model is"
-_OTHERS = "Let another estimator speak, such as dr or snips."
-#: Said of policies that have learnt from rows of the log, and what to do about it.
+_OTHERS = "Use another estimator, such as dr or snips."
+#: Caveat for policies that were trained on rows of the log, and the way out.
 LOOKS_BETTER = "A policy looks a little better on what it has learnt from than it is."
 UNSEEN = "--unseen takes later decisions only."
 
@@ -57,10 +57,10 @@ class WeightBin(NamedTuple):
     """Rows of similar weight.
 
     Attributes:
-        low: the smallest weight.
-        high: the largest.
-        rows: share of all rows.
-        weight: share of the total weight.
+        low: Smallest weight.
+        high: Largest weight.
+        rows: Share of all rows.
+        weight: Share of the total weight.
     """
 
     low: float
@@ -70,9 +70,9 @@ class WeightBin(NamedTuple):
 
 
 class WeightHistogram:
-    """A target that counts its weights: the probability of each logged action over its propensity.
+    """A target that counts its importance weights while it is evaluated.
 
-    Rows are counted as they go by, so a log must be gone through once with it.
+    Evaluate it on a log once: every pass counts the rows again.
     """
 
     def __init__(self, target: Target) -> None:
@@ -100,7 +100,7 @@ class WeightHistogram:
 
     @property
     def bins(self) -> list[WeightBin]:
-        """From small weights to large ones: where there are rows, and about 1; empty if all weights are 0."""
+        """Bins in ascending order: those with rows and those around 1; empty if all weights are 0."""
         used = np.flatnonzero(self._rows)
         if not len(used):
             return []
@@ -115,30 +115,30 @@ class WeightHistogram:
 
 
 class HasWeights(Protocol):
-    """What `Terms` have, and all that is needed here."""
+    """The columns of `Terms` that diagnostics need."""
 
     @property
     def weight(self) -> Values:
-        """The target's probability of the logged action over its propensity, float64[N]."""
+        """Importance weights, float64[N]."""
 
     @property
     def missing(self) -> Values:
-        """The target's probability on eligible actions that the log never took, float64[N]."""
+        """The target's probability of eligible actions that the log never took, float64[N]."""
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
-    """What the weights of an estimate look like.
+    """Diagnostics of importance weights.
 
     Attributes:
-        rows: logged rows.
-        effective: how many rows of equal weight would be as good, (Σw)² / Σw².
-        effective_share: of the rows.
-        largest: the largest weight.
-        largest_share: its part in the total weight.
-        top_share: the part of the largest 1 % of the weights above 0 (at least one) in the total weight.
-        unsupported: the average probability that the target puts on eligible actions that were never logged.
-        mean_weight: 1 less the unsupported part, up to luck, if the logged propensities are right.
-        mean_weight_error: its standard error.
+        rows: Number of logged rows.
+        effective: Effective sample size, (Σw)² / Σw².
+        effective_share: Effective sample size over the number of rows.
+        largest: Largest weight.
+        largest_share: Share of the largest weight in the total weight.
+        top_share: Share of the largest 1 % of the positive weights (at least one) in the total weight.
+        unsupported: Mean probability that the target puts on eligible actions that were never logged.
+        mean_weight: Mean weight; about 1 minus `unsupported` if the logged propensities are right.
+        mean_weight_error: Standard error of the mean weight.
     """
 
     rows: int
@@ -153,7 +153,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mean_weight_is_off(self) -> bool:
-        """Whether the mean weight is too far from what right propensities would give for luck to explain it."""
+        """Whether the mean weight differs from its expectation by more than chance explains."""
         gap = abs(self.mean_weight - (1 - self.unsupported))
         return gap > MEAN_WEIGHT_GAP and gap > MEAN_WEIGHT_ERRORS * self.mean_weight_error
 
@@ -163,8 +163,8 @@ class Trust(msgspec.Struct, frozen=True):
 
     Attributes:
         grade: `good`, `caution` or `no`.
-        sentence: why, in plain words.
-        advice: what to do about it; empty if nothing has to be done.
+        sentence: The reason, in plain words.
+        advice: The way out; empty if the grade is good.
     """
 
     grade: Grade
@@ -173,7 +173,7 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 def diagnose(terms: HasWeights) -> Diagnostics:
-    """What the weights look like; everything is 0 for a log without rows."""
+    """Diagnostics of the weights; all 0 for a log without rows."""
     weights = terms.weight
     n, total = len(weights), float(weights.sum())
     largest = float(weights.max(initial=0.0))
@@ -192,7 +192,7 @@ def diagnose(terms: HasWeights) -> Diagnostics:
 
 
 def trust(diagnostics: Diagnostics) -> Trust:
-    """Whether an estimate with these weights can be relied on; if there are several reasons not to, the gravest."""
+    """Whether an estimate with these weights is reliable; of several doubts, the gravest."""
     rows, effective = f"{diagnostics.rows:,}", f"{diagnostics.effective:,.0f}"
     worth = f"The {rows} logged rows say as much about this policy as {effective} rows of its own would"
     good = Trust("good", f"{worth}.")
@@ -200,7 +200,7 @@ def trust(diagnostics: Diagnostics) -> Trust:
 
 
 def _doubts(d: Diagnostics, worth: str) -> Iterator[Trust]:
-    """Reasons not to trust, in the order in which they should be seen to."""
+    """Reasons not to trust, in the order in which to fix them."""
     if not d.effective:
         yield Trust("no", f"In none of the {d.rows:,} logged rows was an action taken that the policy takes.", _NEARER)
     if d.unsupported > UNSUPPORTED_CAUTION:
@@ -218,7 +218,7 @@ def _doubts(d: Diagnostics, worth: str) -> Iterator[Trust]:
 
 
 def _off(d: Diagnostics) -> str:
-    """What a wrong mean weight means. Too low a one is also what rare rows leave that happen not to be in the log."""
+    """What a wrong mean weight means. Too low a mean also results when rare, heavy rows happen not to be logged."""
     expected = 1 - d.unsupported
     rare = ", or actions that the policy takes are all but absent from the log" if d.mean_weight < expected else ""
     wrong = f"Weights should average {expected:.2f} but average {d.mean_weight:.2f}: the logged probabilities are wrong"
@@ -233,21 +233,21 @@ def _top(weights: Values) -> float:
 
 
 def estimator_note(estimator: str, *, uniform: bool) -> str:
-    """Why an estimator may be biased on a log, whose actions were `uniform`ly random or not; mostly empty."""
+    """Why an estimator may be biased on a log, with uniformly random actions or not; empty for most."""
     if estimator == "replay" and not uniform:
         return _REPLAY
     return _MODEL if estimator == "dm" else ""
 
 
-def with_estimator_note(found: Trust, said: str) -> Trust:
-    """The trust in an estimate that has such a note: none in one that is biased, and good in neither."""
-    if not said or (found.grade != "good" and said != _REPLAY):
+def with_estimator_note(found: Trust, note: str) -> Trust:
+    """The verdict on an estimate with such a note: `no` for a biased one, `caution` at best otherwise."""
+    if not note or (found.grade != "good" and note != _REPLAY):
         return found
-    return Trust("no" if said == _REPLAY else "caution", f"{said[0].upper()}{said[1:]}.", _OTHERS)
+    return Trust("no" if note == _REPLAY else "caution", f"{note[0].upper()}{note[1:]}.", _OTHERS)
 
 
 def with_training_overlap(found: Trust, learnt: int, rows: int) -> Trust:
-    """The trust in a policy that has learnt from some of the rows: it looks better on them than it is."""
+    """The verdict on a policy that was trained on some of the rows, which flatter it."""
     if found.grade != "good" or learnt <= LEARNT_CAUTION * rows:
         return found
     of = "all" if learnt == rows else f"{learnt:,}"
@@ -255,5 +255,5 @@ def with_training_overlap(found: Trust, learnt: int, rows: int) -> Trust:
 
 
 def is_training_overlap(found: Trust) -> bool:
-    """Whether that is why there is caution."""
+    """Whether the verdict is a caution for training overlap."""
     return found.advice == UNSEEN

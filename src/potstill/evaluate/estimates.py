@@ -1,4 +1,4 @@
-"""An estimate with its intervals, as data."""
+"""Off-policy estimates with their intervals, as data."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from potstill.evaluate.terms import Terms
 from potstill.keys import Key
 from potstill.spaces.influence import Parts
 
-#: Intervals that can be asked for; the anytime-valid one is always there.
+#: Intervals on request; the anytime-valid one is always computed.
 IntervalName: TypeAlias = Literal["normal", "bootstrap", "bernstein", "exact"]
 _UNDEFINED = "no row of the log has an action that the target takes"
-#: Terms may lie outside of their bounds by this share of them, from rounding.
+#: Rounding may put terms outside their bounds by this share of the range.
 _ROUNDING = 1e-9
 
 
 class OffPolicyEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What an estimator says.
+    """The estimated value of a target by one estimator.
 
     Attributes:
-        estimator: its name.
-        value: None if the log says nothing of the target.
-        standard_error: None if there are fewer than two rows.
-        intervals: as asked for, by name.
-        anytime: the interval that holds however often one looks.
-        parameter: the clipping level, threshold or shrinkage, if the estimator has one; None also if it is infinite.
-        note: what a reader should know; mostly empty.
+        estimator: Name of the estimator.
+        value: Estimated reward per decision; None if the log says nothing about the target.
+        standard_error: Standard error; None if there are fewer than two rows.
+        intervals: Requested intervals, by name.
+        anytime: Anytime-valid interval, which holds for any number of looks.
+        parameter: Clipping level, threshold or shrinkage, if the estimator has one and it is finite.
+        note: Caveat of the estimate; usually empty.
     """
 
     estimator: str
@@ -48,16 +48,16 @@ class OffPolicyEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class IntervalOptions:
-    """How intervals are made.
+    """How intervals are computed.
 
     Attributes:
-        names: of the intervals.
-        level: their confidence.
-        low: the smallest possible reward, if known.
-        high: the largest.
-        largest: the largest weight that a row could have had.
-        caveat: what has to be true for that.
-        key: of bootstraps.
+        names: Names of the intervals.
+        level: Confidence level.
+        low: Smallest possible reward, if known.
+        high: Largest possible reward, if known.
+        largest: Largest weight that a row could have had.
+        caveat: Assumption behind `largest`.
+        key: Key of bootstraps.
     """
 
     names: tuple[IntervalName, ...]
@@ -71,13 +71,13 @@ class IntervalOptions:
 
 @dataclass(frozen=True, eq=False)
 class PointEstimate:
-    """An estimate before its intervals are made.
+    """An estimate without intervals.
 
     Attributes:
-        estimator: its name.
-        parts: what the value is made of.
-        terms: what those were made of; None for a difference.
-        bounds: of the terms whose mean is the value; or why there are none.
+        estimator: Name of the estimator.
+        parts: Parts of the value.
+        terms: Terms that the parts came from; None for a difference.
+        bounds: Bounds of the terms whose mean is the value, or the reason why there are none.
     """
 
     estimator: str
@@ -91,17 +91,17 @@ class PointEstimate:
         return cls(estimator, parts, terms, _bounds(parts, options))
 
     def __sub__(self, other: PointEstimate) -> PointEstimate:
-        """By how much this is more than another value on the same rows."""
+        """The difference to another value on the same rows."""
         parts = Parts(base=self.parts.influence - other.parts.influence)
         return PointEstimate(self.estimator, parts, None, _bounds_of_difference(self.bounds, other.bounds))
 
     def where(self, rows: NDArray[np.bool_]) -> PointEstimate:
-        """The same for some rows, by mask."""
+        """The estimate on some rows, by mask."""
         terms = None if self.terms is None else self.terms.where(rows)
         return PointEstimate(self.estimator, self.parts.where(rows), terms, self.bounds)
 
-    def estimate(self, options: IntervalOptions, note: str = "") -> OffPolicyEstimate:
-        """With its intervals."""
+    def with_intervals(self, options: IntervalOptions, note: str = "") -> OffPolicyEstimate:
+        """The estimate with its intervals."""
         value, parameter = self.parts.value, self.parts.parameter
         if math.isnan(value):
             return OffPolicyEstimate(estimator=self.estimator, value=None, note=_UNDEFINED)
@@ -122,7 +122,7 @@ class PointEstimate:
 
 
 def _bounds(parts: Parts, options: IntervalOptions) -> tuple[float, float] | str:
-    """Of base + weight * (reward - prediction), where predictions are rewards as well, or of weight * reward."""
+    """Bounds of base + weight · (reward - prediction), or of weight · reward; predictions have the reward's bounds."""
     low, high = options.low, options.high
     if low is None or high is None:
         return "the problem states no bounds of the reward"
@@ -154,7 +154,7 @@ def _bernstein(point: PointEstimate, options: IntervalOptions) -> Interval:
     if isinstance(point.bounds, str):
         return _nothing(options, "bernstein", point.bounds)
     if point.estimator == "dm":
-        return _nothing(options, "bernstein", "it would promise what a wrong reward model does not keep")
+        return _nothing(options, "bernstein", "it would not cover the error of the reward model")
     low, high = point.bounds
     slack = _ROUNDING * (high - low)
     made = bernstein(point.parts.influence, low - slack, high + slack, options.level)
@@ -181,5 +181,5 @@ _MAKERS: dict[IntervalName, Callable[[PointEstimate, IntervalOptions], Interval]
     "bernstein": _bernstein,
     "exact": _exact,
 }
-#: All intervals that can be asked for.
+#: Names of all intervals on request.
 INTERVALS = tuple(_MAKERS)

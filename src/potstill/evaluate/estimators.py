@@ -1,4 +1,4 @@
-"""Estimators of what a target would have earned: each turns terms into parts, and parts have a value."""
+"""Estimators of the value of a target: each turns `Terms` into `Parts`."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from numpy.typing import NDArray
 from potstill.evaluate.terms import Terms
 from potstill.spaces.influence import Parts
 
-#: Shares of the positive weights at which clipping levels, thresholds and shrinkages are tried.
+#: Quantiles of the positive weights that are candidates for clipping levels, thresholds and shrinkages.
 _QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
 
 Float64 = NDArray[np.float64]
 
 
-#: Turns terms into parts. Your own can be given to `evaluate` by name.
+#: Turns terms into parts. `evaluate` also takes your own, by name.
 Estimator: TypeAlias = Callable[[Terms], Parts]
 
 
 def replay(terms: Terms) -> Parts:
-    """The mean reward of rows whose action the target takes as well.
+    """Replay: the mean reward of rows on which the target draws the logged action.
 
     Li, Chu, Langford & Wang 2011, "Unbiased offline evaluation of contextual-bandit-based news article recommendation
-    algorithms". Right only for logs of uniformly random actions.
+    algorithms". Unbiased only for logs of uniformly random actions.
     """
     return Parts(numerator=terms.matched * terms.reward, denominator=terms.matched.astype(np.float64), largest=1.0)
 
 
 def ips(terms: Terms) -> Parts:
-    """Inverse propensity scores: each reward times its weight (Horvitz & Thompson 1952)."""
+    """Inverse propensity scoring: each reward times its importance weight (Horvitz & Thompson 1952)."""
     return Parts(numerator=terms.weight * terms.reward)
 
 
 def clipped_ips(terms: Terms, clip: float | None = None) -> Parts:
-    """IPS with weights cut off at `clip`: some bias for less variance; chosen from the log if left out."""
+    """IPS with weights clipped at `clip`, which trades bias for variance; chosen from the log if left out."""
     clip = _given("clip", clip) or _tuned(terms, _clipped, quantiles(terms), base=False)
     return Parts(numerator=_clipped(terms.weight, clip) * terms.reward, largest=clip, parameter=clip)
 
@@ -51,12 +51,12 @@ def snips(terms: Terms) -> Parts:
 
 
 def dm(terms: Terms) -> Parts:
-    """The direct method: what the reward model expects of the target. As wrong as the model is."""
+    """Direct method: the expectation of the reward model under the target. As biased as the model."""
     return Parts(base=terms.expected, largest=0.0)
 
 
 def dr(terms: Terms) -> Parts:
-    """Doubly robust: the direct method, corrected by weighted residuals; right if the model or the weights are.
+    """Doubly robust: the direct method plus weighted residuals; consistent if the model or the weights are right.
 
     Dudík, Langford & Li 2011, "Doubly robust policy evaluation and learning".
     """
@@ -101,19 +101,19 @@ ESTIMATORS: dict[str, Estimator] = {
     "dr-os": dr_os,
 }
 
-#: Weights and a parameter to smaller weights.
+#: Weights and a parameter to shrunken weights.
 _Shrink: TypeAlias = Callable[[Float64, float], Float64]
 
 
 def quantiles(terms: Terms) -> Float64:
-    """Weights to cut off at, from infinity (not at all) down to the median of those above 0."""
+    """Candidate thresholds, from infinity (no clipping) down to the median of the positive weights."""
     positive = terms.weight[terms.weight > 0]
     found = np.unique(np.quantile(positive, _QUANTILES)) if positive.size else np.empty(0)
     return np.append(np.inf, found[::-1])
 
 
 def _shrinkages(terms: Terms) -> Float64:
-    """Squares of weights, as a weight of √λ is halved, and two more between the largest of them and infinity."""
+    """Candidate shrinkages: squared weights, as a weight of √λ is halved, and two more below infinity."""
     squares = quantiles(terms) ** 2
     return np.concatenate([squares[:1], 100 * squares[1:2], 10 * squares[1:2], squares[1:]])
 
@@ -149,8 +149,8 @@ def _given(name: str, parameter: float | None) -> float | None:
 def _tuned(terms: Terms, shrink: _Shrink, candidates: Float64, *, base: bool = True) -> float:
     """The candidate with the smallest estimated mean squared error: variance plus the square of a bound on the bias.
 
-    As Wang et al. 2017 and Su et al. 2020 do. The bound is the mean of the weight that is lost times the size of what
-    it would have multiplied, whatever its sign. Ties go to the earlier candidate.
+    As in Wang et al. 2017 and Su et al. 2020. The bound is the mean of the lost weight times the absolute value of what
+    it would have multiplied. Ties go to the earlier candidate.
     """
     residual = _residual(terms) if base else terms.reward
     size, expected = np.abs(residual), terms.expected if base else 0.0

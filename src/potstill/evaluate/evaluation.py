@@ -1,4 +1,4 @@
-"""What a target would have earned on a log: estimates, how far they can be trusted, by segment and over time."""
+"""The value of a target on a log: estimates, their trustworthiness, by segment and over time."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from potstill.evaluate.terms import LogTerms, Terms, compute_terms
 from potstill.keys import Key
 from potstill.spaces.influence import Parts
 
-#: The estimator that speaks for all others, if it is among them.
+#: Headline estimator, if it is among those requested.
 HEADLINE = "dr"
 
 
 class TargetEvaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """One of two targets.
+    """The evaluation of one target.
 
     Attributes:
-        name: of the target.
-        estimates: by estimator.
-        diagnostics: of its weights.
-        trust: in words.
-        learnt: how many of the rows it has learnt from, as far as that is known.
+        name: Name of the target.
+        estimates: Estimates by estimator.
+        diagnostics: Diagnostics of the importance weights.
+        trust: Verdict on the headline estimate.
+        learnt: Number of rows that the target was trained on, as far as known.
     """
 
     name: str
@@ -54,18 +54,18 @@ class TargetEvaluation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentEvaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """Some rows of the log, by the headline estimator.
+    """The evaluation of some rows, by the headline estimator.
 
     Attributes:
-        name: of the segment.
-        rows: how many.
-        share: of all rows.
-        start: when a stretch of time begins, microseconds since 1970.
-        logged: what the log earned there.
-        target: what the target would have earned.
-        against: what the other target would have.
-        difference: target less against.
-        trust: in the target's estimate.
+        name: Name of the segment.
+        rows: Number of rows.
+        share: Share of all rows.
+        start: Start of a period, microseconds since 1970.
+        logged: Mean logged reward.
+        target: Value of the target.
+        against: Value of the other target.
+        difference: Target minus against.
+        trust: Verdict on the target's estimate.
     """
 
     name: str
@@ -80,19 +80,19 @@ class SegmentEvaluation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a target would have earned on a log. It can be written as JSON.
+    """The value of a target on a log. It can be written as JSON.
 
     Attributes:
-        problem: its name.
-        rows: of the log.
-        level: the confidence of all intervals.
-        headline: the estimator that speaks for the others.
-        logged: what the log earned: the plain mean of its rewards.
-        target: what the target would have earned.
-        against: what the other target would have, if there is one.
-        difference: target less against, by estimator, from the same rows.
-        segments: by feature.
-        stretches: of time.
+        problem: Name of the problem.
+        rows: Number of rows of the log.
+        level: Confidence level of all intervals.
+        headline: Headline estimator.
+        logged: Mean logged reward.
+        target: Evaluation of the target.
+        against: Evaluation of the other target, if there is one.
+        difference: Target minus against, by estimator, from the same rows.
+        segments: Evaluations of segments, by feature.
+        stretches: Evaluations of periods of time.
     """
 
     problem: str
@@ -108,7 +108,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def estimate(self) -> OffPolicyEstimate:
-        """The headline: what the target would have earned."""
+        """The headline estimate of the target."""
         return self.target.estimates[self.headline]
 
 
@@ -133,19 +133,19 @@ def evaluate(
     0.41
 
     Args:
-        log: what was done, and what it earned.
-        target: whatever could have decided instead: a policy, an action's name, a function; see `targets.target`.
-        against: another target to compare with on the same rows; ``"logged"`` is what was done.
-        estimators: names from `ESTIMATORS`, or functions of your own by name.
+        log: Logged decisions with rewards and propensities.
+        target: What to evaluate: a policy, an action, a function; see `potstill.evaluate.target`.
+        against: Another target to compare with on the same rows; ``"logged"`` is what was done.
+        estimators: Names from `ESTIMATORS`, or functions of your own by name.
         intervals: ``"normal"``, ``"bootstrap"``, ``"bernstein"``, ``"exact"``; the anytime-valid one is always there.
-        model: of rewards; `RidgeModel` if left out.
-        level: the confidence of intervals.
-        seed: of replay's draws and of the bootstrap.
-        by: features to make segments of.
-        over: stretches of time: ``"day"``, ``"week"``, or a number of them with equally many rows.
-        smallest: the smallest propensity that could have been logged, for exact bounds; the smallest that was, if
-            left out.
-        learnt: from how many of the rows targets have learnt, by their names.
+        model: Reward model; `RidgeModel` if left out.
+        level: Confidence level of intervals.
+        seed: Seed of replay's draws and of the bootstrap.
+        by: Features to segment by.
+        over: Periods of time: ``"day"``, ``"week"``, or a number of periods with equally many rows.
+        smallest: Smallest propensity that could have been logged, for exact bounds; the smallest in the log if left
+            out.
+        learnt: Number of rows that targets were trained on, by name.
     """
     check_level(level)
     chosen, names = _chosen(estimators), _checked_names(intervals)
@@ -159,14 +159,14 @@ def evaluate(
         low=log.problem.reward.low,
         high=log.problem.reward.high,
         largest=_largest(log_terms.terms, smallest),
-        caveat="" if smallest else "it holds if no propensity could be smaller than the smallest in the log",
+        caveat="" if smallest else "valid if no propensity could be smaller than the smallest in the log",
         key=Key(seed).child("bootstrap"),
     )
     return _Comparison(log.problem.name, made, log_terms, chosen, options).evaluation(over, learnt or {})
 
 
 class _Comparison:
-    """One target or two on the same rows."""
+    """One or two targets on the same rows."""
 
     def __init__(
         self,
@@ -180,22 +180,22 @@ class _Comparison:
         self.headline = HEADLINE if HEADLINE in chosen else next(iter(chosen))
         reward = log_terms.terms[0].reward
         self.logged = PointEstimate.of("logged", Parts(base=reward, largest=0.0), log_terms.terms[0], options)
-        self.cases = [
+        self.points = [
             {name: PointEstimate.of(name, estimator(terms), terms, options) for name, estimator in chosen.items()}
             for terms in log_terms.terms
         ]
 
     def evaluation(self, over: Over | None, learnt: Mapping[str, int]) -> Evaluation:
         sides = [
-            self._side(target.name, cases, terms, learnt.get(target.name, 0))
-            for target, cases, terms in zip(self.made, self.cases, self.log_terms.terms, strict=True)
+            self._target_evaluation(target.name, points, terms, learnt.get(target.name, 0))
+            for target, points, terms in zip(self.made, self.points, self.log_terms.terms, strict=True)
         ]
         return Evaluation(
             problem=self.problem,
             rows=len(self.log_terms.terms[0]),
             level=self.options.level,
             headline=self.headline,
-            logged=self.logged.estimate(self.options),
+            logged=self.logged.with_intervals(self.options),
             target=sides[0],
             against=sides[1] if len(sides) > 1 else None,
             difference=self._estimates(self._differences()) if len(sides) > 1 else None,
@@ -204,28 +204,30 @@ class _Comparison:
         )
 
     def _differences(self) -> dict[str, PointEstimate]:
-        target, against = self.cases
-        return {name: case - against[name] for name, case in target.items()}
+        target, against = self.points
+        return {name: point - against[name] for name, point in target.items()}
 
-    def _side(self, name: str, cases: Mapping[str, PointEstimate], terms: Terms, learnt: int) -> TargetEvaluation:
+    def _target_evaluation(
+        self, name: str, points: Mapping[str, PointEstimate], terms: Terms, learnt: int
+    ) -> TargetEvaluation:
         diagnostics = diagnose(terms)
         found = with_training_overlap(self._trust(diagnostics), learnt, len(terms))
         return TargetEvaluation(
-            name=name, estimates=self._estimates(cases), diagnostics=diagnostics, trust=found, learnt=learnt
+            name=name, estimates=self._estimates(points), diagnostics=diagnostics, trust=found, learnt=learnt
         )
 
     def _trust(self, diagnostics: Diagnostics) -> Trust:
         return with_estimator_note(trust(diagnostics), self._note(self.headline))
 
-    def _estimates(self, cases: Mapping[str, PointEstimate]) -> dict[str, OffPolicyEstimate]:
-        return {name: case.estimate(self.options, self._note(name)) for name, case in cases.items()}
+    def _estimates(self, points: Mapping[str, PointEstimate]) -> dict[str, OffPolicyEstimate]:
+        return {name: point.with_intervals(self.options, self._note(name)) for name, point in points.items()}
 
     def _note(self, estimator: str) -> str:
         return estimator_note(estimator, uniform=self.log_terms.uniform)
 
     def _times(self) -> NDArray[np.int64]:
         if self.log_terms.times is None:
-            raise InvalidLog("the log has no times, so there are no stretches of time; leave `over` out")
+            raise InvalidLog("the log has no times, so there are no periods of time; leave `over` out")
         return self.log_terms.times
 
     def _segments(self, grouping: RowGroups) -> tuple[SegmentEvaluation, ...]:
@@ -236,17 +238,17 @@ class _Comparison:
         )
 
     def _segment(self, name: str, start: int | None, rows: NDArray[np.bool_]) -> SegmentEvaluation:
-        cases = [each[self.headline].where(rows) for each in self.cases]
+        points = [each[self.headline].where(rows) for each in self.points]
         note, count = self._note(self.headline), int(rows.sum())
         return SegmentEvaluation(
             name=name,
             rows=count,
             share=count / len(rows),
             start=start,
-            logged=self.logged.where(rows).estimate(self.options),
-            target=cases[0].estimate(self.options, note),
-            against=cases[1].estimate(self.options, note) if len(cases) > 1 else None,
-            difference=(cases[0] - cases[1]).estimate(self.options, note) if len(cases) > 1 else None,
+            logged=self.logged.where(rows).with_intervals(self.options),
+            target=points[0].with_intervals(self.options, note),
+            against=points[1].with_intervals(self.options, note) if len(points) > 1 else None,
+            difference=(points[0] - points[1]).with_intervals(self.options, note) if len(points) > 1 else None,
             trust=self._trust(diagnose(self.log_terms.terms[0].where(rows))),
         )
 
@@ -260,7 +262,7 @@ def _chosen(estimators: Sequence[str] | Mapping[str, Estimator]) -> Mapping[str,
             raise ValueError(f"unknown estimator {unknown[0]!r}; there are {', '.join(ESTIMATORS)}")
         chosen = {name: ESTIMATORS[name] for name in estimators}
     if not chosen:
-        raise ValueError(f"no estimator is named; there are {', '.join(ESTIMATORS)}")
+        raise ValueError(f"no estimator was requested; there are {', '.join(ESTIMATORS)}")
     return chosen
 
 
@@ -272,11 +274,11 @@ def _checked_names(intervals: Sequence[IntervalName]) -> tuple[IntervalName, ...
 
 
 def _largest(terms: Sequence[Terms], smallest: float | None) -> float:
-    """The largest weight that a row could have had."""
+    """Largest weight that a row could have had."""
     logged = float(terms[0].propensity.min())
     if smallest is None:
         smallest = logged
     if not 0 < smallest <= logged:
         raise ValueError(f"smallest must be above 0 and at most {logged:g}, the smallest in the log, got {smallest}")
-    # A target's probabilities may add up to a little more than one.
+    # Rounding: a target's probabilities may add up to slightly more than one.
     return max(1 / smallest, *(float(each.weight.max()) for each in terms))

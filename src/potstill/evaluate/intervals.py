@@ -1,6 +1,6 @@
-"""Intervals for a number of rows that was fixed beforehand: normal, bootstrap and empirical Bernstein.
+"""Confidence intervals for a fixed number of rows: normal, bootstrap and empirical Bernstein.
 
-Those who look again as rows arrive want `potstill.evaluate.confidence_sequences`.
+For repeated looks as rows arrive, use `potstill.evaluate.confidence_sequences`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from potstill.spaces.influence import Parts
 
 Values = NDArray[np.float64]
 
-#: The bootstrap draws these many groups of rows at most. Their spread is then known to 1/√(2·16,384) = 0.6 %, which is
-#: less than the luck of 1,000 replicates, and a million rows take as long as 16,384.
+#: Maximum number of groups of rows that the bootstrap resamples. Their spread is then known to 1/√(2·16,384) = 0.6 %,
+#: less than the Monte Carlo error of 1,000 replicates, and a million rows take as long as 16,384.
 GROUPS = 16_384
-#: Counts drawn at once: these stay in a processor's cache, which makes the bootstrap two to four times as fast.
+#: Counts drawn at once: they fit in the processor cache, which makes the bootstrap two to four times as fast.
 _COUNTS_AT_ONCE = 1 << 15
-#: The note of an interval without ends.
+#: Note of an unbounded interval.
 NO_WEIGHT = "too few rows on which the logged action is one that the target would take"
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Where a value lies with a stated confidence.
+    """A confidence interval.
 
     Attributes:
-        low: minus infinity if the rows say nothing.
-        high: infinity if the rows say nothing.
-        level: the confidence, such as 0.95.
-        method: how it was made.
-        note: what a reader should know before relying on it; mostly empty.
+        low: Lower end; minus infinity if the rows say nothing.
+        high: Upper end; infinity if the rows say nothing.
+        level: Confidence level, such as 0.95.
+        method: Name of the method.
+        note: Caveat of the interval; usually empty.
     """
 
     low: float
@@ -52,9 +52,9 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 def normal(parts: Parts, level: float) -> Interval:
-    """The value and as many standard errors as the normal distribution asks for, by the central limit theorem.
+    """The normal interval, by the central limit theorem.
 
-    Too short if few rows carry most of the weight; `potstill.evaluate.diagnostics` says when.
+    Too short if few rows carry most of the weight; `potstill.evaluate.diagnostics` detects that.
     """
     value, influence = parts.value, parts.influence
     if len(influence) < 2 or not math.isfinite(value):
@@ -64,17 +64,17 @@ def normal(parts: Parts, level: float) -> Interval:
 
 
 def bootstrap(parts: Parts, level: float, key: Key, replicates: int = 1000) -> Interval:
-    """The studentised Poisson bootstrap: each replicate counts each row 0, 1, 2 … times, Poisson with mean 1.
+    """The studentised Poisson bootstrap: each replicate counts each row a Poisson number of times with mean 1.
 
-    Studentised, as importance weights are skewed: the error of the plain percentile interval on each side shrinks as
-    1/√N, that of this one as 1/N (Hall 1988, "Theoretical comparison of bootstrap confidence intervals"). Each
-    replicate's standard error comes from the same sums as its value, so nothing is drawn twice.
+    Studentised, because importance weights are skewed: the one-sided coverage error of the percentile interval shrinks
+    as 1/√N, that of this one as 1/N (Hall 1988, "Theoretical comparison of bootstrap confidence intervals"). Each
+    replicate's standard error comes from the same sums as its value, so there is no nested bootstrap.
 
     Args:
-        parts: of the estimate.
-        level: the confidence.
-        key: of the draws.
-        replicates: 1,000 give the ends to about 4 % of the interval's half-width.
+        parts: Parts of the estimate.
+        level: Confidence level.
+        key: Key of the draws.
+        replicates: Number of replicates; 1,000 give the ends to about 4 % of the interval's half-width.
     """
     value, columns = parts.value, _centred(parts)
     moments = _moments(_grouped(columns))
@@ -88,16 +88,16 @@ def bootstrap(parts: Parts, level: float, key: Key, replicates: int = 1000) -> I
 
 
 def bernstein(values: Values, low: float, high: float, level: float) -> Interval:
-    """The empirical Bernstein interval: exact for any number of rows, if the bounds were known beforehand.
+    """The empirical Bernstein interval: valid for any number of rows, if the bounds were known beforehand.
 
     Maurer & Pontil 2009, "Empirical Bernstein bounds and sample variance penalization", theorem 4, with three events
     (the mean too low, too high, the variance too small) of probability (1 - level) / 3 each.
 
     Args:
-        values: independent terms whose mean is the estimate, float64[N].
-        low: the smallest value that a term could have had.
-        high: the largest.
-        level: the confidence.
+        values: Independent terms whose mean is the estimate, float64[N].
+        low: Smallest value that a term could have had.
+        high: Largest value that a term could have had.
+        level: Confidence level.
     """
     check_bounds(values, low, high)
     n = len(values)
@@ -110,19 +110,19 @@ def bernstein(values: Values, low: float, high: float, level: float) -> Interval
 
 
 def two_sided(level: float) -> float:
-    """How many standard errors a normal interval reaches to each side: 1.96 for 0.95."""
+    """Half-width of a normal interval in standard errors: 1.96 for 0.95."""
     return NormalDist().inv_cdf((1 + check_level(level)) / 2)
 
 
 def check_level(level: float) -> float:
-    """The level, if it is one."""
+    """The level, if it is between 0 and 1."""
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, such as 0.95, got {level}")
     return level
 
 
 def check_bounds(values: Values, low: float, high: float) -> None:
-    """Refuse terms outside the bounds, for which the guarantee would be void."""
+    """Refuse terms outside the bounds, which would void the guarantee."""
     if not low < high:
         raise ValueError(f"low must be below high, got low={low}, high={high}")
     outside = np.flatnonzero(~((values >= low) & (values <= high)))
@@ -139,7 +139,7 @@ def _few(rows: int) -> str:
 
 
 def _centred(parts: Parts) -> Values:
-    """A one, and base, numerator and denominator such that the value is 0, float64[N, 4]: no digits are lost later."""
+    """A one, and base, numerator and denominator centred so that the value is 0, float64[N, 4]: this keeps digits."""
     n = len(parts.influence)
     base, numerator, denominator = (
         np.full(n, default) if column is None else column
@@ -188,7 +188,7 @@ def _studentised(totals: Values) -> Values:
 
 
 def _shift_and_error(totals: Values) -> tuple[Values, Values]:
-    """How far the value has moved from 0, and its standard error, for each row of summed moments [R, 15].
+    """The shift of the value from 0, and its standard error, for each row of summed moments [R, 15].
 
     A group with sums (n, b, u, d) of rows, base, numerator and denominator adds b + (u - r·d)/D - n·m to N times the
     error, where m = mean(base), r = Σu/Σd and D = mean(denominator).
@@ -206,24 +206,24 @@ def _shift_and_error(totals: Values) -> tuple[Values, Values]:
 
 
 def _quantile(t: Values, probability: float) -> float:
-    """The quantile of replicates, with those that are no number (nothing was drawn) beyond all others."""
+    """The quantile of replicates; NaN (nothing was drawn) counts as larger than all others."""
     return float(np.quantile(np.where(np.isnan(t), np.inf, t), probability, method="higher"))
 
 
 def fieller(
     numerator: float, denominator: float, variances: tuple[float, float], covariance: float, errors: float
 ) -> tuple[float, float] | None:
-    """The interval of numerator / denominator; None where there is none.
+    """Fieller's interval of numerator / denominator; None if it is unbounded.
 
     Args:
-        numerator: a mean.
-        denominator: another.
-        variances: of the two means, in that order.
-        covariance: of the two.
-        errors: how many standard errors the interval reaches, such as a quantile of Student's t.
+        numerator: A mean.
+        denominator: Another mean.
+        variances: Variances of the two means, in that order.
+        covariance: Covariance of the two means.
+        errors: Half-width in standard errors, such as a quantile of Student's t.
     """
     yy, xx, xy = (errors**2 * part for part in (*variances, covariance))
-    # Where numerator - ρ·denominator is within that many standard errors of 0: a·ρ² - 2b·ρ + c ≤ 0.
+    # Where numerator - ρ·denominator is within `errors` standard errors of 0: a·ρ² - 2b·ρ + c ≤ 0.
     a, b, c = denominator**2 - xx, denominator * numerator - xy, numerator**2 - yy
     if a <= 0:
         return None

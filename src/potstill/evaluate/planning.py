@@ -1,7 +1,7 @@
-"""Before launch: how well the decisions of a policy let other policies be evaluated, and what a floor would change.
+"""Planning of exploration: how precisely the log of a policy will evaluate other policies, and what a floor changes.
 
-A policy that hardly ever takes an action will teach hardly anything about policies that do. What it will teach is
-known before the first decision: it follows from its probabilities in the contexts to come.
+A policy that hardly ever takes an action logs little evidence about policies that do. How much is known before the
+first decision: it follows from the policy's probabilities in the expected contexts.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from potstill.spaces import finite
 
 Float64 = NDArray[np.float64]
 
-#: Floors that are looked at unless others are stated; those above one over the number of actions are left out.
+#: Default floors; those above one over the number of actions are left out.
 FLOORS = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 class TargetPrecision(msgspec.Struct, frozen=True, kw_only=True):
-    """How well a target can be evaluated.
+    """How precisely a target can be evaluated.
 
     Attributes:
-        target: its name.
-        effective_share: how many rows of the target's own a logged row will be worth. The effective sample size of N
-            rows is about N times this.
-        unsupported: the share of the target's decisions that the logging policy never takes; nothing will be known of
+        target: Name of the target.
+        effective_share: Effective sample size per logged row.
+        unsupported: Share of the target's decisions that the logging policy never takes; the log will say nothing about
             them.
-        half_width: of the interval, for one row; for N rows, divide by √N. Infinite if nothing will be known at all.
+        half_width: Half-width of the interval for one row; for N rows, divide by √N. Infinite if the log will say
+            nothing about the target.
     """
 
     target: str
@@ -45,22 +45,22 @@ class TargetPrecision(msgspec.Struct, frozen=True, kw_only=True):
     half_width: float
 
     def half_width_at(self, rows: int) -> float:
-        """The half-width of the interval that so many rows will give."""
+        """Half-width of the interval for a number of rows."""
         return self.half_width / math.sqrt(rows)
 
     def rows_for(self, half_width: float) -> int | None:
-        """How many rows an interval of this half-width takes; None if no number of rows gives it."""
+        """Number of rows for an interval of this half-width; None if no number is enough."""
         return None if math.isinf(self.half_width) else math.ceil((self.half_width / half_width) ** 2)
 
 
 class FloorEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a floor would change.
+    """The effect of a floor.
 
     Attributes:
-        floor: the smallest propensity of an eligible action.
-        smallest: the smallest propensity in the contexts that were given.
-        cost: what it takes from the policy's own value per decision, compared with no floor; None if not known.
-        targets: how well each target can be evaluated.
+        floor: Smallest propensity of an eligible action.
+        smallest: Smallest propensity in the given contexts.
+        cost: Loss of the policy's own value per decision, compared with no floor; None if not known.
+        targets: Precision of each target.
     """
 
     floor: float
@@ -70,17 +70,17 @@ class FloorEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExplorationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the decisions of a policy will be good for.
+    """How precisely the log of a policy will evaluate other policies.
 
     Attributes:
-        logging: the policy's name.
-        contexts: how many contexts this was worked out on.
-        level: the confidence of intervals.
-        sd: the standard deviation of rewards about their predictions that half-widths assume.
-        sd_is_worst: whether it is the worst that the reward's bounds allow, as none was stated.
-        cost_is_worst: whether costs are the worst that the reward's bounds allow, as no reward model was given.
-        current: with the floor that the policy has now.
-        floors: with other floors, ascending.
+        logging: Name of the logging policy.
+        contexts: Number of contexts that the plan is based on.
+        level: Confidence level of intervals.
+        sd: Standard deviation of rewards about their predictions that half-widths assume.
+        sd_is_worst: Whether `sd` is the largest that the reward's bounds allow, as none was stated.
+        cost_is_worst: Whether costs are the largest that the reward's bounds allow, as no reward model was given.
+        current: Effect of the policy's present floor.
+        floors: Effects of other floors, ascending.
     """
 
     logging: str
@@ -105,21 +105,22 @@ def plan(
     rewards: Callable[[NDArray[np.float32]], Float64] | None = None,
     level: float = 0.95,
 ) -> ExplorationPlan:
-    """What a policy's decisions will let one evaluate.
+    """How precisely the log of a policy will evaluate other policies. Actions must be a finite list.
 
     Half-widths are those of the doubly robust or self-normalised estimate of a target: `sd` over the root of the
-    effective sample size. Left out is the spread of predicted rewards between contexts, which is the same whoever logs.
+    effective sample size. They leave out the spread of predicted rewards between contexts, which does not depend on
+    the logging policy.
 
     Args:
-        problem: what is decided.
-        logging: the policy that will serve and be logged, or anything that `target` takes.
-        contexts: as they will come; a few thousand are enough.
-        targets: to evaluate; uniform and every single action if left out.
-        eligible: the actions that are allowed in each context, bool[N, K].
-        floors: to look at; those above one over the number of actions are left out.
-        sd: of rewards about their predictions; half the reward's range if left out.
-        rewards: a reward model, encoded contexts to float[N, K], for what a floor costs; else the worst case is given.
-        level: the confidence of intervals.
+        problem: The problem.
+        logging: The policy that will serve and be logged, or anything that `target` accepts.
+        contexts: A sample of expected contexts; a few thousand are enough.
+        targets: Targets to evaluate; uniform and every single action if left out.
+        eligible: Eligible actions in each context, bool[N, K].
+        floors: Floors to consider; those above one over the number of actions are left out.
+        sd: Standard deviation of rewards about their predictions; half the reward's range if left out.
+        rewards: A reward model, encoded contexts to float[N, K], for the cost of a floor; the worst case if left out.
+        level: Confidence level of intervals.
     """
     space, block = finite(problem.actions, "planning of exploration"), _block(problem, contexts, eligible)
     every_action = space.decode(np.arange(len(space)))
@@ -131,10 +132,10 @@ def plan(
 
     def floored(floor: float) -> FloorEffect:
         propensities = raised(raw, floor, eligible)
-        seen = [_foresight(name, p, propensities, width * assumed) for name, p in wanted]
+        precisions = [_precision(name, p, propensities, width * assumed) for name, p in wanted]
         smallest = propensities.min() if eligible is None else propensities[eligible].min()
         cost = None if price is None else floor * price
-        return FloorEffect(floor=floor, smallest=float(smallest), cost=cost, targets=seen)
+        return FloorEffect(floor=floor, smallest=float(smallest), cost=cost, targets=precisions)
 
     return ExplorationPlan(
         logging=target(problem, logging).name,
@@ -149,7 +150,7 @@ def plan(
 
 
 def raised(probabilities: Float64, floor: float, eligible: NDArray[np.bool_] | None = None) -> Float64:
-    """Probabilities with a floor, as policies have it: every eligible action gets it, and shares what is left."""
+    """Probabilities mixed with a floor, as policies do: every eligible action gets at least the floor."""
     if not floor >= 0:
         raise ValueError(f"a floor must be at least 0, got {floor}")
     counted = np.ones(probabilities.shape, bool) if eligible is None else eligible
@@ -157,11 +158,11 @@ def raised(probabilities: Float64, floor: float, eligible: NDArray[np.bool_] | N
 
 
 def _block(problem: Problem, contexts: Contexts, eligible: NDArray[np.bool_] | None) -> Block:
-    """Contexts as rows of a log in which nothing has happened yet."""
+    """Contexts as rows of a log with placeholder actions and rewards."""
     encoded = problem.encode_many(contexts)
     n = len(encoded)
     if not n:
-        raise InvalidTarget("no contexts were given; what a policy will explore depends on them")
+        raise InvalidTarget("no contexts were given; exploration depends on them")
     return Block(encoded, np.zeros(n, np.int32), np.zeros(n), np.ones(n), eligible)
 
 
@@ -182,7 +183,7 @@ def _probabilities(one: Target, block: Block, actions: int) -> Float64:
 
 
 def _spread(problem: Problem, sd: float | None) -> float:
-    """The standard deviation to assume; within bounds it is half their distance at most (Popoviciu 1935)."""
+    """The assumed standard deviation; bounds limit it to half their distance (Popoviciu 1935)."""
     if sd is not None:
         if not 0 < sd < math.inf:
             raise ValueError(f"sd must be a number above 0, got {sd}")
@@ -199,10 +200,10 @@ def _range(problem: Problem) -> float | None:
 
 
 def _price(problem: Problem, raw: Float64, rewards: Float64 | None, eligible: NDArray[np.bool_] | None) -> float | None:
-    """What a floor takes from the value per decision, over the floor.
+    """Cost of a floor per decision, divided by the floor.
 
     A floor f moves f·(m·p - 1) of an action's probability p to others, m being the number of eligible actions. At
-    worst, all that is moved goes from the highest to the lowest reward.
+    worst, all moved probability goes from the highest to the lowest reward.
     """
     m = raw.shape[1] if eligible is None else eligible.sum(axis=1, keepdims=True)
     moved = m * raw - (1.0 if eligible is None else eligible)
@@ -212,8 +213,8 @@ def _price(problem: Problem, raw: Float64, rewards: Float64 | None, eligible: ND
     return None if range_ is None else range_ * float(np.maximum(moved, 0).sum(axis=1).mean())
 
 
-def _foresight(name: str, wanted: Float64, propensities: Float64, width: float) -> TargetPrecision:
-    """From the expected weight and squared weight of a logged row, Σ π and Σ π²/p over actions that can be taken."""
+def _precision(name: str, wanted: Float64, propensities: Float64, width: float) -> TargetPrecision:
+    """By the expected weight and squared weight of a logged row, Σ π and Σ π²/p over actions with p > 0."""
     possible = propensities > 0
     weight = float(wanted.sum(axis=1, where=possible).mean())
     squared = float(np.divide(wanted**2, propensities, where=possible, out=np.zeros_like(wanted)).sum(axis=1).mean())

@@ -1,4 +1,4 @@
-"""An evaluation as a page: what to think of it, figures, tables, and how to read them."""
+"""An evaluation as an HTML page: verdict, charts, tables, and how to read them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def page(
     notes: Sequence[str] = (),
     weights: WeightHistogram | None = None,
 ) -> Page:
-    """The page of an evaluation.
+    """The HTML page of an evaluation.
 
     Args:
-        evaluation: what was found.
-        span: the times of the log's first and last row; microseconds since 1970.
-        notes: what a reader should know of the log.
-        weights: of the target, counted on the way.
+        evaluation: The evaluation.
+        span: Times of the first and last row of the log; microseconds since 1970.
+        notes: Caveats about the log.
+        weights: Histogram of the target's importance weights.
     """
     sections = [_trust(evaluation), _estimates(evaluation), _weights(evaluation, weights)]
     sections += [_segments(evaluation, feature, number) for number, feature in enumerate(evaluation.segments, 1)]
-    sections += [_stretches(evaluation), _reading(evaluation, notes)]
+    sections += [_stretches(evaluation), _how_to_read(evaluation, notes)]
     against = f" against {evaluation.against.name}" if evaluation.against else ""
     when = f", {text.spanned(span)}" if span else ""
     return Page(
@@ -44,10 +44,13 @@ def page(
 
 def _headlines(evaluation: Evaluation) -> list[tuple[str, str]]:
     figures, headline = text.Figures(evaluation), evaluation.headline
-    lines = [(figures.number(evaluation.estimate.value), _of(evaluation, evaluation.target))]
+    lines = [(figures.number(evaluation.estimate.value), _headline_text(evaluation, evaluation.target))]
     if evaluation.against is not None:
         lines.append(
-            (figures.number(evaluation.against.estimates[headline].value), _of(evaluation, evaluation.against))
+            (
+                figures.number(evaluation.against.estimates[headline].value),
+                _headline_text(evaluation, evaluation.against),
+            )
         )
     if evaluation.difference is not None:
         difference = evaluation.difference[headline]
@@ -56,7 +59,7 @@ def _headlines(evaluation: Evaluation) -> list[tuple[str, str]]:
     return [*lines, (_GRADES[text.doubt(evaluation)[1].grade], text.reason(evaluation))]
 
 
-def _of(evaluation: Evaluation, side: TargetEvaluation) -> str:
+def _headline_text(evaluation: Evaluation, side: TargetEvaluation) -> str:
     if side.name == "logged":
         return "per decision is what was earned, by the actions that were taken."
     figures = text.Figures(evaluation)
@@ -106,8 +109,8 @@ def _estimates(evaluation: Evaluation) -> Section:
     if evaluation.difference:
         figures["differences"] = charts.differences(evaluation)
     caption = (
-        f"{evaluation.headline} speaks for the others. If the unbiased ones (ips, snips, dr) agree within their bars, "
-        "that is a good sign; if dm is far from dr, the reward model is poor, and dr does not depend on it. "
+        f"{evaluation.headline} is the headline estimator. If the unbiased ones (ips, snips, dr) agree within their "
+        "bars, that is a good sign; if dm is far from dr, the reward model is poor, and dr does not depend on it. "
         f"{text.bars(evaluation)} Left, the dashed line is what was earned."
     )
     notes = (f"{note}." for note in text.footnotes(evaluation))
@@ -135,8 +138,8 @@ def _weights(evaluation: Evaluation, weights: WeightHistogram | None) -> Section
     zero = f" {weights.zero:.0%} of the rows have weight 0: {evaluation.target.name} never takes their action."
     return Section(
         "Weights",
-        "How rows are spread over weights, and how the total weight is, for "
-        f"{evaluation.target.name}. Where a few rows far to the right carry much of the weight, they decide the "
+        "Distribution of rows, and of the total weight, over importance weights of "
+        f"{evaluation.target.name}. If a few rows far to the right carry much of the weight, they decide the "
         f"estimate.{zero if weights.zero > 0.0005 else ''}",
         {"weights": charts.weights(weights.bins)},
     )
@@ -149,7 +152,7 @@ def _segments(evaluation: Evaluation, feature: str, number: int) -> Section:
         figures[f"segment-differences-{number}"] = charts.segment_differences(evaluation, found)
     caption = (
         f"By {evaluation.headline}. Segments have fewer rows, so their intervals are wider. Of many segments, some "
-        "will seem to differ by luck alone."
+        "will seem to differ by chance alone."
     )
     return Section(f"By {feature}", caption, figures, [_segment_table(evaluation, feature, found)])
 
@@ -177,9 +180,9 @@ def _segment_table(evaluation: Evaluation, first: str, found: Sequence[SegmentEv
     return Table([*header, "trust"], rows)
 
 
-def _reading(evaluation: Evaluation, notes: Sequence[str]) -> Section:
+def _how_to_read(evaluation: Evaluation, notes: Sequence[str]) -> Section:
     rows = [[name, _about(name, one.note)] for name, one in evaluation.target.estimates.items()]
-    caption = "\n\n".join([_READING, *(f"{note}." for note in notes)])
+    caption = "\n\n".join([_HOW_TO_READ, *(f"{note}." for note in notes)])
     return Section("How to read this", caption, tables=[Table(["estimator", "what it is"], rows)])
 
 
@@ -187,9 +190,9 @@ def _about(estimator: str, note: str) -> str:
     return "; here, ".join(part for part in (text.ESTIMATORS.get(estimator, ""), note) if part)
 
 
-_READING = (
-    "Nobody was given the new policy's choices. Each logged decision counts for as much as the new policy would have "
-    "made it: rows whose action it would take more often count more, others less. That is fair because the log says "
-    "with what probability each action was taken. It answers what would have happened on these very decisions; it "
-    "cannot know what users would do after weeks of another policy. An experiment (docs/experiments.md) can."
+_HOW_TO_READ = (
+    "The new policy was not deployed. Each logged decision is weighted: rows whose action the new policy takes more "
+    "often than the logging policy count more, others less. The weights are exact because the log has the probability "
+    "of each action. The answer is what would have happened on these very decisions; it cannot include how users would "
+    "react to weeks of another policy. An experiment (docs/experiments.md) can."
 )

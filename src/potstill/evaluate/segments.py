@@ -1,6 +1,6 @@
-"""Segments of a log's rows: by the values of a feature, or over time.
+"""Segments of the rows of a log: by the values of a feature, or over time.
 
-A `RowGroups` gives each row a number and each number a name. It does not depend on rewards.
+`RowGroups` gives each row the number of its segment, and each segment a name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: Segments that a feature falls into at most, and the parts of a numeric feature's range.
+#: Maximum number of segments of a feature, and number of quantile ranges of a numeric one.
 MOST, PARTS = 12, 5
 MISSING, OTHERS = "missing", "others"
 _DAY = 86_400_000_000
@@ -27,9 +27,9 @@ class RowGroups(NamedTuple):
     """Rows by segment.
 
     Attributes:
-        names: of the segments, in the order in which to show them.
-        codes: the segment of each row, int32[N]; -1 for rows in none.
-        starts: where segments are stretches of time, when each begins: microseconds since 1970.
+        names: Names of the segments, in display order.
+        codes: Segment of each row, int32[N]; -1 for rows in none.
+        starts: Start of each segment, if segments are periods of time: microseconds since 1970.
     """
 
     names: tuple[str, ...]
@@ -41,7 +41,7 @@ def by_value(values: NDArray[Any]) -> RowGroups:
     """Segments by a feature's values: numbers by quantile, anything else by value, the frequent ones first.
 
     Args:
-        values: numbers (NaN is missing), booleans or strings (None and the empty string are missing), one per row.
+        values: Numbers (NaN is missing), booleans or strings (None and the empty string are missing), one per row.
     """
     if values.dtype.kind in "iuf":
         return _by_number(values.astype(np.float64))
@@ -49,16 +49,16 @@ def by_value(values: NDArray[Any]) -> RowGroups:
 
 
 def over_time(times: NDArray[np.int64], over: Over) -> RowGroups:
-    """Stretches of time, in order: UTC days, weeks from Monday, or so many of equally many rows.
+    """Periods of time, in order: UTC days, weeks from Monday, or a number of periods with equally many rows.
 
     Args:
-        times: microseconds since 1970, int64[N].
-        over: ``"day"``, ``"week"``, or how many stretches.
+        times: Microseconds since 1970, int64[N].
+        over: ``"day"``, ``"week"``, or a number of periods.
     """
     if over == "day" or over == "week":
         return _calendar(times, over)
     if isinstance(over, bool) or not isinstance(over, int) or over < 1:
-        raise ValueError(f"over must be 'day', 'week' or a number of stretches from 1 up, got {over!r}")
+        raise ValueError(f"over must be 'day', 'week' or a number of periods of at least 1, got {over!r}")
     return _equal_parts(times, over)
 
 
@@ -77,14 +77,14 @@ def _by_number(values: NDArray[np.float64]) -> RowGroups:
 
 
 def _ranges(edges: NDArray[np.float64]) -> list[str]:
-    """Names of the parts between edges; an edge belongs to the part above it."""
+    """Names of the ranges between edges; an edge belongs to the range above it."""
     shown = [_shown(edge) for edge in edges]
     between = [f"{low} to {high}" for low, high in pairwise(shown)]
     return [f"below {shown[0]}", *between, f"{shown[-1]} and up"]
 
 
 def _round(number: float) -> float:
-    """To three digits, so that the edge which is named is the one that was used."""
+    """Round to three digits, so that the edge in the name is the edge in use."""
     return float(f"{number:.3g}")
 
 
@@ -93,7 +93,7 @@ def _shown(number: float) -> str:
 
 
 def _by_name(values: NDArray[Any]) -> RowGroups:
-    import polars as pl  # here: numbers need none
+    import polars as pl  # imported here, as numeric features do without it
 
     said = pl.Series("value", values.tolist(), strict=False)
     if said.dtype == pl.Boolean:
@@ -109,7 +109,7 @@ def _by_name(values: NDArray[Any]) -> RowGroups:
 
 
 def _with_missing(names: list[str], codes: NDArray[Any], missing: NDArray[np.bool_]) -> RowGroups:
-    """A last segment for rows without a value, and none without rows."""
+    """Add a last segment for rows without a value, and drop segments without rows."""
     codes = np.where(missing, len(names), codes).astype(np.int32)
     used = np.flatnonzero(np.bincount(codes, minlength=len(names) + 1))
     places = np.zeros(len(names) + 1, np.int32)
@@ -118,7 +118,7 @@ def _with_missing(names: list[str], codes: NDArray[Any], missing: NDArray[np.boo
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
-    """Names that can be told apart: a name that was there already gets a number."""
+    """Distinct names: a repeated name gets a number."""
     earlier = [names[:i].count(name) for i, name in enumerate(names)]
     return tuple(f"{name} ({count + 1})" if count else name for name, count in zip(names, earlier, strict=True))
 

@@ -1,4 +1,4 @@
-"""Evaluations in words: figures with as many digits as they deserve, and plain sentences."""
+"""Evaluations as text: numbers rounded by their precision, and plain sentences."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from potstill.evaluate.intervals import Interval
 from potstill.evaluate.left_out import WHY
 
 NOTHING = "–"
-#: What each estimator does, in a line.
+#: One-line description of each estimator.
 ESTIMATORS = {
-    "replay": "mean reward of rows whose action the policy takes too; only for logs of uniformly random actions",
-    "ips": "each reward times its weight; unbiased, and noisy where weights are large",
-    "clipped-ips": "the same with large weights cut off; a little bias for less noise",
-    "snips": "the weighted mean of rewards; steadier than ips",
-    "dm": "what a reward model expects; precise, and as wrong as the model",
-    "dr": "the model, corrected by weighted residuals; unbiased, and less noisy than ips if the model is any good",
-    "sndr": "the same with a self-normalised correction",
+    "replay": "mean reward of rows whose action the policy draws; only for logs of uniformly random actions",
+    "ips": "each reward times its weight; unbiased, and noisy if weights are large",
+    "clipped-ips": "ips with large weights clipped; a little bias for less noise",
+    "snips": "the weighted mean of rewards; less noisy than ips",
+    "dm": "the prediction of a reward model; precise, and as biased as the model",
+    "dr": "the model, corrected by weighted residuals; unbiased, and less noisy than ips if the model is good",
+    "sndr": "dr with a self-normalised correction",
     "switch-dr": "the model alone where weights are large, dr elsewhere",
     "dr-os": "dr with large weights shrunk",
 }
 
 
-#: An error that is less than this share of another one comes from rounding.
+#: A standard error below this share of another one comes from rounding.
 _ROUNDING = 1e-6
 
 
 class Figures:
-    """Numbers of one evaluation, all with the same decimals: two digits of the headline's interval to each side.
+    """Numbers of one evaluation, all with the same decimals: two significant digits of the headline's half-width.
 
-    Differences between policies that are much alike are surer than what each would have earned, and have more.
+    Differences between similar policies are more precise than the value of each, and have more decimals.
     """
 
     def __init__(self, evaluation: Evaluation) -> None:
@@ -54,7 +54,7 @@ class Figures:
         return f"+{shown}" if value is not None and value > 0 and shown != NOTHING else shown
 
     def size(self, change: float) -> str:
-        """How large a difference is, such as ``0.052``."""
+        """The absolute value of a difference, such as ``0.052``."""
         return _shown(abs(change), self.of_changes)
 
     def interval(self, estimate: OffPolicyEstimate | None, *, signed: bool = False) -> str:
@@ -73,12 +73,12 @@ def _decimals(error: float) -> int:
 def _shown(value: float | None, decimals: int) -> str:
     if value is None or not math.isfinite(value):
         return NOTHING
-    # Adding 0 makes a plain zero of a negative one.
+    # Adding 0 turns a negative zero into a plain one.
     return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")
 
 
 def first_interval(estimate: OffPolicyEstimate | None) -> Interval | None:
-    """The interval that was asked for first; the anytime-valid one if none was."""
+    """The interval that was requested first; the anytime-valid one if none was."""
     if estimate is None:
         return None
     return next(iter(estimate.intervals.values()), estimate.anytime)
@@ -90,11 +90,11 @@ def percent(level: float) -> str:
 
 
 def verdict(evaluation: Evaluation) -> str:
-    """What the policy would have earned, and whether that is better: one or two sentences."""
+    """The value of the policy, and whether it is better: one or two sentences."""
     figures, estimate = Figures(evaluation), evaluation.estimate
     name, rows = evaluation.target.name, evaluation.rows
     if estimate.value is None:
-        return f"The log says nothing of {name}: {estimate.note}."
+        return f"The log says nothing about {name}: {estimate.note}."
     would = "what was done" if name == "logged" else f"{name} would have"
     these = "this one decision" if rows == 1 else f"these {rows:,} decisions"
     said = f"On {these}, {would} earned {figures.number(estimate.value)} each"
@@ -115,14 +115,14 @@ def _in_brackets(interval: str, level: float) -> str:
 def _which(difference: OffPolicyEstimate) -> str:
     found = first_interval(difference)
     if found is None or not math.isfinite(found.high - found.low):
-        return f"There is no interval to judge by: {found.note if found else difference.note}."
+        return f"There is no interval: {found.note if found else difference.note}."
     if found.low > 0:
         return "It would have been better."
     return "It would have been worse." if found.high < 0 else "The log cannot tell which of the two is better."
 
 
 def trusted(evaluation: Evaluation) -> str:
-    """Whether the estimate can be trusted, and what to do if not."""
+    """Whether the estimate can be trusted, and the way out if not."""
     name, trust = doubt(evaluation)
     lead = {"good": "It can be trusted.", "caution": "Take it with caution.", "no": "Do not rely on it."}[trust.grade]
     of = "" if name == evaluation.target.name else f"Of {name}:"
@@ -131,13 +131,13 @@ def trusted(evaluation: Evaluation) -> str:
 
 
 def doubt(evaluation: Evaluation) -> tuple[str, Trust]:
-    """The policy that can be trusted less, the first if both are alike, and what is to be said of it."""
-    worst = max(_sides(evaluation), key=lambda side: ("good", "caution", "no").index(side.trust.grade))
+    """The policy with the worse verdict, the first of equals, and the verdict."""
+    worst = max(_sides(evaluation), key=lambda one: ("good", "caution", "no").index(one.trust.grade))
     return worst.name, worst.trust
 
 
 def learnt(evaluation: Evaluation) -> str:
-    """How much of the log policies have learnt from, and what that means; empty if nothing."""
+    """How many of the rows policies were trained on, and what that means; empty if none."""
     known = {side.name: side.learnt for side in _sides(evaluation) if side.learnt}
     shares = [
         f"{name} has learnt from {'all' if rows == evaluation.rows else f'{rows:,}'}" for name, rows in known.items()
@@ -146,7 +146,7 @@ def learnt(evaluation: Evaluation) -> str:
 
 
 def reason(evaluation: Evaluation) -> str:
-    """Why the estimate can be trusted or not, without what to do about weights."""
+    """Why the estimate can be trusted or not, without advice on weights."""
     name, trust = doubt(evaluation)
     of = "" if name == evaluation.target.name else f"{name}: "
     by_weights = "" if is_training_overlap(trust) else f"{of}{trust.sentence}"
@@ -158,24 +158,24 @@ def _sides(evaluation: Evaluation) -> list[TargetEvaluation]:
 
 
 def bars(evaluation: Evaluation) -> str:
-    """How to read the bars of figures."""
+    """How to read the bars of charts."""
     level = percent(evaluation.level)
-    return f"Thick bars are {level} intervals for one look at the log; thin ones hold however often you look."
+    return f"Thick bars are {level} intervals for one look at the log; thin bars hold for any number of looks."
 
 
 def starred(estimate: OffPolicyEstimate) -> str:
-    """An estimator's name, with an asterisk if there is a note on it."""
+    """An estimator's name, with an asterisk if it has a note."""
     return f"{estimate.estimator} *" if estimate.note else estimate.estimator
 
 
 def footnotes(evaluation: Evaluation) -> list[str]:
-    """The notes that asterisks stand for, a line each."""
+    """The notes of estimators with an asterisk, a line each."""
     return [f"* {name}: {one.note}" for name, one in evaluation.target.estimates.items() if one.note]
 
 
 def left_out(counts: Mapping[str, int], unfit: Mapping[str, int] | None = None) -> list[str]:
-    """Rows that were not used and why, a line each; `unfit` counts what rows of a table were not, but must be."""
-    why = {**WHY, "outside": "outside of the time that was asked for"}
+    """Excluded rows and the reason, a line each; `unfit` counts the requirements that rows of a table fail."""
+    why = {**WHY, "outside": "outside the requested time"}
     by_source = {source: rows for source, rows in counts.items() if source != "unfit" or unfit is None}
     lines = [f"{_rows(count)} left out: {must}" for must, count in (unfit or {}).items()]
     return lines + [
@@ -189,7 +189,7 @@ def _rows(count: int) -> str:
 
 
 def spanned(span: tuple[int, int] | None) -> str:
-    """From which day to which day, such as ``from 2026-11-01 to 2026-11-16``; empty if that is not known."""
+    """The days of a log, such as ``from 2026-11-01 to 2026-11-16``; empty if not known."""
     if span is None:
         return ""
     first, last = (datetime.fromtimestamp(time / 1e6, UTC).date().isoformat() for time in span)
@@ -197,5 +197,5 @@ def spanned(span: tuple[int, int] | None) -> str:
 
 
 def doubtful(segment: SegmentEvaluation) -> str:
-    """A word on a segment whose estimate cannot be trusted; empty if it can."""
+    """One word about a segment whose estimate cannot be trusted; empty if it can."""
     return {"good": "", "caution": "caution", "no": "unreliable"}[segment.trust.grade]

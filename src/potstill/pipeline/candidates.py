@@ -1,4 +1,4 @@
-"""Settings to compare: a workspace's own, and others that differ from them in stated ways."""
+"""Candidates of a hyperparameter selection: the workspace's present settings, and variations of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SECTIONS = ("teacher", "student")
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A teacher and a student, as `potstill.toml` would state them.
+    """Settings of a teacher and a student, as in `potstill.toml`.
 
     Attributes:
-        name: what tells it from the others.
-        teacher: the section ``[teacher]``.
-        student: the section ``[student]``.
+        name: Name of the candidate.
+        teacher: Section ``[teacher]``.
+        student: Section ``[student]``.
     """
 
     name: str
@@ -30,11 +30,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     student: dict[str, Any]
 
     def check(self) -> None:
-        """`InvalidConfig` if there is no such teacher or student."""
+        """Raise `InvalidConfig` if there is no such teacher or student."""
         try:
             from_config(self.teacher)
             msgspec.convert(self.student, Student)
-        except ValueError as error:  # msgspec's are among them
+        except ValueError as error:  # includes those of msgspec
             raise InvalidConfig(f"candidate {self.name!r}: {error}") from error
 
 
@@ -42,10 +42,10 @@ def candidates(config: Config, teachers: Sequence[str], alternatives: Sequence[s
     """The present settings, and every combination of teachers and alternatives.
 
     Args:
-        config: the workspace's.
-        teachers: types, each with its defaults; the present teacher if there are none.
-        alternatives: such as ``student.hidden=[[50], [100, 100]]`` or ``teacher.discount=[0.99, 1.0]``: an option, and
-            its values as a TOML array.
+        config: Configuration of the workspace.
+        teachers: Types of teachers, each with its defaults; the present teacher if empty.
+        alternatives: Options with their values as a TOML array, such as ``student.hidden=[[50], [100, 100]]`` or
+            ``teacher.discount=[0.99, 1.0]``.
     """
     own = msgspec.to_builtins(config)
     bases = [_Base((name,), _teacher(own, name), own["student"]) for name in teachers]
@@ -83,12 +83,12 @@ class _Base(msgspec.Struct, frozen=True):
 
 
 def _teacher(own: dict[str, Any], name: str) -> dict[str, Any]:
-    """The present teacher with its options, or another one with its defaults."""
+    """The present teacher with its options, or another type with its defaults."""
     return own["teacher"] if own["teacher"].get("type") == name else {"type": name}
 
 
 def _values(text: str) -> list[_Change]:
-    """What ``section.option=[value, value]`` says."""
+    """The changes of ``section.option=[value, value]``."""
     path, equals, array = text.partition("=")
     section, dot, option = path.strip().partition(".")
     if not (equals and dot and option) or section not in _SECTIONS:
@@ -98,7 +98,7 @@ def _values(text: str) -> list[_Change]:
     try:
         values = msgspec.toml.decode(f"values = {array}")["values"]
     except msgspec.DecodeError as error:
-        raise InvalidConfig(f"--set {path}: {array!r} is no TOML array: {error}") from error
+        raise InvalidConfig(f"--set {path}: {array!r} is not a TOML array: {error}") from error
     if not isinstance(values, list) or not values:
         raise InvalidConfig(f"--set {path}: the values must be in brackets, such as [{array}], got {array!r}")
     return [_Change(section, option, value) for value in values]

@@ -1,4 +1,4 @@
-"""What a new policy would have earned in place of the one that serves, from what was logged."""
+"""Off-policy comparison of a new policy with the serving one, for the gates of an update."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from potstill.evaluate import LakeLog, Trust, evaluate
 from potstill.policy import Policy
 from potstill.workspace import Workspace
 
-#: Doubly robust: right if either the propensities are, which they are, or the reward model is, and precise if both.
+#: Doubly robust: unbiased, as propensities are exact, and precise if the reward model is good.
 ESTIMATOR = "dr"
 LEVEL = 0.95
 
@@ -18,18 +18,18 @@ LEVEL = 0.95
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A new policy against the serving one, on the same logged decisions.
 
-    The new one has learnt from these decisions, so that the comparison is a little in its favour: it finds what went
-    wrong, and does not prove what went right. For that there are experiments.
+    The new one was trained on these decisions, which favours it slightly: the comparison detects regressions, and does
+    not prove improvements. Experiments do.
 
     Attributes:
-        against: the version that serves.
-        rows: logged decisions with exact propensities.
-        value: what the new policy would have earned per decision.
-        difference: what it would have earned more.
-        low: the lower end of that difference's interval.
-        high: the upper end.
-        level: the confidence of the interval.
-        trust: whether the log can tell, in words.
+        against: Serving version.
+        rows: Number of logged decisions with exact propensities.
+        value: Estimated reward of the new policy per decision.
+        difference: Value of the new policy minus that of the serving one.
+        low: Lower end of the difference's interval.
+        high: Upper end of the difference's interval.
+        level: Confidence level of the interval.
+        trust: Verdict on the estimate.
     """
 
     against: int
@@ -43,7 +43,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """The difference, with its interval."""
+        """The difference with its interval, as text."""
         said = (
             f"{self.difference:+.3g} per decision ({100 * self.level:.4g} % interval {self.low:+.3g} to "
             f"{self.high:+.3g}, from {self.rows:,} decisions)"
@@ -52,7 +52,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(workspace: Workspace, policy: Policy, serving: Policy, after: int, to: int) -> Comparison | None:
-    """Compare on the observations of cuts above `after` and up to `to`; None if they cannot tell at all."""
+    """Compare on the observations of cuts above `after` and up to `to`; None if there is no finite interval."""
     log = LakeLog(workspace, after, to)
     if not len(log) or serving.problem.hash != policy.problem.hash:
         return None

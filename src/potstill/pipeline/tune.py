@@ -1,9 +1,9 @@
-"""Hyperparameters, compared on the log: what would each have earned, had it learnt and decided in its time?
+"""Hyperparameter selection on the log, by progressive validation.
 
-The log is cut into parts by time. A candidate learns from the first, and its policy is judged on the second, which it
-has not seen; then it learns from that, and is judged on the third; and so on, as updates would have come. The best is
-chosen by all parts but the last. What is said of the winner comes from the last part, which had no say in choosing it:
-the best of many looks better than it is where it was chosen.
+The log is split into parts by time. A candidate is trained on the first part and evaluated off-policy on the second,
+then trained on the second and evaluated on the third, and so on, as updates would have happened. The winner is selected
+on all parts but the last. Its reported value comes from the last part, which is held out: the best of many candidates
+looks better than it is on the parts it was selected on.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from potstill.problem import Observations
 from potstill.teachers import from_config
 from potstill.workspace import Workspace
 
-#: Fewer decisions in a part than this tell nothing.
+#: Smallest number of decisions in a part.
 LEAST = 100
 
 Float64 = NDArray[np.float64]
 
 
 class IntervalEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """A value with its interval."""
+    """A value with its confidence interval."""
 
     value: float
     low: float
@@ -59,14 +59,14 @@ class IntervalEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CandidateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a candidate would have earned per decision, on the parts by which was chosen.
+    """Result of a candidate on the parts used for selection.
 
     Attributes:
-        candidate: the settings.
-        earned: per decision.
-        difference: to the present settings, from the same decisions; None for these themselves.
-        kl: held-out divergence from the teacher, in nats, the mean over updates.
-        seconds: that its updates took.
+        candidate: The settings.
+        earned: Estimated reward per decision.
+        difference: Difference to the present settings on the same decisions; None for the present settings.
+        kl: Held-out divergence from the teacher in nats, mean over updates.
+        seconds: Duration of its updates.
     """
 
     candidate: Candidate
@@ -77,17 +77,17 @@ class CandidateResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TuningResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A comparison of settings.
+    """Result of a hyperparameter selection.
 
     Attributes:
-        rows: decisions in the log that could be used.
-        parts: into which it was cut.
-        estimator: by which policies were judged.
-        level: the confidence of intervals.
-        tried: the best first.
-        earned: what the winner would have earned in the last part, which had no say in choosing it.
-        difference: to the present settings there; None if these have won.
-        trust: whether the log can tell of the winner, in words.
+        rows: Number of usable decisions in the log.
+        parts: Number of parts that the log was split into.
+        estimator: Name of the estimator.
+        level: Confidence level of intervals.
+        tried: Results of the candidates, the best first.
+        earned: Estimated reward of the winner in the last, held-out part.
+        difference: Difference to the present settings in the last part; None if these won.
+        trust: Verdict on the estimate of the winner.
     """
 
     rows: int
@@ -101,7 +101,7 @@ class TuningResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def winner(self) -> Candidate:
-        """The settings that earned the most."""
+        """The settings with the highest estimated reward."""
         return self.tried[0].candidate
 
 
@@ -115,19 +115,19 @@ def tune(
     jobs: int = 1,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> TuningResult:
-    """Compare settings on a workspace's log; equal results for any number of jobs.
+    """Compare settings on a workspace's log. Results do not depend on the number of jobs.
 
     Args:
-        workspace: the workspace.
-        candidates: the settings, the present ones first.
-        parts: into which to cut the log: one to begin with, one or more to choose by, and the last.
-        estimator: of `potstill.evaluate.ESTIMATORS`.
-        level: the confidence of intervals.
-        jobs: processes.
-        on_progress: told how many updates are done, of ``len(candidates) * (parts - 1)``.
+        workspace: The workspace.
+        candidates: The settings, the present ones first.
+        parts: Number of parts to split the log into: one for training only, one or more for selection, one held out.
+        estimator: One of `potstill.evaluate.ESTIMATORS`.
+        level: Confidence level of intervals.
+        jobs: Number of processes.
+        on_progress: Called with the number of finished updates, of ``len(candidates) * (parts - 1)``.
     """
     if parts < 3:
-        raise ValueError(f"parts must be at least 3: to begin with, to choose by, and to judge the winner; got {parts}")
+        raise ValueError(f"parts must be at least 3: for training, for selection, and held out; got {parts}")
     if estimator not in ESTIMATORS:
         raise ValueError(f"unknown estimator {estimator!r}; there are {', '.join(ESTIMATORS)}")
     log = LakeLog(workspace)
@@ -135,7 +135,7 @@ def tune(
     tasks = [_Task(workspace.url, candidate, bounds, estimator) for candidate in candidates]
     runs = mapped(_run, tasks, jobs=jobs, steps=len(tasks) * (parts - 1), on_progress=on_progress)
     present = runs[0]
-    tried = [_tried(candidate, run, present, level) for candidate, run in zip(candidates, runs, strict=True)]
+    tried = [_result(candidate, run, present, level) for candidate, run in zip(candidates, runs, strict=True)]
     best = max(range(len(tried)), key=lambda i: (tried[i].earned.value, -i))
     return TuningResult(
         rows=len(log),
@@ -144,13 +144,13 @@ def tune(
         level=level,
         tried=sorted(tried, key=lambda one: -one.earned.value),
         earned=IntervalEstimate.of(runs[best].influences[-1], level),
-        difference=_less(runs[best].influences[-1], present.influences[-1], level) if best else None,
+        difference=_difference(runs[best].influences[-1], present.influences[-1], level) if best else None,
         trust=runs[best].trust,
     )
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """A candidate to try: on the log of which workspace, cut at which times."""
+    """A candidate, a workspace, and the times that split its log."""
 
     url: str
     candidate: Candidate
@@ -159,7 +159,7 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class _Run(msgspec.Struct, frozen=True):
-    """A candidate that was tried: influences on each part but the first, and how its updates went."""
+    """Influences of a candidate on each part but the first, and statistics of its updates."""
 
     influences: list[Float64]
     kl: float
@@ -168,7 +168,7 @@ class _Run(msgspec.Struct, frozen=True):
 
 
 def _run(task: _Task) -> _Run:
-    """Learn and be judged, part after part."""
+    """Train on each part and evaluate on the next."""
     workspace, candidate = Workspace(task.url), task.candidate
     stated = workspace.config.policy
     still = Still(
@@ -180,12 +180,12 @@ def _run(task: _Task) -> _Run:
     )
     influences, divergences, took = [], [], 0.0
     ranges = [LakeLog(workspace, since=since, until=until) for since, until in pairwise(task.bounds)]
-    for learnt, judged in pairwise(ranges):
+    for training, validation in pairwise(ranges):
         began = time.perf_counter()
-        divergences.append(still.update(_observations(learnt)).fidelity.kl_mean)
+        divergences.append(still.update(_observations(training)).fidelity.kl_mean)
         took += time.perf_counter() - began
         policy = target(workspace.problem, still.policy)
-        computed = compute_terms(judged, [policy], fitted(None, judged), seed=stated.seed)
+        computed = compute_terms(validation, [policy], fitted(None, validation), seed=stated.seed)
         (terms,) = computed.terms
         influences.append(ESTIMATORS[task.estimator](terms).influence)
         note = estimator_note(task.estimator, uniform=computed.uniform)
@@ -201,29 +201,29 @@ def _observations(log: LakeLog) -> Iterator[Observations]:
 
 
 def _bounds(log: LakeLog, parts: int) -> list[int]:
-    """Times that cut the log into parts of about equally many decisions."""
+    """Times that split the log into parts of about equally many decisions."""
     times = log.times
     if len(times) < parts * LEAST:
         raise InvalidLog(
-            f"there are {len(times):,} logged decisions with exact propensities, and {parts} parts of at least {LEAST} "
-            "are wanted: log more, or ask for fewer parts with --parts"
+            f"the log has {len(times):,} decisions with exact propensities, too few for {parts} parts of at least "
+            f"{LEAST}: log more, or use fewer parts with --parts"
         )
     bounds = [int(times[len(times) * part // parts]) for part in range(parts)] + [int(times[-1]) + 1]
     if any(first == second for first, second in pairwise(bounds)):
-        raise InvalidLog("too many decisions have the same time to cut the log into parts; ask for fewer with --parts")
+        raise InvalidLog("too many decisions have the same time to split the log into parts; use fewer with --parts")
     return bounds
 
 
-def _tried(candidate: Candidate, run: _Run, present: _Run, level: float) -> CandidateResult:
-    chosen_by, theirs = (np.concatenate(one.influences[:-1]) for one in (run, present))
+def _result(candidate: Candidate, run: _Run, present: _Run, level: float) -> CandidateResult:
+    selection, baseline = (np.concatenate(one.influences[:-1]) for one in (run, present))
     return CandidateResult(
         candidate=candidate,
-        earned=IntervalEstimate.of(chosen_by, level),
-        difference=None if candidate.name == PRESENT else _less(chosen_by, theirs, level),
+        earned=IntervalEstimate.of(selection, level),
+        difference=None if candidate.name == PRESENT else _difference(selection, baseline, level),
         kl=run.kl,
         seconds=run.seconds,
     )
 
 
-def _less(influence: Float64, other: Float64, level: float) -> IntervalEstimate:
+def _difference(influence: Float64, other: Float64, level: float) -> IntervalEstimate:
     return IntervalEstimate.of(influence - other, level)

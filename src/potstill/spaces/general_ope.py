@@ -44,7 +44,7 @@ class PointMass:
     fallback: Distribution | None
 
     def draw(self, u: Float64) -> Actions:
-        """The action, whatever is drawn; that of the fallback where it is not permitted."""
+        """The action for any `u`; that of the fallback where it is not permitted."""
         if self.fallback is None:
             return self.actions
         rows = self.permitted.reshape(-1, *(1,) * (self.actions.ndim - 1))
@@ -88,7 +88,7 @@ class SharedRidge:
 
 @dataclass(frozen=True, eq=False)
 class GeneralPredictions:
-    """A model that is asked for one action per row at a time.
+    """Predictions of a model that predicts one action per row at a time.
 
     Attributes:
         model: It has ``predict(contexts, actions, fold)``, which gives float64[n].
@@ -148,7 +148,7 @@ class GeneralSupport:
 
 
 class GeneralOffPolicy:
-    """Whatever the contract of the space gives, row by row."""
+    """Off-policy evaluation by the contract of the space."""
 
     def __init__(self, space: ActionSpace) -> None:
         self._space, self._head = space, space.head()

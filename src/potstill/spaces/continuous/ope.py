@@ -1,9 +1,11 @@
-"""Off-policy estimates for actions that are numbers, such as doses, prices and bids.
+"""Off-policy estimators for actions that are numbers, such as doses, prices and bids.
 
-No logged dose is exactly the target's, so rewards of nearby doses stand in for it, by a kernel: Kallus & Zhou 2018,
-"Policy evaluation and optimization with continuous treatments". A wide kernel uses many rows and blurs the reward; a
-narrow one does neither. The intervals of these estimates know of the spread and not of the blur, which grows with the
-square of the bandwidth.
+No logged dose equals the target's exactly, so a kernel weights the rewards of nearby doses: Kallus & Zhou 2018, "Policy
+evaluation and optimization with continuous treatments". A wide kernel uses many rows and has bias; a narrow one has
+variance. The intervals of these estimates cover the variance and not the bias, which grows with the square of the
+bandwidth.
+
+The estimators give `Parts`, from which `potstill.evaluate` makes intervals.
 """
 
 from __future__ import annotations
@@ -21,22 +23,22 @@ from potstill.spaces.influence import Parts
 
 Values: TypeAlias = NDArray[np.float64]
 KernelName: TypeAlias = Literal["epanechnikov", "gaussian"]
-#: A number, or a way to find one.
+#: A number, or a selection rule.
 Bandwidth: TypeAlias = float | Literal["rule", "slope"]
 
-#: Bandwidths that "slope" tries, as multiples of the rule's.
+#: Candidates of "slope", as multiples of the rule's bandwidth.
 _MULTIPLES = np.geomspace(1 / 8, 8, 13)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A density around 0, and the share of it that lies below a point.
+    """A kernel.
 
     Attributes:
-        density: of each point.
-        below: the share below each point.
-        thumb: the rule of thumb's bandwidth for N rows is this times the doses' standard deviation times N^(-1/5)
-            (Silverman 1986, "Density estimation", section 3.4).
+        density: Density at each point.
+        below: Distribution function at each point.
+        thumb: Constant of the rule of thumb: the bandwidth for N rows is this times the doses' standard deviation times
+            N^(-1/5) (Silverman 1986, "Density estimation", section 3.4).
     """
 
     density: Callable[[Values], Values]
@@ -71,15 +73,15 @@ KERNELS: dict[KernelName, Kernel] = {
 
 @dataclass(frozen=True, eq=False)
 class Doses:
-    """N logged doses; checked when made.
+    """N logged doses; checked on construction.
 
     Attributes:
-        doses: that were given, float64[N].
-        rewards: float64[N].
-        densities: the density with which each dose was drawn, given its context, float64[N], above 0.
-        targets: what the target would have given in the same contexts: float64[N], or float64[N, S] for S draws each.
-        low: the smallest dose that could have been given, if there is one.
-        high: the largest.
+        doses: Logged doses, float64[N].
+        rewards: Rewards, float64[N].
+        densities: Density with which each dose was drawn, given its context, float64[N], above 0.
+        targets: Doses of the target in the same contexts: float64[N], or float64[N, S] for S draws each.
+        low: Smallest possible dose, if there is one.
+        high: Largest possible dose, if there is one.
     """
 
     doses: Values
@@ -110,9 +112,9 @@ class Doses:
 
 
 def weights(log: Doses, bandwidth: float, kernel: KernelName = "epanechnikov") -> Values:
-    """How much each row counts, float64[N]; 1 on average, if every dose near the target's could have been given.
+    """Importance weights, float64[N]; 1 on average, if every dose near the target's could have been drawn.
 
-    Near the smallest and largest dose, the part of the kernel that lies beyond them is cut off and the rest scaled up.
+    At the smallest and largest dose, the kernel is truncated and renormalised.
     """
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be above 0, got {bandwidth}")
@@ -129,16 +131,16 @@ def ips(log: Doses, bandwidth: Bandwidth = "rule", kernel: KernelName = "epanech
     """Kernel-smoothed inverse propensity scoring.
 
     Args:
-        log: what was given and what the target would have given.
-        bandwidth: the kernel's width, in doses; ``"rule"``: Silverman's rule of thumb; ``"slope"``: as wide as the data
-            allow, see `chosen`.
-        kernel: its shape.
+        log: Logged doses and those of the target.
+        bandwidth: Width of the kernel, in doses; ``"rule"``: Silverman's rule of thumb; ``"slope"``: as wide as the
+            data allow, see `select_bandwidth`.
+        kernel: Shape of the kernel.
     """
     return _estimate(log, bandwidth, kernel, lambda w: Parts(numerator=w * log.rewards))
 
 
 def snips(log: Doses, bandwidth: Bandwidth = "rule", kernel: KernelName = "epanechnikov") -> Parts:
-    """Kernel-smoothed inverse propensity scoring over the average weight; mostly the better one. See `ips`."""
+    """Self-normalised kernel-smoothed inverse propensity scoring; usually the better one. See `ips`."""
     return _estimate(log, bandwidth, kernel, lambda w: Parts(numerator=w * log.rewards, denominator=w))
 
 
@@ -151,15 +153,15 @@ def dr(
     *,
     self_normalised: bool = False,
 ) -> Parts:
-    """The doubly robust estimate: right if the model or the densities are.
+    """The kernel-smoothed doubly robust estimate: consistent if the model or the densities are right.
 
     Args:
-        log: what was given and what the target would have given.
-        predicted: a reward model at the logged doses, float64[N].
-        expected: the model at the target's doses, averaged over its draws, float64[N].
-        bandwidth: see `ips`.
-        kernel: its shape.
-        self_normalised: divide the correction by the average weight.
+        log: Logged doses and those of the target.
+        predicted: Reward model at the logged doses, float64[N].
+        expected: Reward model at the target's doses, averaged over its draws, float64[N].
+        bandwidth: See `ips`.
+        kernel: Shape of the kernel.
+        self_normalised: Whether to divide the correction by the average weight.
     """
     errors = log.rewards - predicted
     return _estimate(log, bandwidth, kernel, lambda w: Parts(expected, w * errors, w if self_normalised else None))
@@ -173,14 +175,14 @@ def rule(log: Doses, kernel: KernelName = "epanechnikov") -> float:
     return KERNELS[kernel].thumb * spread / math.pow(len(log.doses), 0.2)
 
 
-def chosen(estimate: Callable[[float], Parts], bandwidths: Values) -> float:
+def select_bandwidth(estimate: Callable[[float], Parts], bandwidths: Values) -> float:
     """The widest bandwidth whose estimate agrees with those of all narrower ones, within two standard errors.
 
     SLOPE: Su, Srinath & Krishnamurthy 2020, "Adaptive estimator selection for off-policy evaluation".
 
     Args:
-        estimate: the estimate for a bandwidth.
-        bandwidths: to choose from, ascending.
+        estimate: The estimate for a bandwidth.
+        bandwidths: Candidates, ascending.
     """
     best, low, high = float(bandwidths[0]), -math.inf, math.inf
     for bandwidth in bandwidths:
@@ -202,5 +204,5 @@ def _estimate(log: Doses, bandwidth: Bandwidth, kernel: KernelName, made: Callab
     elif bandwidth == "rule":
         width = rule(log, kernel)
     else:
-        width = chosen(estimate, rule(log, kernel) * _MULTIPLES)
+        width = select_bandwidth(estimate, rule(log, kernel) * _MULTIPLES)
     return replace(estimate(width), parameter=width)

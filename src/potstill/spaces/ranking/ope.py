@@ -1,7 +1,9 @@
-"""Off-policy estimates for rankings and slates: several items are shown at once, and each position earns a reward.
+"""Off-policy estimators for rankings and slates: several items are shown at once, and each position earns a reward.
 
-A ranking has so many outcomes that weights of whole rankings are hopeless beyond two or three positions. If the reward
-at a position depends on little more than the item there, the weights of single positions are enough.
+There are too many rankings to weight whole ones beyond two or three positions. If the reward at a position depends on
+little more than the item there, weights of single positions are enough.
+
+The estimators give `Parts`, from which `potstill.evaluate` makes intervals.
 """
 
 from __future__ import annotations
@@ -15,20 +17,20 @@ from numpy.typing import NDArray
 from potstill.errors import InvalidLog
 from potstill.spaces.influence import Parts
 
-#: What the reward at a position depends on besides the item there.
+#: What the reward at a position depends on, besides the item there.
 DependsOn: TypeAlias = Literal["position", "above", "all"]
 
 
 @dataclass(frozen=True, eq=False)
 class Rankings:
-    """N logged rankings of up to L positions; checked when made.
+    """N logged rankings of up to L positions; checked on construction.
 
     Attributes:
-        rewards: float64[N, L], such as clicks.
-        propensities: probability with which the item was put at its position, float64[N, L], in (0, 1]. Where rewards
-            depend on the position alone: whatever the other items. Else: given the items above it.
-        probabilities: the same under the target, float64[N, L].
-        shown: bool[N, L], where rankings differ in length; None: every position.
+        rewards: Rewards such as clicks, float64[N, L].
+        propensities: Probability of the item at its position, float64[N, L], in (0, 1]: marginal where rewards
+            depend on the position alone, else conditional on the items above it.
+        probabilities: The same under the target, float64[N, L].
+        shown: Positions that were shown, bool[N, L], if rankings differ in length; None for all.
     """
 
     rewards: NDArray[np.float64]
@@ -48,7 +50,7 @@ class Rankings:
         self._refuse((self.probabilities >= 0) & (self.probabilities <= 1), "probabilities", "from 0 to 1")
 
     def weights(self, depends_on: DependsOn = "position") -> NDArray[np.float64]:
-        """The weight of each position's reward, float64[N, L]; 0 where nothing was shown."""
+        """Importance weight of each position's reward, float64[N, L]; 0 where nothing was shown."""
         weights = np.divide(self.probabilities, self.propensities, where=self.counted, out=np.ones_like(self.rewards))
         if depends_on == "above":
             weights = np.cumprod(weights, axis=1)
@@ -71,26 +73,27 @@ class Rankings:
 
 
 def ips(rankings: Rankings, depends_on: DependsOn = "position") -> Parts:
-    """Position-wise inverse propensity scoring: the value is the total reward of a ranking.
+    """Position-wise inverse propensity scoring; the value is the total reward of a ranking.
 
     - ``"position"``: the item-position model, in which a reward depends on the item, its position and the context (Li,
       Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay & Wen 2018, "Offline evaluation of ranking policies with click
       models"). The usual choice.
-    - ``"above"``: also on the items above, as when people read from the top (McInerney, Brost, Chandar, Mehrotra &
-      Carterette 2020, "Counterfactual evaluation of slate recommendations with sequential reward interactions").
-    - ``"all"``: on everything shown; unbiased whatever people do, and of use for two or three positions.
+    - ``"above"``: rewards also depend on the items above, as when people read from the top (McInerney, Brost,
+      Chandar, Mehrotra & Carterette 2020, "Counterfactual evaluation of slate recommendations with sequential reward
+      interactions").
+    - ``"all"``: rewards depend on everything shown; always unbiased, and practical for two or three positions.
 
     Args:
-        rankings: that were logged.
-        depends_on: what the reward at a position depends on besides the item there.
+        rankings: Logged rankings.
+        depends_on: What the reward at a position depends on, besides the item there.
     """
     return Parts(numerator=_earned(rankings, rankings.weights(depends_on)))
 
 
 def snips(rankings: Rankings, depends_on: DependsOn = "position") -> Parts:
-    """Position-wise inverse propensity scoring, divided by the average weight of the positions shown.
+    """Self-normalised position-wise inverse propensity scoring.
 
-    Has a smaller variance than `ips` for a bias that vanishes as 1/N. See there for `depends_on`.
+    Has a smaller variance than `ips` and a bias that vanishes as 1/N. See `ips` for `depends_on`.
     """
     weights = rankings.weights(depends_on)
     positions = float(rankings.counted.sum(axis=1).mean()) or 1.0

@@ -218,7 +218,7 @@ def report(
     units you need.
     """
     with needs("lake"), needs("learn"):
-        from potstill.events.records import now
+        from potstill.events import now
         from potstill.experiments.analysis.workspace import Options, report_of
         from potstill.workspace import Workspace
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from potstill.events.records import microseconds
+from potstill.events import microseconds
 from potstill.experiments.config import ExperimentConfig, LabError
 from potstill.experiments.rules import Control, load_control
 from potstill.policy import Policy

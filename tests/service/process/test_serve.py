@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from service_process import PATIENCE, Load, serving, until
 
-from potstill.events.lake.flush import Flusher
+from potstill.events.lake import Flusher
 from potstill.events.wal.spool import Spool
 from potstill.service.process.serve import CannotServe, Settings, serve
 from potstill.service.tokens import TokenFile

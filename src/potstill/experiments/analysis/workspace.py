@@ -6,7 +6,7 @@ import msgspec
 import polars as pl
 
 from potstill.errors import PotstillError
-from potstill.events.records import microseconds
+from potstill.events import microseconds
 from potstill.experiments.analysis.effects import PLANNED
 from potstill.experiments.analysis.metrics import Per
 from potstill.experiments.analysis.read import DAY, PAST_DAYS, arms, experiments_in, first_decision, read_units

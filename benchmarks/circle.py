@@ -145,7 +145,7 @@ def _requests(n: int) -> Iterator[tuple[dict[str, float], float]]:
 
 
 def _flush(place: Path, n: int) -> dict[str, Any]:
-    from potstill.events.lake.flush import Flusher
+    from potstill.events.lake import Flusher
     from potstill.events.wal import Spool
     from potstill.workspace import Workspace
 
@@ -160,7 +160,7 @@ def _flush(place: Path, n: int) -> dict[str, Any]:
 
 
 def _join(place: Path, n: int) -> dict[str, Any]:
-    from potstill.events.join.join import join
+    from potstill.events.join import join
     from potstill.workspace import Workspace
 
     workspace = Workspace(place)

@@ -31,9 +31,8 @@ import polars as pl
 from scale import Watched
 
 import potstill as ps
-from potstill.events.join.join import join
-from potstill.events.lake.lake import Lake
-from potstill.events.lake.observations import observed
+from potstill.events.join import join
+from potstill.events.lake import Lake, read_observations
 from potstill.parallel import Map
 from potstill.pipeline.engines import open_engine
 from potstill.storage import LocalStorage
@@ -142,7 +141,7 @@ def _join(place: Place, now: int) -> int:
 
 
 def read_observed(place: Place) -> int:
-    return sum(len(chunk) for chunk in observed(place.lake, PROBLEM, 0, 1))
+    return sum(len(chunk) for chunk in read_observations(place.lake, PROBLEM, 0, 1))
 
 
 def naive_polars(place: Place) -> int:

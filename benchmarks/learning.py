@@ -56,7 +56,7 @@ def _step(name: str, n: int, way: str, folder: Path) -> dict[str, Any]:
 def _fill(given: argparse.Namespace) -> dict[str, Any]:
     import polars as pl
 
-    from potstill.events.lake.lake import Lake
+    from potstill.events.lake import Lake
     from potstill.tables import TIME, context_column
 
     lake, [n] = Lake(str(given.folder), problem()), given.observations
@@ -83,13 +83,12 @@ def _fill(given: argparse.Namespace) -> dict[str, Any]:
 
 def _learn(given: argparse.Namespace) -> dict[str, Any]:
     import potstill as ps
-    from potstill.events.lake.lake import Lake
-    from potstill.events.lake.observations import chunks
+    from potstill.events.lake import Lake, observation_chunks
     from potstill.pipeline.engines import open_engine
     from potstill.teachers import NeuralLinearTS
 
     [way] = given.ways
-    parts = chunks(Lake(str(given.folder), problem()), problem(), 0, 1)
+    parts = observation_chunks(Lake(str(given.folder), problem()), problem(), 0, 1)
     still = ps.Still(problem(), NeuralLinearTS(), student=ps.Student(hidden=(), steps=1))
     with Watched() as watched, open_engine("ray" if way == "ray" else "local") as engine:
         started = time.perf_counter()

@@ -25,7 +25,7 @@ from pathlib import Path
 import polars as pl
 from service import FEATURES, NAME, make_workspace
 
-from potstill.events.lake.flush import Flusher
+from potstill.events.lake import Flusher
 from potstill.events.wal import Spool
 from potstill.workspace import Workspace
 

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from potstill.events.join.execute import look, observe
+from potstill.events.join.execute import join_slice, summarize_partition
 from potstill.pipeline.labels import label_shard
 
 
@@ -32,18 +32,18 @@ def killed_after_labelling(numbered, work, folder):
 
 
 def killed_after_looking(partition, *common):
-    """As `look`; the first worker is killed when it has looked, and nobody knows what it found."""
+    """As `summarize_partition`; the first worker is killed when it has looked, and nobody knows what it found."""
     *given, folder = common
-    found = look(partition, *given)
+    found = summarize_partition(partition, *given)
     if _first(Path(folder) / "killed-looking"):
         os.kill(os.getpid(), signal.SIGKILL)
     return found
 
 
 def killed_after_observing(stretch, *common):
-    """As `observe`; the first worker with observations is killed when they are written and nobody knows."""
+    """As `join_slice`; the first worker with observations is killed when they are written and nobody knows."""
     *given, folder = common
-    found = observe(stretch, *given)
+    found = join_slice(stretch, *given)
     if found.files and _first(Path(folder) / "killed-observing"):
         os.kill(os.getpid(), signal.SIGKILL)
     return found

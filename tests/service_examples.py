@@ -94,7 +94,7 @@ def experiment(control: str = '{ action = "720p" }', **options: str) -> bytes:
 
 def flushed(workspace: Workspace) -> Any:
     """The lake with all that is in the log; for when no log is open."""
-    from potstill.events.lake.flush import Flusher
+    from potstill.events.lake import Flusher
     from potstill.events.wal import Spool
 
     report = Flusher(Spool(workspace.spool), workspace.lake).flush()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import potstill as ps
 from potstill.cli import app
 from potstill.events import now
-from potstill.events.join.join import join
+from potstill.events.join import join
 from potstill.policy.artifact import Lineage
 from potstill.policy.network import Layer
 from potstill.workspace import Workspace
@@ -47,7 +47,7 @@ def tilted(workspace, version, towards):
 
 
 def joined(workspace):
-    from potstill.events.lake.flush import Flusher
+    from potstill.events.lake import Flusher
     from potstill.events.wal import Spool
 
     Flusher(Spool(workspace.spool), workspace.lake).flush()

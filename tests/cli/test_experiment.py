@@ -15,8 +15,8 @@ from potstill.cli import app
 from potstill.cli.experiment import show_report
 from potstill.cli.serve import _standing
 from potstill.events import LoggedDecision, LoggedReward, now
-from potstill.events.join.join import join
-from potstill.events.lake.flush import Flusher
+from potstill.events.join import join
+from potstill.events.lake import Flusher
 from potstill.events.wal import Spool
 from potstill.experiments.analysis.workspace import Options, report_of
 from potstill.workspace import Workspace

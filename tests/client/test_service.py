@@ -12,7 +12,7 @@ pytest.importorskip("polars", reason="needs the lake")
 
 from service_examples import running
 
-from potstill.events.lake.flush import Flusher
+from potstill.events.lake import Flusher
 from potstill.events.wal import Spool
 from potstill.experiments.assignment import arm_of
 from potstill.workspace import Workspace, template

@@ -26,8 +26,7 @@ import polars as pl
 
 import potstill as ps
 from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, LoggedReward, now
-from potstill.events.lake.flush import Flusher
-from potstill.events.lake.lake import Lake
+from potstill.events.lake import Flusher, Lake
 from potstill.events.lake.maintenance import compact
 from potstill.events.wal import QUARANTINE, Spool
 

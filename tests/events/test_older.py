@@ -9,10 +9,8 @@ from events.worlds import BASE, Workspace, after, world
 
 import potstill as ps
 from potstill.events import EventLog, LoggedDecision, LoggedReward
-from potstill.events.join.join import join
-from potstill.events.lake import delta
-from potstill.events.lake.flush import Flusher
-from potstill.events.lake.lake import Lake
+from potstill.events.join import join
+from potstill.events.lake import Flusher, Lake, delta
 from potstill.events.lake.schema import METRICS, TABLES, table_schema, with_day
 from potstill.events.wal import Spool
 from potstill.events.wal.segment import frame, start
@@ -31,7 +29,7 @@ def older(place: str, problem: ps.Problem) -> Lake:
         wanted = table_schema(table, problem)
         schema = pl.Schema({name: dtype for name, dtype in wanted.items() if name not in LATER[table]})
         delta.create(lake.url(table), schema, lake.options)
-        delta.append(lake.stored[table].current(), _row(table, schema, problem), "old", 1)
+        delta.append(lake.tables[table].current(), _row(table, schema, problem), "old", 1)
     return lake
 
 
@@ -64,7 +62,7 @@ def test_older_tables_are_read_and_widened_when_rows_come(tmp_path: Path, place:
     report = join(lake, cuts, problem, aggregate="last", settle=20, now=after(BASE + 1))
     assert (report.decisions, report.rewarded) == (2, 1)
     for table in TABLES:
-        assert set(delta.schema_of(lake.stored[table].current())) == set(lake.schema(table))
+        assert set(delta.schema_of(lake.tables[table].current())) == set(lake.schema(table))
     observed = {row["id"]: row for row in lake.scan("observations").collect().iter_rows(named=True)}
     new = observed["new"]
     assert (new["arm"], new["unit"], new["eligible"], new["metrics"]) == ("e:control", "u", ["l"], WATCHED)
@@ -78,7 +76,7 @@ def test_other_readers_read_lists_of_metrics(tmp_path: Path) -> None:
         {"id": ["a"], "time": pl.Series([BASE]).cast(TIME), "metrics": pl.Series([WATCHED], dtype=METRICS)}
     )
     lake.append("rewards", frame, writer="w", number=1)
-    lake.stored["rewards"].current().optimize.compact()
+    lake.tables["rewards"].current().optimize.compact()
     found = pl.scan_delta(lake.url("rewards")).sort("id").collect()
     assert found["metrics"].to_list() == [WATCHED, None]
     assert found["metrics"].dtype == METRICS

@@ -9,8 +9,8 @@ import polars as pl
 from events.join_oracle import SECOND, D, R, World
 
 import potstill as ps
-from potstill.events.join.join import JoinReport, join, preview
-from potstill.events.lake.lake import Lake
+from potstill.events.join import JoinReport, join, preview
+from potstill.events.lake import Lake
 from potstill.events.lake.schema import METRICS
 from potstill.parallel import Map
 from potstill.storage import child, open_storage
@@ -77,7 +77,7 @@ class Workspace:
 
     def compact(self) -> None:
         for table in ("decisions", "rewards", "observations"):
-            handle = self.lake.stored[table].current()
+            handle = self.lake.tables[table].current()
             if handle is not None:
                 handle.optimize.compact()
 

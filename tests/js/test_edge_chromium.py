@@ -204,7 +204,7 @@ def test_the_real_service_takes_what_a_page_sends(page, tmp_path):
     pytest.importorskip("polars", reason="needs the lake")
     import service_examples
 
-    from potstill.events.lake.flush import Flusher
+    from potstill.events.lake import Flusher
     from potstill.events.wal import Spool
     from potstill.workspace import Workspace, template
 

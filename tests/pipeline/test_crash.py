@@ -6,7 +6,7 @@ import sys
 import pytest
 from worlds import LATER, log, made
 
-from potstill.events.lake.observations import count
+from potstill.events.lake import count_observations
 from potstill.pipeline.update import STEPS, update
 from potstill.workspace import Workspace
 
@@ -37,4 +37,4 @@ def test_killed_at_a_step(tmp_path, step):
     report = update(after, now=LATER)
     assert report.outcome == ("waiting" if published else "published")
     assert after.serving().to_bytes() == whole.serving().to_bytes()
-    assert count(after.lake, 0, report.cut) == 100
+    assert count_observations(after.lake, 0, report.cut) == 100

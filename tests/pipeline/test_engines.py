@@ -20,7 +20,7 @@ from worlds import CONFIG, LATER, contexts, log, made
 import potstill as ps
 from potstill.cli import app
 from potstill.cli.update_terminal import Pace, steps
-from potstill.events.lake.observations import chunks
+from potstill.events.lake import observation_chunks
 from potstill.keys import Key
 from potstill.pipeline.engines import EngineFailed, LocalEngine, MissingEngine, open_engine
 from potstill.pipeline.labels import LabelStore, StreamedContexts, label_shard
@@ -129,7 +129,7 @@ def assert_close(one, other):
 
 def grown(place, engine, monkeypatch):
     monkeypatch.setattr("potstill.pipeline.shards.SHARD_ROWS", 100)
-    monkeypatch.setattr("potstill.events.lake.observations.chunks.__defaults__", (60,))  # rows of a chunk
+    monkeypatch.setattr("potstill.events.lake.observations.observation_chunks.__defaults__", (60,))  # rows of a chunk
     workspace = made(place, STREAMED)
     rows = pl.DataFrame(contexts(430, seed=5)).with_row_index()
     bad = rows.with_columns(bandwidth_kbps=pl.when(pl.col("index") % 43 == 3).then(None).otherwise("bandwidth_kbps"))
@@ -149,7 +149,7 @@ def test_a_workspace_is_the_same_on_every_engine(ray_engine, s3, tmp_path, monke
     other = grown(s3, ray_engine, monkeypatch)
     origins = [workspace.serving().metadata.lineage.origin for workspace in (one, other)]
     assert origins[0] == origins[1]
-    assert len(list(chunks(one.lake, one.problem, 0, 2))) > 2
+    assert len(list(observation_chunks(one.lake, one.problem, 0, 2))) > 2
     rows = contexts(500, seed=8)
     local, ray = (workspace.serving().probabilities_many(rows) for workspace in (one, other))
     assert fidelity(local, ray, 1.0).kl_mean < APART

@@ -10,7 +10,7 @@ from events.worlds import BASE, Workspace, after, counts, mixed_events, world
 from worlds import LATER, log, made
 
 from potstill.events.join import execute
-from potstill.events.join.execute import look, observe
+from potstill.events.join.execute import join_slice, summarize_partition
 from potstill.pipeline.engines import LocalEngine
 from potstill.pipeline.update import update
 
@@ -48,7 +48,10 @@ class Killed:
         self.engine, self.folder = engine, str(folder)
 
     def map(self, function, items, *common):
-        instead = {look: engine_work.killed_after_looking, observe: engine_work.killed_after_observing}[function]
+        instead = {
+            summarize_partition: engine_work.killed_after_looking,
+            join_slice: engine_work.killed_after_observing,
+        }[function]
         return self.engine.map(instead, items, *common, self.folder)
 
 
@@ -90,4 +93,4 @@ def test_an_update_gives_its_engine_to_the_join(tmp_path):
     workspace, spy = made(str(tmp_path)), Spy()
     log(workspace, workspace.start(), 20)
     assert update(workspace, now=LATER, engine=spy).joined.decisions == 20
-    assert spy.mapped == [look, observe]
+    assert spy.mapped == [summarize_partition, join_slice]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from worlds import CONFIG, LATER, log, made
 
+from potstill.events.lake import read_observations
 from potstill.events.lake.maintenance import compact
-from potstill.events.lake.observations import observed
 from potstill.pipeline.reproduce import NotReproducible, reproduce
 from potstill.pipeline.update import update
 from potstill.teachers import from_config
@@ -64,7 +64,7 @@ def test_compaction_changes_nothing(tmp_path):
 
 def test_a_difference_is_found_and_named(tmp_path, monkeypatch):
     workspace = grown(str(tmp_path), 1)
-    fewer = [part[:90] for part in observed(workspace.lake, workspace.problem, 0, 1)]
+    fewer = [part[:90] for part in read_observations(workspace.lake, workspace.problem, 0, 1)]
     monkeypatch.setattr("potstill.pipeline.reproduce.chunks", lambda *_, **__: iter(fewer))
     found = reproduce(workspace, 1)
     assert not found.identical

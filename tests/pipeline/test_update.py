@@ -7,7 +7,7 @@ import tomli_w
 from worlds import CONFIG, LATER, NOON, PROBLEM, contexts, log, made, rate
 
 import potstill as ps
-from potstill.events.lake.observations import observed
+from potstill.events.lake import read_observations
 from potstill.pipeline.status import status
 from potstill.pipeline.update import STEPS, Busy, foresee, only_updater, update
 from potstill.registry import Conflict
@@ -46,7 +46,7 @@ def test_it_learns_what_a_still_would(tmp_path):
     log(workspace, workspace.start(), 300)
     report = update(workspace, now=LATER)
     still = ps.Still(workspace.problem, student=ps.Student(hidden=(16,), steps=200), seed=0)
-    [observations] = observed(workspace.lake, workspace.problem, 0, report.cut)
+    [observations] = read_observations(workspace.lake, workspace.problem, 0, report.cut)
     still.update(observations)
     served = workspace.serving()
     for ours, theirs in zip(still.policy.layers, served.layers, strict=True):
@@ -55,14 +55,14 @@ def test_it_learns_what_a_still_would(tmp_path):
 
 def test_a_teacher_that_wants_all_observations_again_reads_them_in_the_lake(tmp_path, monkeypatch):
     """What it learns is what it learns when it keeps them; and its state has none."""
-    monkeypatch.setattr("potstill.events.lake.observations.chunks.__defaults__", (60,))  # rows of a chunk
+    monkeypatch.setattr("potstill.events.lake.observations.observation_chunks.__defaults__", (60,))  # rows of a chunk
     options = {"type": "neural-linear-ts", "hidden": [8], "recipe": {"steps": 50, "batch": 32}}
     workspace = made(str(tmp_path), CONFIG + tomli_w.dumps({"teacher": options}).encode())
     still = ps.Still(workspace.problem, from_config(options), student=ps.Student(hidden=(16,), steps=200), seed=0)
     for seed in range(2):
         log(workspace, workspace.start(), 150, seed=seed)
         report = update(workspace, now=LATER)
-        still.update(list(observed(workspace.lake, workspace.problem, report.cut - 1, report.cut)))
+        still.update(list(read_observations(workspace.lake, workspace.problem, report.cut - 1, report.cut)))
     served, rows = workspace.serving(), contexts(300, seed=9)
     np.testing.assert_allclose(served.probabilities_many(rows), still.policy.probabilities_many(rows), atol=1e-3)
     kept = ps.Still(workspace.problem, still.teacher)

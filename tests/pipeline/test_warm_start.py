@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from worlds import LATER, contexts, made, rate, reward
 
-from potstill.events.lake.observations import observed
+from potstill.events.lake import read_observations
 from potstill.keys import Key
 from potstill.pipeline.update import update
 from potstill.pipeline.warm_start import warm_start
@@ -29,7 +29,7 @@ def test_a_policy_starts_from_what_others_did(tmp_path, place, ending):
     frame.write_csv(log) if ending == "csv" else frame.write_parquet(log)
     found = warm_start(workspace, log, Columns(action="quality", propensity="p"))
     assert (found.rows, found.observations, found.skipped, found.estimated) == (300, 300, 0, False)
-    [observations] = observed(workspace.lake, workspace.problem, 0, found.cut)
+    [observations] = read_observations(workspace.lake, workspace.problem, 0, found.cut)
     assert observations.rewards.tolist() == frame["reward"].to_list()
     assert (observations.contexts == workspace.problem.encode_many(contexts(300, seed=4))).all()
     report = update(workspace, now=LATER)

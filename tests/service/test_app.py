@@ -12,7 +12,7 @@ import pytest
 import worlds
 from service_examples import Asker, flushed, opened, publish, server
 
-from potstill.events.lake.flush import Flusher
+from potstill.events.lake import Flusher
 from potstill.events.wal import Spool, segment_writer
 from potstill.events.wal.segment_writer import SegmentWriter
 from potstill.service import endpoints, status

@@ -8,7 +8,7 @@ import pytest
 
 import potstill as ps
 from potstill.events import LoggedDecision
-from potstill.events.lake.flush import Flusher
+from potstill.events.lake import Flusher
 from potstill.events.wal import Spool
 from potstill.storage import open_storage
 from potstill.workspace import InvalidConfig, NoWorkspace, Workspace, WorkspaceExists, template

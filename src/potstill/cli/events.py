@@ -64,7 +64,7 @@ def flush(place: Place, as_json: AsJson = False) -> None:
     is a matter of seconds.
     """
     with needs("lake"):
-        from potstill.events.lake.flush import Flusher
+        from potstill.events.lake import Flusher
         from potstill.events.wal import Spool
         from potstill.workspace import Workspace
 
@@ -93,7 +93,7 @@ def compact(place: Place, as_json: AsJson = False) -> None:
     Can be done at any time. The small files stay until `potstill events vacuum`, for those who are reading them.
     """
     with needs("lake"):
-        from potstill.events.lake.maintenance import compact as compacted
+        from potstill.events.lake import compact as compacted
         from potstill.workspace import Workspace
 
     with refusing(*MENDABLE), Console(stderr=True).status("compacting"):
@@ -122,8 +122,8 @@ def vacuum(
     They are what compaction replaced, what expired, and what crashes left.
     """
     with needs("lake"):
-        from potstill.events.lake.maintenance import vacuum as vacuumed
-        from potstill.problem.reward import seconds
+        from potstill.events.lake import vacuum as vacuumed
+        from potstill.problem import seconds
         from potstill.workspace import Workspace
 
     with refusing(*MENDABLE), Console(stderr=True).status("vacuuming"):
@@ -152,8 +152,8 @@ def expire(
     those that no update has joined yet are never learnt from. The space is free after the next `vacuum`.
     """
     with needs("lake"):
-        from potstill.events.lake.maintenance import expire as expired
-        from potstill.problem.reward import seconds
+        from potstill.events.lake import expire as expired
+        from potstill.problem import seconds
         from potstill.workspace import Workspace
 
     with refusing(*MENDABLE):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from potstill.pipeline.reproduce import Reproduction
     from potstill.pipeline.status import Status
     from potstill.pipeline.update import UpdateReport
-    from potstill.pipeline.warm_start import Imported
+    from potstill.pipeline.warm_start import ImportReport
 
 _COUNT = "{task.completed:,.0f} of {task.total:,.0f} {task.fields[unit]}"
 
@@ -180,7 +180,7 @@ def show_audit(found: Audit, console: Console, *, as_json: bool) -> None:
         console.print(table)
 
 
-def show_import(found: Imported, console: Console, *, as_json: bool) -> None:
+def show_import(found: ImportReport, console: Console, *, as_json: bool) -> None:
     """What was imported."""
     if as_json:
         print_json(found)

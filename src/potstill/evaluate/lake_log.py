@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog
 from potstill.evaluate.log import Block
-from potstill.events.join.changes import moment
 from potstill.problem import Problem
 from potstill.spaces import lake_columns
-from potstill.tables import context_column, decision_fits, encode_contexts, reward_fits
+from potstill.tables import context_column, decision_fits, encode_contexts, moment, reward_fits
 from potstill.workspace import Workspace
 
 #: Sources of observations whose propensities are those of the draw: the log, and imports that state them.

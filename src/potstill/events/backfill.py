@@ -7,30 +7,35 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from potstill.events.join.cuts import (
+from potstill.events.join import (
     WRITER,
     AlreadyImported,
     Cut,
     CutConflict,
-    Source,
+    ImportedFile,
     complete_cuts,
     last_cut,
     newest_cut,
     previous_cut,
     write_cut,
 )
-from potstill.events.lake.lake import Overtaken
+from potstill.events.lake import Overtaken
 from potstill.events.records import now
 from potstill.problem import InvalidObservation, Problem
 from potstill.storage import Storage
 from potstill.tables import decision_fits, reward_fits, time_fits
 
 if TYPE_CHECKING:
-    from potstill.events.lake.lake import Lake
+    from potstill.events.lake import Lake
 
 
 def add(
-    lake: Lake, cuts: Storage, problem: Problem, frames: Iterator[pl.DataFrame], source: Source, made: int | None = None
+    lake: Lake,
+    cuts: Storage,
+    problem: Problem,
+    frames: Iterator[pl.DataFrame],
+    source: ImportedFile,
+    made: int | None = None,
 ) -> Cut:
     """Take in observations from elsewhere: all of them in one commit, or none.
 
@@ -71,7 +76,7 @@ def refuse_again(lake: Lake, cuts: Storage, sha256: str, name: str) -> None:
             raise AlreadyImported(f"{name} was imported before, as cut {cut.number} ({cut.source.name})")
 
 
-def _record(lake: Lake, cuts: Storage, problem: Problem, source: Source, made: int) -> Cut:
+def _record(lake: Lake, cuts: Storage, problem: Problem, source: ImportedFile, made: int) -> Cut:
     last = last_cut(lake)
     newest, stands = newest_cut(cuts, last), previous_cut(cuts, last)
     cut = Cut(

@@ -19,7 +19,7 @@ from potstill.workspace import Workspace
 FEWEST_WORKERS, CONTEXTS_PER_WORKER = 4, 2_000_000
 
 
-class Further:
+class ExtraContexts:
     """Contexts in memory, or to be streamed; and what a lineage says of them.
 
     Attributes:
@@ -50,9 +50,9 @@ class Further:
         return found | ({"unfit": self.unfit} if self.unfit else {})
 
 
-def further_contexts(
+def extra_contexts(
     workspace: Workspace, engine: Engine, store: LabelStore, again: dict[str, Any] | None = None
-) -> Further | None:
+) -> ExtraContexts | None:
     """A sample of the table that `update.contexts` names; the same table gives the same sample.
 
     Up to `update.contexts_in_memory` of them are in memory; more are streamed, and their labels go into the store.
@@ -74,12 +74,12 @@ def further_contexts(
         students = students_that_pay(engine, drawn) if again is None else again.get("students", 1)
         parts = shards(table, count, drawn)
         streamed = StreamedContexts(workspace.problem, parts, key, engine, store, students)
-        return Further(stated.contexts, table, streamed)
+        return ExtraContexts(stated.contexts, table, streamed)
     rows = table.scan() if drawn == count else drawn_rows(table.scan(), count, drawn, key)
     found = encode(rows, workspace.problem, place)
     if found.unfit and not len(found.contexts):
         raise none_fit(place, found.unfit)
-    return Further(stated.contexts, table, found.contexts, found.unfit)
+    return ExtraContexts(stated.contexts, table, found.contexts, found.unfit)
 
 
 def students_that_pay(engine: Engine, contexts: int) -> int:

@@ -10,8 +10,8 @@ import msgspec
 from potstill._version import __version__
 from potstill.distill import Still, Student
 from potstill.errors import PotstillError
-from potstill.events.lake.observations import chunks
-from potstill.pipeline.contexts import Further, further_contexts
+from potstill.events.lake import observation_chunks
+from potstill.pipeline.contexts import ExtraContexts, extra_contexts
 from potstill.pipeline.engines import LocalEngine
 from potstill.pipeline.labels import LabelStore
 from potstill.pipeline.resume import Origin
@@ -74,8 +74,8 @@ def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Sti
     with TemporaryDirectory() as folder:
         further = _contexts(workspace, origin, LabelStore(folder, published.version))
         still.update(
-            chunks(workspace.lake, published.problem, origin.after, origin.cut, without=origin.without),
-            earlier=chunks(workspace.lake, published.problem, 0, origin.after, without=origin.without),
+            observation_chunks(workspace.lake, published.problem, origin.after, origin.cut, without=origin.without),
+            earlier=observation_chunks(workspace.lake, published.problem, 0, origin.after, without=origin.without),
             contexts=further.contexts if further else None,
             version=published.version,
             origin=lambda: _unchanged(lineage.origin, further),
@@ -93,13 +93,13 @@ def _recall(still: Still, workspace: Workspace, version: int, replayed: list[int
         still.recall(still.policy, memory)
 
 
-def _contexts(workspace: Workspace, origin: Origin, store: LabelStore) -> Further | None:
+def _contexts(workspace: Workspace, origin: Origin, store: LabelStore) -> ExtraContexts | None:
     if origin.contexts is None:
         return None
-    return further_contexts(workspace, LocalEngine(), store, again=origin.contexts)
+    return extra_contexts(workspace, LocalEngine(), store, again=origin.contexts)
 
 
-def _unchanged(origin: dict[str, Any] | None, further: Further | None) -> dict[str, Any]:
+def _unchanged(origin: dict[str, Any] | None, further: ExtraContexts | None) -> dict[str, Any]:
     """The origin, if the further contexts are still those that it names."""
     stated = (origin or {}).get("contexts")
     if stated is not None and (further is None or further.described["sha256"] != stated["sha256"]):

@@ -17,14 +17,12 @@ import msgspec
 from potstill.distill import Report
 from potstill.errors import PotstillError
 from potstill.events import now as clock
-from potstill.events.join.cuts import last_cut
-from potstill.events.join.join import JoinReport, join, preview
-from potstill.events.lake.flush import Flusher, FlushReport
-from potstill.events.lake.observations import Chunk, chunks, count
+from potstill.events.join import JoinReport, join, last_cut, preview
+from potstill.events.lake import Flusher, FlushReport, ObservationChunk, count_observations, observation_chunks
 from potstill.events.wal import Spool
 from potstill.files import hold
 from potstill.pipeline.comparison import Comparison, compare
-from potstill.pipeline.contexts import further_contexts
+from potstill.pipeline.contexts import extra_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
@@ -132,7 +130,7 @@ def update(
             each=engine.map if engine else None,
         )
         cut = last_cut(workspace.lake)
-        new = count(workspace.lake, began.after, cut, without=began.without)
+        new = count_observations(workspace.lake, began.after, cut, without=began.without)
         so_far = UpdateReport(
             outcome="waiting",
             why=_waiting(workspace, new),
@@ -162,7 +160,7 @@ def foresee(workspace: Workspace, now: int | None = None) -> UpdateReport:
         now=clock() if now is None else now,
     )
     cut = last_cut(workspace.lake)
-    new = count(workspace.lake, began.after, cut, without=began.without) + joined.decisions
+    new = count_observations(workspace.lake, began.after, cut, without=began.without) + joined.decisions
     few = too_few(workspace, new)
     why = _waiting(workspace, new) if few else f"an update would learn from {new:,} new observations"
     logged = Spool(workspace.spool).pending().bytes
@@ -198,15 +196,15 @@ def _distil(
 ) -> UpdateReport:
     registry, still, serving = workspace.registry, began.still, began.still.policy
     version = registry.next_version()
-    further = further_contexts(workspace, engine, LabelStore(child(workspace.url, FOLDER), version))
+    further = extra_contexts(workspace, engine, LabelStore(child(workspace.url, FOLDER), version))
 
     def origin() -> dict[str, Any]:
         contexts = further.described if further else None
         found = Origin(base=began.base, after=began.after, cut=so_far.cut, contexts=contexts, without=began.without)
         return dict(msgspec.to_builtins(found))
 
-    def observed(after: int, to: int) -> Iterator[Chunk]:
-        return chunks(workspace.lake, workspace.problem, after, to, without=began.without)
+    def observed(after: int, to: int) -> Iterator[ObservationChunk]:
+        return observation_chunks(workspace.lake, workspace.problem, after, to, without=began.without)
 
     report = still.update(
         observed(began.after, so_far.cut),

@@ -12,7 +12,7 @@ import polars as pl
 from potstill import tables
 from potstill.events import now
 from potstill.events.backfill import add, refuse_again
-from potstill.events.join.cuts import Source
+from potstill.events.join import ImportedFile
 from potstill.problem import InvalidObservation, Problem
 from potstill.spaces import finite
 from potstill.tables import FITS, NAMED, ROW, TIME, Columns, RowRules
@@ -22,7 +22,7 @@ from potstill.workspace import Workspace
 ROWS = 200_000
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an import.
 
     Attributes:
@@ -47,7 +47,7 @@ def warm_start(
     *,
     skip: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Imported:
+) -> ImportReport:
     """Import a historical log (CSV, Parquet or Delta Lake) as observations; the next update learns from them.
 
     Where the log has no propensities, each action's share of the log is used instead: the teacher does not need
@@ -75,10 +75,10 @@ def warm_start(
         raise InvalidObservation(f"{log}: none of its {total:,} rows fits the problem; nothing was added")
     used = checked.filter(FITS)
     shares = _shares(used, workspace.problem) if columns.propensity is None else None
-    source = Source(name=log, sha256=digest, rows=fitting)
+    source = ImportedFile(name=log, sha256=digest, rows=fitting)
     frames = _frames(used, shares, total, digest, on_progress)
     cut = add(workspace.lake, workspace.cuts, workspace.problem, frames, source)
-    return Imported(
+    return ImportReport(
         rows=total, observations=fitting, skipped=total - fitting, cut=cut.number, estimated=shares is not None
     )
 

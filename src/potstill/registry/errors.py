@@ -13,6 +13,10 @@ class CorruptVersion(PotstillError, ValueError):
     """A file of the registry is not what was written; another version can be served instead."""
 
 
+class InvalidPublication(PotstillError, ValueError):
+    """A policy or an option does not fit the registry; nothing was changed."""
+
+
 class NoState(PotstillError, LookupError):
     """The teacher's state of a version is not kept, or never was."""
 

@@ -14,7 +14,7 @@ from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
 from potstill.registry.blobs import keep, read_kept, states
 from potstill.registry.entries import WAY_OUT, Entry, Files, Version, versions_in
-from potstill.registry.errors import CorruptVersion, NoState, OtherProblem, UnknownVersion
+from potstill.registry.errors import CorruptVersion, InvalidPublication, NoState, OtherProblem, UnknownVersion
 from potstill.registry.journal import Journal, conflict, old_states, read_all
 from potstill.storage import Storage, child
 
@@ -180,7 +180,7 @@ class Registry:
             The versions whose states were deleted.
         """
         if keep < 1:
-            raise ValueError(f"keep must be at least 1 version, got {keep}")
+            raise InvalidPublication(f"keep must be at least 1 version, got {keep}")
         head = self.head()
         old = old_states(self.storage, self._journal, head, head.latest - keep) if head else {}
         # The oldest first, so that what an interrupted run leaves is where the next one looks.
@@ -246,7 +246,7 @@ class Registry:
                 f"this registry is for {self.problem.name!r} ({self.problem.hash})"
             )
         if policy.version != version:
-            raise ValueError(f"the next version is {version}, but the policy to publish says {policy.version}")
+            raise InvalidPublication(f"the next version is {version}, but the policy to publish says {policy.version}")
 
     def _refuse_other(self, entry: Entry) -> None:
         if entry.problem != self.problem.hash:

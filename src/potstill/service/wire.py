@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from potstill.events import microseconds
-from potstill.events.validate import ID_BYTES, YEAR_2200, context_type
-from potstill.problem import Problem
+from potstill.events.validate import ID_BYTES, context_type
+from potstill.problem import YEAR_2200, Problem
 from potstill.workspace import ServeMode
 
 Text = Annotated[str, Meta(min_length=1, max_length=ID_BYTES)]

@@ -1,6 +1,7 @@
 """Tables of users and of the lake: reading them, inferring features, and checking rows against the problem."""
 
 from potstill.tables.columns import (
+    SECOND,
     TIME,
     Columns,
     check_columns,
@@ -9,6 +10,7 @@ from potstill.tables.columns import (
     context_column,
     context_schema,
     feature_columns,
+    moment,
 )
 from potstill.tables.csv import read_csv
 from potstill.tables.encode import checked_contexts, encode_contexts
@@ -39,6 +41,7 @@ __all__ = [
     "NAMED",
     "REASON",
     "ROW",
+    "SECOND",
     "TIME",
     "Columns",
     "PolicyColumns",
@@ -63,6 +66,7 @@ __all__ = [
     "first_reasons",
     "in_one_line",
     "is_text",
+    "moment",
     "propensity_rule",
     "read_csv",
     "refusal",

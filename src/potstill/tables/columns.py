@@ -15,6 +15,8 @@ from potstill.problem.validate import propensities_fit, propensity_must_be
 CONTEXT = "context_"
 #: Times are microseconds since 1970, UTC.
 TIME = pl.Datetime("us", "UTC")
+#: Microseconds in a second.
+SECOND = 1_000_000
 _TYPES: Mapping[type[Feature], pl.DataType] = {
     Numeric: pl.Float64(),
     Categorical: pl.String(),
@@ -110,6 +112,11 @@ def check_propensity(columns: Columns, problem: Problem, where: str) -> None:
             f"--propensity must be a column, or {propensity_must_be(problem.actions)} if it was always the same, got "
             f"{propensity:g}"
         )
+
+
+def moment(time: int) -> pl.Expr:
+    """Microseconds since 1970, UTC, as an expression to compare a table's times with."""
+    return pl.lit(time).cast(TIME)
 
 
 def context_schema(problem: Problem) -> dict[str, pl.DataType]:

@@ -8,7 +8,7 @@ import msgspec
 
 from potstill.errors import PotstillError
 from potstill.experiments.config import ExperimentConfig, in_words
-from potstill.problem.reward import seconds
+from potstill.problem import seconds
 
 Aggregate = Literal["first", "last", "sum", "max", "mean"]
 ServeMode = Literal["online", "apprentice", "log-only"]

@@ -7,9 +7,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.events import now
-from potstill.events.lake.flush import FlushState, last_flush
-from potstill.events.lake.lake import LakeUnavailable
-from potstill.events.lake.schema import TABLES
+from potstill.events.lake import TABLES, FlushState, LakeUnavailable, last_flush
 from potstill.events.wal import QUARANTINE, Spool
 from potstill.workspace.workspace import Workspace
 

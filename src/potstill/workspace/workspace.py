@@ -20,7 +20,7 @@ from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_st
 from potstill.workspace.config import Config, InvalidConfig, read_config
 
 if TYPE_CHECKING:
-    from potstill.events.lake.lake import Lake
+    from potstill.events.lake import Lake
 
 PROBLEM, CONFIG = "problem.toml", "potstill.toml"
 
@@ -73,7 +73,7 @@ class Workspace:
     @cached_property
     def lake(self) -> Lake:
         """The lake: tables of events."""
-        from potstill.events.lake.lake import Lake
+        from potstill.events.lake import Lake
 
         return Lake(child(self.url, "events"), self.problem)
 

@@ -55,7 +55,7 @@ def test_what_was_deleted_after_a_compaction_does_not_come_back(workspace):
     workspace.add(D("late too", BASE - DAY + 1))
     workspace.compact()
     day = datetime.fromtimestamp(BASE / SECOND, UTC).date()
-    workspace.lake.stored["decisions"].current().delete(f"day < '{day}'")
+    workspace.lake.tables["decisions"].current().delete(f"day < '{day}'")
     assert workspace.join(after(BASE + DAY)).decisions == 1
     assert [row["id"] for row in workspace.observed()] == ["a", "kept"]
 
@@ -66,7 +66,7 @@ def test_after_a_vacuum_nothing_is_lost_or_observed_twice(workspace):
     workspace.add(D("late", BASE - 5), D("a", BASE), D("c", BASE + DAY), R("late", BASE), files=3)
     workspace.compact()
     for table in ("decisions", "rewards"):
-        handle = workspace.lake.stored[table].current()
+        handle = workspace.lake.tables[table].current()
         handle.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     report = workspace.join(after(BASE + 2 * DAY))
     assert [row["id"] for row in workspace.observed()] == ["a", "late", "c", "b"]

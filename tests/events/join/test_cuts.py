@@ -7,24 +7,24 @@ from events.join_oracle import SECOND, D, R, World
 from events.worlds import Workspace, decision_frame
 
 from potstill.events.backfill import add
+from potstill.events.join import join
 from potstill.events.join.cuts import (
     AlreadyImported,
     Cut,
     CutConflict,
-    Source,
+    ImportedFile,
     complete_cuts,
     last_cut,
     newest_cut,
     read_cut,
     write_cut,
 )
-from potstill.events.join.join import join
-from potstill.events.lake.lake import Lake
+from potstill.events.lake import Lake
 from potstill.problem import InvalidObservation
 from potstill.storage import open_storage
 
 TIME = 1_700_000_000 * SECOND
-SOURCE = Source(name="history.csv", sha256="0" * 64, rows=2)
+SOURCE = ImportedFile(name="history.csv", sha256="0" * 64, rows=2)
 CUT = Cut(number=3, kind="join", made=TIME, after=1, until=TIME, problem="hash")
 
 
@@ -37,7 +37,7 @@ def history(*rows: D) -> pl.DataFrame:
     return decision_frame(rows).drop("problem").with_columns(reward=pl.lit(1.0), source=pl.lit("import"))
 
 
-def imported(workspace: Workspace, *frames: pl.DataFrame, source: Source = SOURCE) -> Cut:
+def imported(workspace: Workspace, *frames: pl.DataFrame, source: ImportedFile = SOURCE) -> Cut:
     return add(workspace.lake, workspace.cuts, workspace.problem, iter(frames), source)
 
 

@@ -1,5 +1,6 @@
 """Decisions and rewards become observations: against the oracle, through cuts, compactions and interruptions."""
 
+import importlib
 import math
 import tempfile
 from pathlib import Path
@@ -14,22 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from potstill.events import backfill
-from potstill.events.join import dedup, execute
-from potstill.events.join import join as join_module
+from potstill.events.join import dedup, execute, join
 from potstill.events.join.cuts import (
     AlreadyImported,
     Cut,
-    Source,
+    ImportedFile,
     complete_cuts,
     last_cut,
     newest_cut,
     read_cut,
     write_cut,
 )
-from potstill.events.join.join import join
-from potstill.events.lake.lake import Lake
+from potstill.events.lake import Lake
 from potstill.events.lake.writer import add_files
 from potstill.tables import TIME
+
+#: The module, which the function of the same name hides.
+join_module = importlib.import_module("potstill.events.join.join")
 
 #: Few ids, times and values, so that they often meet.
 AT = [0, 0, 0, 1, 30 * SECOND, 100 * SECOND, 200 * SECOND, DAY, 3 * DAY, -DAY]
@@ -278,7 +280,7 @@ def test_a_recorded_cut_of_a_problem_that_has_changed_is_passed_over(workspace):
 def test_an_import_at_the_same_time_loses_nothing_and_is_not_forgotten(workspace, number):
     """Whichever recorded its cut first, the import is completed first; the join, which did not know, begins again."""
     workspace.add(D("a", BASE), R("a", BASE + 5))
-    source = Source(name="old.csv", sha256="0" * 64, rows=1)
+    source = ImportedFile(name="old.csv", sha256="0" * 64, rows=1)
     cut = Cut(number=number, kind="import", made=BASE, after=0, problem=workspace.problem.hash, source=source)
     old = pl.DataFrame({"id": ["old"], "action": ["l"], "propensity": [0.5], "reward": [1.0], "source": ["import"]})
     old = old.with_columns(

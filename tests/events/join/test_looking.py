@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potstill.events.join import dedup, execute
-from potstill.events.join.changes import BEGINNING, END, Sources, taken_up
+from potstill.events.join.changes import BEGINNING, END, CutInputs, rows_of_cut
 from potstill.events.join.cuts import Cut, read_cut
 from potstill.events.join.dedup import Index, partitions
-from potstill.events.join.execute import overview
+from potstill.events.join.execute import plan_cut
 from potstill.parallel import in_turn
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Sources:
+def sources(tmp_path: Path) -> CutInputs:
     """Those of a second cut: some of its ids were observed before."""
     workspace = Workspace(tmp_path, world())
     workspace.add(*mixed_events(1, 150))
@@ -31,12 +31,12 @@ def sources(tmp_path: Path) -> Sources:
     lake, previous = workspace.lake, read_cut(workspace.cuts, 1)
     given = {"decisions": lake.version("decisions"), "rewards": lake.version("rewards"), "window": previous.window}
     cut = Cut(number=2, kind="join", made=0, after=1, until=BASE + 2 * DAY, problem="", **given)
-    return Sources.of(lake, cut, previous, taken_up(lake, "decisions", cut, previous))
+    return CutInputs.of(lake, cut, previous, rows_of_cut(lake, "decisions", cut, previous))
 
 
-def looked_over(sources: Sources, partition_rows: int) -> tuple[object, ...]:
+def looked_over(sources: CutInputs, partition_rows: int) -> tuple[object, ...]:
     with mock.patch.object(execute, "PARTITION", partition_rows):
-        found = overview(sources, sources.decisions.count(), 20, in_turn)
+        found = plan_cut(sources, sources.decisions.count(), 20, in_turn)
     return found.counts, found.copies.firsts.sort("id").rows(), found.slices
 
 
@@ -81,7 +81,7 @@ def test_a_machine_that_hashes_otherwise_is_found_out(sources, monkeypatch):
     monkeypatch.setattr(dedup, "_PROBE", "another hash")
     whole.check()  # alone it does not matter
     with pytest.raises(RuntimeError, match=r"hashes ids otherwise .* the same version of Polars on all machines"):
-        execute.look(other, sources, 1)
+        execute.summarize_partition(other, sources, 1)
 
 
 @given(

@@ -10,9 +10,7 @@ from events.proxy import Proxy
 
 import potstill as ps
 from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, LoggedReward
-from potstill.events.lake import flush
-from potstill.events.lake.flush import Flusher, FlushReport, FlushState, last_flush
-from potstill.events.lake.lake import Lake
+from potstill.events.lake import Flusher, FlushReport, FlushState, Lake, flush, last_flush
 from potstill.events.wal import QUARANTINE, Spool
 from potstill.problem import Feature
 

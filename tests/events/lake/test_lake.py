@@ -10,8 +10,7 @@ import pytest
 
 import potstill as ps
 from potstill.events import EventLog
-from potstill.events.lake import delta
-from potstill.events.lake.lake import Lake, LakeUnavailable, Overtaken, SchemaMismatch, VersionGone
+from potstill.events.lake import Lake, LakeUnavailable, Overtaken, SchemaMismatch, VersionGone, delta
 from potstill.problem import Feature
 
 TIME = pl.Datetime("us", "UTC")

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import potstill as ps
-from potstill.events.lake.lake import Lake
-from potstill.events.lake.maintenance import Compacted, Expired, compact, expire, vacuum
+from potstill.events.lake import Lake
+from potstill.events.lake.maintenance import CompactReport, ExpireReport, compact, expire, vacuum
 
 NOON = 1_700_000_000_000_000  # of 14 November 2023, nearly
 DAY = 86_400_000_000
@@ -43,7 +43,7 @@ def test_compaction_leaves_one_file_a_day_and_every_row_once(place: str, problem
     lake = Lake(place, problem)
     names = filled(lake)
     (report,) = compact(lake)
-    assert isinstance(report, Compacted)
+    assert isinstance(report, CompactReport)
     assert (report.table, report.files_before, report.files_after) == ("rewards", 10, 2)
     assert report.bytes_after == sum(file.bytes for file in lake.files("rewards")) < report.bytes_before
     assert ids(lake) == names
@@ -158,8 +158,8 @@ def test_old_days_of_decisions_and_rewards_go_and_observations_stay(tmp_path: Pa
     now = int(midnight.timestamp() * 1e6) + 10 * DAY
     reports = expire(lake, 10 * 86_400, now=now)
     assert reports == [
-        Expired(table="decisions", before=midnight.date(), rows=2, files=2),
-        Expired(table="rewards", before=midnight.date(), rows=2, files=2),
+        ExpireReport(table="decisions", before=midnight.date(), rows=2, files=2),
+        ExpireReport(table="rewards", before=midnight.date(), rows=2, files=2),
     ]
     assert ids(lake, "rewards") == ids(lake, "decisions") == ["2", "3"]
     assert ids(lake, "observations") == ["0", "1", "2", "3"]

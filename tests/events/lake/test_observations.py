@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import potstill as ps
-from potstill.events.lake.lake import Lake
-from potstill.events.lake.observations import count, observed
+from potstill.events.lake import Lake, count_observations, read_observations
 from potstill.events.lake.schema import table_schema
 from potstill.tables import TIME, encode_contexts
 
@@ -87,7 +86,7 @@ CONTEXT |= {"off": None, "on": True, "unsure": False}
 
 
 def rewards(lake: Lake, after: int, to: int, rows: int) -> list[list[float]]:
-    return [chunk.rewards.tolist() for chunk in observed(lake, PROBLEM, after, to, rows)]
+    return [chunk.rewards.tolist() for chunk in read_observations(lake, PROBLEM, after, to, rows)]
 
 
 @pytest.mark.parametrize(("after", "to", "size"), [(0, 9, 320), (1, 2, 80), (2, 5, 200), (5, 9, 0), (2, 4, 0)])
@@ -95,14 +94,14 @@ def test_observations_come_by_cut_time_and_id(lake, after, to, size):
     table = lake.scan("observations").filter(pl.col("cut") > after, pl.col("cut") <= to).collect()
     expected = table.sort("cut", "time", "id")["reward"].to_list()
     assert [value for chunk in rewards(lake, after, to, 30) for value in chunk] == expected
-    assert count(lake, after, to) == len(expected) == size
+    assert count_observations(lake, after, to) == len(expected) == size
 
 
 def test_chunks_are_about_as_long_as_asked_for_and_do_not_depend_on_files(lake):
     before = rewards(lake, 0, 9, 30)
     assert len(before) > 5
     assert all(15 <= len(chunk) <= 45 for chunk in before[:-1])
-    lake.stored["observations"].current().optimize.compact()
+    lake.tables["observations"].current().optimize.compact()
     assert rewards(lake, 0, 9, 30) == before
     assert [len(chunk) for chunk in rewards(lake, 0, 9, 1000)] == [320]
 
@@ -130,8 +129,8 @@ def test_of_many_observations_those_of_one_cut_and_second_stay_together(tmp_path
 
 
 def test_an_empty_lake_has_no_observations(tmp_path):
-    assert count(Lake(tmp_path, PROBLEM), 0, 9) == 0
-    assert list(observed(Lake(tmp_path, PROBLEM), PROBLEM, 0, 9)) == []
+    assert count_observations(Lake(tmp_path, PROBLEM), 0, 9) == 0
+    assert list(read_observations(Lake(tmp_path, PROBLEM), PROBLEM, 0, 9)) == []
 
 
 def test_observations_that_do_not_fit_a_changed_problem_are_left_out(tmp_path):
@@ -148,7 +147,7 @@ def test_observations_that_do_not_fit_a_changed_problem_are_left_out(tmp_path):
         cut=[1] * len(names),
     )
     lake.append("observations", frame, writer="cuts", number=1)
-    (chunk,) = observed(lake, PROBLEM, 0, 1)
+    (chunk,) = read_observations(lake, PROBLEM, 0, 1)
     assert (len(chunk), chunk.actions.tolist(), chunk.rewards.tolist()) == (1, [1], [0.25])
     assert chunk.propensities.dtype == np.float32
-    assert count(lake, 0, 1) == len(names)
+    assert count_observations(lake, 0, 1) == len(names)

@@ -12,7 +12,7 @@ from events.join_oracle import DAY, MINUTE, D, R
 from events.worlds import BASE, Workspace, reward_frame, world
 
 import potstill as ps
-from potstill.events.lake.lake import Lake, LakeUnavailable, Overtaken
+from potstill.events.lake import Lake, LakeUnavailable, Overtaken
 from potstill.events.lake.writer import add_files, write_files
 
 #: Over midnight, and with everything that a column may hold.

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from service_process import PATIENCE, Load, serving, until
 
-from potstill.events.lake.flush import Flusher
+from potstill.events.lake import Flusher
 from potstill.events.wal import Spool
 from potstill.service.process import CannotServe, Settings, run
 from potstill.service.tokens import TokenFile

@@ -1,1 +1,37 @@
-"""The join: decisions and rewards become observations."""
+"""The join: decisions and their rewards become observations, one cut at a time."""
+
+from potstill.events.join.cuts import (
+    WRITER,
+    Aggregate,
+    AlreadyImported,
+    CorruptCut,
+    Cut,
+    CutConflict,
+    ImportedFile,
+    complete_cuts,
+    last_cut,
+    newest_cut,
+    previous_cut,
+    write_cut,
+)
+from potstill.events.join.join import join, preview
+from potstill.events.join.report import JoinReport, RewardCounts
+
+__all__ = [
+    "WRITER",
+    "Aggregate",
+    "AlreadyImported",
+    "CorruptCut",
+    "Cut",
+    "CutConflict",
+    "ImportedFile",
+    "JoinReport",
+    "RewardCounts",
+    "complete_cuts",
+    "join",
+    "last_cut",
+    "newest_cut",
+    "preview",
+    "previous_cut",
+    "write_cut",
+]

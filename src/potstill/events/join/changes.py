@@ -16,41 +16,33 @@ from urllib.parse import unquote
 import msgspec
 import polars as pl
 
-from potstill.events.lake.lake import File, VersionGone
+from potstill.events.lake import File, VersionGone, check_files_exist
 from potstill.storage import child, open_storage
-from potstill.tables import TIME
+from potstill.tables import SECOND, moment
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Cut, Events
-    from potstill.events.lake.lake import Lake
+    from potstill.events.lake import Lake
 
 BEGINNING, END = -(2**62), 2**62
-
-
-SECOND = 1_000_000
 
 
 #: A reward may seem to come this long before its decision, since clocks differ.
 SKEW = 60 * SECOND
 
 
-def moment(time: int) -> pl.Expr:
-    """Microseconds since 1970, UTC, to compare a table's times with."""
-    return pl.lit(time).cast(TIME)
-
-
 @dataclass(frozen=True)
-class Part:
+class FileRange:
     """The rows of some files whose time is above `after` and at most `to`."""
 
     files: list[File]
     after: int
     to: int
 
-    def within(self, after: int, to: int) -> Part:
+    def within(self, after: int, to: int) -> FileRange:
         """Those in a shorter time, and only the files that can have some."""
         after, to = max(after, self.after), min(to, self.to)
-        return Part([file for file in self.files if file.first <= to and file.last > after], after, to)
+        return FileRange([file for file in self.files if file.first <= to and file.last > after], after, to)
 
     def inside(self) -> tuple[list[File], list[File]]:
         """The files that lie in the time as a whole, and the others."""
@@ -71,7 +63,7 @@ class Rows:
 
     lake: Lake
     table: Events
-    parts: list[Part]
+    parts: list[FileRange]
     exact: bool = True
 
     def scan(self, after: int = BEGINNING, to: int = END) -> pl.LazyFrame:
@@ -95,26 +87,26 @@ class Rows:
         for part in self.within(after, to).parts:
             whole, others = part.inside()
             total += sum(file.rows for file in whole)
-            opened.append(Part(others, part.after, part.to))
+            opened.append(FileRange(others, part.after, part.to))
         return total + int(Rows(self.lake, self.table, opened).scan().select(pl.len()).collect().item())
 
 
 def all_rows(lake: Lake, table: Events, cut: Cut) -> Rows:
     """Every row of a table, as it was at a cut."""
-    return Rows(lake, table, [Part(_files(lake, table, cut.version(table)), BEGINNING, END)])
+    return Rows(lake, table, [FileRange(_files(lake, table, cut.version(table)), BEGINNING, END)])
 
 
-def taken_up(lake: Lake, table: Events, cut: Cut, previous: Cut | None) -> Rows:
+def rows_of_cut(lake: Lake, table: Events, cut: Cut, previous: Cut | None) -> Rows:
     """The rows that a cut takes up: those up to its `until` that the cuts up to `previous` have not."""
     files, until = _files(lake, table, cut.version(table)), cut.until
     if previous is None:
-        return Rows(lake, table, [Part(files, BEGINNING, until)])
+        return Rows(lake, table, [FileRange(files, BEGINNING, until)])
     if until < previous.until:
         return Rows(lake, table, [])
     arrivals = arrived(lake, table, cut, previous)
     if arrivals is None:
-        return Rows(lake, table, [Part(files, BEGINNING, until)], exact=False)
-    return Rows(lake, table, [Part(files, previous.until, until), Part(arrivals, BEGINNING, previous.until)])
+        return Rows(lake, table, [FileRange(files, BEGINNING, until)], exact=False)
+    return Rows(lake, table, [FileRange(files, previous.until, until), FileRange(arrivals, BEGINNING, previous.until)])
 
 
 def arrived(lake: Lake, table: Events, cut: Cut, previous: Cut) -> list[File] | None:
@@ -143,7 +135,7 @@ def readable(lake: Lake, table: Events, cut: Cut) -> bool:
     try:
         before = _files(lake, table, cut.version(table))
         files = {file.uri for file in before} - {file.uri for file in lake.files(table)}
-        check_there(lake.url(table), (uri.removeprefix(lake.url(table) + "/") for uri in files))
+        check_files_exist(lake.url(table), (uri.removeprefix(lake.url(table) + "/") for uri in files))
     except (VersionGone, FileNotFoundError):
         return False
     return True
@@ -173,20 +165,8 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
         for add in (action["add"] for action in actions if "add" in action):
             if add["dataChange"]:
                 present[unquote(add["path"])] = _file(lake.url(table), add)
-    check_there(lake.url(table), replaced)
+    check_files_exist(lake.url(table), replaced)
     return [*present.values(), *replaced.values()]
-
-
-def check_there(url: str, paths: Iterable[str]) -> None:
-    """`FileNotFoundError` if one of some files of a table is gone."""
-    storage = open_storage(url)
-    folders: dict[str, set[str]] = {}
-    for path in paths:
-        folder = _folder(path)
-        if folder not in folders:
-            folders[folder] = {child(folder, name) for name in storage.names(folder)}
-        if path not in folders[folder]:
-            raise FileNotFoundError(child(url, path))
 
 
 def _folder(path: str) -> str:
@@ -213,7 +193,7 @@ def _microseconds(moment: str) -> int:
 
 
 @dataclass(frozen=True)
-class Sources:
+class CutInputs:
     """The rows of the lake that matter to a cut.
 
     Attributes:
@@ -233,7 +213,7 @@ class Sources:
     arrived_rewards: Rows
 
     @classmethod
-    def of(cls, lake: Lake, cut: Cut, previous: Cut | None, decisions: Rows) -> Sources:
+    def of(cls, lake: Lake, cut: Cut, previous: Cut | None, decisions: Rows) -> CutInputs:
         """Those of a cut after a complete one, which takes up some decisions."""
         return cls(
             lake,
@@ -251,7 +231,7 @@ class Sources:
 
 
 def _taken_rewards(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:
-    rows = taken_up(lake, "rewards", cut, previous)
+    rows = rows_of_cut(lake, "rewards", cut, previous)
     if previous is None or rows.exact:
         return rows
     return rows.within(previous.until, cut.until)  # those that came late cannot be told from those that were used
@@ -259,4 +239,4 @@ def _taken_rewards(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:
 
 def _arrived_rewards(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:
     files = None if previous is None else arrived(lake, "rewards", cut, previous)
-    return Rows(lake, "rewards", [Part(files, BEGINNING, END)] if files else [])
+    return Rows(lake, "rewards", [FileRange(files, BEGINNING, END)] if files else [])

@@ -16,7 +16,7 @@ from potstill.errors import PotstillError
 from potstill.storage import AlreadyThere, Storage, child
 
 if TYPE_CHECKING:
-    from potstill.events.lake.lake import Lake
+    from potstill.events.lake import Lake
 
 WRITER = "cuts"
 Aggregate = Literal["first", "last", "sum", "max", "mean"]
@@ -28,11 +28,15 @@ class CutConflict(PotstillError, RuntimeError):
     """Another process made a cut at the same time; nothing was written."""
 
 
+class CorruptCut(PotstillError, ValueError):
+    """The file of a cut is not what was written."""
+
+
 class AlreadyImported(PotstillError, ValueError):
     """The same file was imported before."""
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedFile(msgspec.Struct, frozen=True, kw_only=True):
     """Where imported observations came from.
 
     Attributes:
@@ -79,7 +83,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 0
     settle: int = 0
     default: float = 0.0
-    source: Source | None = None
+    source: ImportedFile | None = None
 
     def version(self, table: Events) -> int | None:
         """The version of a table that was read; None if there was no table."""
@@ -99,7 +103,7 @@ def read_cut(cuts: Storage, number: int) -> Cut:
     except FileNotFoundError:
         raise FileNotFoundError(f"{child(cuts.url, name)} is missing: cut {number} cannot be read") from None
     except msgspec.DecodeError as error:
-        raise ValueError(f"{child(cuts.url, name)} is not a cut: {error}") from error
+        raise CorruptCut(f"{child(cuts.url, name)} is not a cut: {error}; restore the file from a backup") from error
 
 
 def complete_cuts(lake: Lake, cuts: Storage) -> Iterator[Cut]:

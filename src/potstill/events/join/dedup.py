@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.events.join.changes import Rows, Sources
+from potstill.errors import PotstillError
+from potstill.events.join.changes import CutInputs, Rows
 from potstill.tables import TIME, decision_fits
 
 #: Equal ids have equal hashes, and different ids nearly never.
@@ -27,6 +28,10 @@ _PROBE = "potstill"
 SUSPECTS = 2_000_000
 #: Of rows with equal times the smallest counts.
 _ORDER = ("policy", "action", "propensity")
+
+
+class HashMismatch(PotstillError, RuntimeError):
+    """Machines of one join hash ids differently."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Partition:
     def check(self) -> None:
         """Raise `RuntimeError` if hashes are other ones here than where the partitions were made."""
         if self.of > 1 and self.probe != _probe():
-            raise RuntimeError(
+            raise HashMismatch(
                 f"{socket.gethostname()} hashes ids otherwise than the machine that runs the join, so that some would "
                 f"be missed; have the same version of Polars on all machines (here it is {pl.__version__})"
             )
@@ -112,7 +117,7 @@ def _probe() -> int:
 
 
 @dataclass(frozen=True)
-class Copies:
+class Duplicates:
     """What is known of ids that stand more than once.
 
     Attributes:
@@ -126,7 +131,7 @@ class Copies:
     conflicting: int
 
     @classmethod
-    def all(cls, parts: Iterable[Copies]) -> Copies:
+    def all(cls, parts: Iterable[Duplicates]) -> Duplicates:
         """Those of several parts of the ids."""
         parts = [cls(pl.DataFrame(schema={"id": pl.String(), "time": TIME}), 0, 0), *parts]
         return cls(
@@ -146,7 +151,7 @@ class Copies:
         return pl.concat([single, several.unique("id", keep="first", maintain_order=True)])
 
 
-def find_copies(sources: Sources, partition: Partition, index: Index) -> Copies:
+def find_duplicates(sources: CutInputs, partition: Partition, index: Index) -> Duplicates:
     """The ids that stand more than once, or were observed by an earlier cut near one of their days.
 
     Args:
@@ -161,7 +166,7 @@ def find_copies(sources: Sources, partition: Partition, index: Index) -> Copies:
     ]  # a day at a time in memory
     suspects = distinct(np.sort(np.concatenate([index.repeated, *known])))
     many = 1 + int(index.rows_of(suspects).sum()) // SUSPECTS
-    return Copies.all(
+    return Duplicates.all(
         _resolve(sources.decisions, observed, part) for part in np.array_split(suspects, many) if len(part)
     )
 
@@ -172,7 +177,7 @@ def _known(observed: pl.LazyFrame, index: Index) -> NDArray[np.uint64]:
     return hashes[index.rows_of(hashes) > 0]
 
 
-def _resolve(rows: Rows, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -> Copies:
+def _resolve(rows: Rows, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -> Duplicates:
     fitting = _of(rows.scan(), suspects, decision_fits(rows.lake.problem)).sort("time", *_ORDER)
     before = _observed_before(fitting, _of(observed, suspects))
     new = fitting.join(before, on="id", how="anti")
@@ -186,7 +191,7 @@ def _resolve(rows: Rows, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -
         same = _agreeing(again, before)
         agreeing, conflicting = agreeing + same, conflicting + len(again) - same
     taken = before.select("id", pl.lit(None, TIME).alias("time"))
-    return Copies(pl.concat([repeated.select("id", "time"), taken]), agreeing, conflicting)
+    return Duplicates(pl.concat([repeated.select("id", "time"), taken]), agreeing, conflicting)
 
 
 def _observed_before(rows: pl.DataFrame, observed: pl.DataFrame) -> pl.DataFrame:

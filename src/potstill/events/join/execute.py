@@ -15,18 +15,18 @@ import polars as pl
 from deltalake.transaction import AddAction
 from numpy.typing import NDArray
 
-from potstill.events.join.changes import BEGINNING, END, Sources, all_rows, taken_up
+from potstill.events.join.changes import BEGINNING, END, CutInputs, all_rows, rows_of_cut
 from potstill.events.join.cuts import WRITER
-from potstill.events.join.dedup import Copies, Index, Partition, find_copies, partitions
+from potstill.events.join.dedup import Duplicates, Index, Partition, find_duplicates, partitions
 from potstill.events.join.report import JoinCounts, JoinReport
-from potstill.events.join.rewards import count_strays, rewarded
-from potstill.events.lake.writer import add_files, write_files
+from potstill.events.join.rewards import attach_rewards, count_unused_rewards
+from potstill.events.lake import add_files, write_files
 from potstill.parallel import Map
 from potstill.tables import context_schema, decision_fits, reward_fits
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Cut
-    from potstill.events.lake.lake import Lake
+    from potstill.events.lake import Lake
 
 #: Decisions and rewards that are looked at together; each needs 50 bytes of memory.
 PARTITION = 10_000_000
@@ -43,7 +43,7 @@ _SOURCE = pl.col("mode").fill_null("log").alias("source")
 _TAKEN = ("id", "time", "action", "propensity", "policy", "eligible", "unit", "arm", "problem", _SOURCE)
 
 
-class Overview(NamedTuple):
+class CutPlan(NamedTuple):
     """What is known of the rows of a cut before it is made.
 
     Attributes:
@@ -52,20 +52,20 @@ class Overview(NamedTuple):
         slices: pieces of time ``(after, to]`` with about as many decisions each, which are all of them.
     """
 
-    copies: Copies
+    copies: Duplicates
     counts: JoinCounts
     slices: list[tuple[int, int]]
 
 
-class Looked(NamedTuple):
+class PartitionSummary(NamedTuple):
     """What was found in a partition; `marks` are the times of every so-manyth of its decisions."""
 
-    copies: Copies
+    copies: Duplicates
     counts: JoinCounts
     marks: NDArray[np.int64]
 
 
-def overview(sources: Sources, decisions: int, slice_rows: int, each: Map) -> Overview:
+def plan_cut(sources: CutInputs, decisions: int, slice_rows: int, each: Map) -> CutPlan:
     """Look over the rows of a cut.
 
     Args:
@@ -76,22 +76,22 @@ def overview(sources: Sources, decisions: int, slice_rows: int, each: Map) -> Ov
     """
     count = 1 + (decisions + sources.taken_rewards.count()) // PARTITION
     every = max(slice_rows // MARKS, 1)
-    found: list[Looked] = list(each(look, partitions(count), sources, every))
-    return Overview(
-        Copies.all(part.copies for part in found),
+    found: list[PartitionSummary] = list(each(summarize_partition, partitions(count), sources, every))
+    return CutPlan(
+        Duplicates.all(part.copies for part in found),
         sum((part.counts for part in found), JoinCounts()),
         _slices(np.sort(np.concatenate([part.marks for part in found])), slice_rows // every),
     )
 
 
-def look(partition: Partition, sources: Sources, every: int) -> Looked:
+def summarize_partition(partition: Partition, sources: CutInputs, every: int) -> PartitionSummary:
     """Look over a partition of the ids."""
     partition.check()
     index = Index.of(partition.rows(sources.decisions.scan()))
-    strays = count_strays(sources, partition, index)
-    copies = find_copies(sources, partition, index)
+    strays = count_unused_rewards(sources, partition, index)
+    copies = find_duplicates(sources, partition, index)
     counts = JoinCounts(duplicates=copies.duplicates, conflicting=copies.conflicting, rewards=strays)
-    return Looked(copies, counts, index.every(every))
+    return PartitionSummary(copies, counts, index.every(every))
 
 
 def _slices(marks: NDArray[np.int64], of: int) -> list[tuple[int, int]]:
@@ -100,7 +100,7 @@ def _slices(marks: NDArray[np.int64], of: int) -> list[tuple[int, int]]:
     return list(pairwise([BEGINNING, *ends, END]))
 
 
-class Making:
+class CutExecution:
     """One cut, and what is counted on the way.
 
     Args:
@@ -111,7 +111,7 @@ class Making:
 
     def __init__(self, lake: Lake, cut: Cut, previous: Cut | None) -> None:
         self.lake, self.cut, self.previous = lake, cut, previous
-        self.rows = taken_up(lake, "decisions", cut, previous)
+        self.rows = rows_of_cut(lake, "decisions", cut, previous)
         self.decisions = self.rows.count()
         self.counts = JoinCounts()
 
@@ -147,14 +147,14 @@ class Making:
             seconds=seconds,
         )
 
-    def _observe(self, each: Map, on_progress: Progress | None, write: bool) -> Iterator[Made]:
+    def _observe(self, each: Map, on_progress: Progress | None, write: bool) -> Iterator[SliceResult]:
         if not self.decisions:
             return
-        sources = Sources.of(self.lake, self.cut, self.previous, self.rows)
-        known = overview(sources, self.decisions, SLICE, each)
+        sources = CutInputs.of(self.lake, self.cut, self.previous, self.rows)
+        known = plan_cut(sources, self.decisions, SLICE, each)
         self.counts += known.counts
         done = 0
-        for made in each(observe, known.slices, sources, known.copies, write):
+        for made in each(join_slice, known.slices, sources, known.copies, write):
             self.counts += made.counts
             done += made.decisions
             if on_progress is not None:
@@ -162,7 +162,7 @@ class Making:
             yield made
 
 
-class Made(NamedTuple):
+class SliceResult(NamedTuple):
     """What became of a slice.
 
     Attributes:
@@ -176,13 +176,13 @@ class Made(NamedTuple):
     files: list[AddAction]
 
 
-def observe(stretch: tuple[int, int], sources: Sources, copies: Copies, write: bool) -> Made:
+def join_slice(stretch: tuple[int, int], sources: CutInputs, copies: Duplicates, write: bool) -> SliceResult:
     """Join a slice, the decisions of a stretch of time ``(after, to]``, and perhaps write its observations."""
     problem, cut = sources.lake.problem, sources.cut
     decisions = sources.decisions.scan(*stretch).select(*_TAKEN, *context_schema(problem)).collect()
     fitting = decisions.filter(decision_fits(problem))
     single = copies.without(fitting).sort("time", "id")
-    complete, rewards = rewarded(single, sources.rewards, cut)
+    complete, rewards = attach_rewards(single, sources.rewards, cut)
     observed = complete.filter(reward_fits(problem))
     with_reward = int(observed["rewarded"].sum())
     counts = JoinCounts(
@@ -193,4 +193,4 @@ def observe(stretch: tuple[int, int], sources: Sources, copies: Copies, write: b
         rewards=rewards,
     )
     final = observed.with_columns(weight=pl.lit(1.0), cut=pl.lit(cut.number, pl.Int64))
-    return Made(len(decisions), counts, write_files(sources.lake, "observations", final) if write else [])
+    return SliceResult(len(decisions), counts, write_files(sources.lake, "observations", final) if write else [])

@@ -30,7 +30,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from potstill.events.join.changes import SECOND, readable
+from potstill.events.join.changes import readable
 from potstill.events.join.cuts import (
     Aggregate,
     Cut,
@@ -41,15 +41,16 @@ from potstill.events.join.cuts import (
     previous_cut,
     write_cut,
 )
-from potstill.events.join.execute import Making, Progress
+from potstill.events.join.execute import CutExecution, Progress
 from potstill.events.join.report import JoinReport
-from potstill.events.lake.lake import Overtaken
+from potstill.events.lake import Overtaken
 from potstill.parallel import Map, in_turn
 from potstill.problem import Problem
 from potstill.storage import Storage
+from potstill.tables import SECOND
 
 if TYPE_CHECKING:
-    from potstill.events.lake.lake import Lake
+    from potstill.events.lake import Lake
 
 __all__ = ["JoinReport", "Progress", "join", "preview"]
 
@@ -100,12 +101,12 @@ def preview(lake: Lake, cuts: Storage, problem: Problem, *, aggregate: Aggregate
 
 def _next(
     lake: Lake, cuts: Storage, problem: Problem, aggregate: Aggregate, settle: int, now: int
-) -> tuple[Making, bool]:
+) -> tuple[CutExecution, bool]:
     """The cut to make, and whether it has been recorded: one that was interrupted, else a new one."""
     last = last_cut(lake)
     newest = newest_cut(cuts, last)
     if newest is not None and newest.after == last and _can_be_finished(lake, newest, problem):
-        return Making(lake, newest, previous_cut(cuts, newest.after)), True
+        return CutExecution(lake, newest, previous_cut(cuts, newest.after)), True
     previous = previous_cut(cuts, last)
     stated = problem.reward
     until = now - (stated.window_seconds + settle) * SECOND
@@ -123,7 +124,7 @@ def _next(
         settle=settle,
         default=stated.default,
     )
-    return Making(lake, cut, previous), False
+    return CutExecution(lake, cut, previous), False
 
 
 def _can_be_finished(lake: Lake, cut: Cut, problem: Problem) -> bool:

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.events.join.changes import SECOND, SKEW, Rows, Sources
+from potstill.events.join.changes import SKEW, CutInputs, Rows
 from potstill.events.join.dedup import HASH, Index, Partition, distinct
 from potstill.events.join.report import RewardCounts
-from potstill.tables import TIME
+from potstill.tables import SECOND, TIME
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Aggregate, Cut
@@ -26,7 +26,7 @@ DAY = 86_400 * SECOND
 _delay = (pl.col("time") - pl.col("decided")).dt.total_microseconds()
 
 
-def rewarded(decisions: pl.DataFrame, rewards: Rows, cut: Cut) -> tuple[pl.DataFrame, RewardCounts]:
+def attach_rewards(decisions: pl.DataFrame, rewards: Rows, cut: Cut) -> tuple[pl.DataFrame, RewardCounts]:
     """Decisions, each id once and sorted by time, with `reward`, whether one came (`rewarded`), and `metrics`."""
     found = _in_window(decisions, rewards, cut.window * SECOND)
     several = found.select(pl.col("id").is_duplicated()).to_series()
@@ -105,7 +105,7 @@ def _sums(lists: pl.Series) -> pl.Series:
     return pl.Series(sums)
 
 
-def count_strays(sources: Sources, partition: Partition, decisions: Index) -> RewardCounts:
+def count_unused_rewards(sources: CutInputs, partition: Partition, decisions: Index) -> RewardCounts:
     """Count the rewards that a cut takes up and cannot use; see `RewardCounts` for which is which.
 
     Args:
@@ -148,7 +148,7 @@ def _judged_by_known(rewards: pl.DataFrame, known: pl.DataFrame, window: int) ->
     return RewardCounts(late=int((after > window).sum()), orphans=len(rewards) - len(after))
 
 
-def _judged_too_late(sources: Sources, rewards: pl.LazyFrame, window: int) -> RewardCounts:
+def _judged_too_late(sources: CutInputs, rewards: pl.LazyFrame, window: int) -> RewardCounts:
     """Count those that have arrived since the last cut, for decisions that had been observed by then."""
     numbered = rewards.with_row_index("row")
     observed = _observed(sources, numbered, window).lazy()
@@ -156,7 +156,7 @@ def _judged_too_late(sources: Sources, rewards: pl.LazyFrame, window: int) -> Re
     return RewardCounts(too_late=pairs.select(pl.col("row").n_unique()).collect(engine="streaming").item())
 
 
-def _observed(sources: Sources, rewards: pl.LazyFrame, back: int) -> pl.DataFrame:
+def _observed(sources: CutInputs, rewards: pl.LazyFrame, back: int) -> pl.DataFrame:
     """The decisions that earlier cuts observed, of the ids of some rewards and up to so long before them."""
     times = rewards.select("time").collect(engine="streaming")["time"]
     days = {day - dt.timedelta(days=step) for day in times.dt.date().unique() for step in range(-1, back // DAY + 2)}

@@ -1,1 +1,42 @@
-"""The lake: Delta tables of decisions, rewards and observations."""
+"""The lake: Delta Lake tables of decisions, rewards and observations."""
+
+from potstill.events.lake.delta import LakeUnavailable
+from potstill.events.lake.flush import Flusher, FlushReport, FlushState, last_flush
+from potstill.events.lake.lake import Lake, Overtaken
+from potstill.events.lake.maintenance import compact, expire, vacuum
+from potstill.events.lake.observations import (
+    ObservationChunk,
+    count_observations,
+    observation_chunks,
+    read_observations,
+)
+from potstill.events.lake.schema import METRICS, TABLES, SchemaMismatch, Table, table_schema
+from potstill.events.lake.table import File, VersionGone, check_files_exist
+from potstill.events.lake.writer import add_files, write_files
+
+__all__ = [
+    "METRICS",
+    "TABLES",
+    "File",
+    "FlushReport",
+    "FlushState",
+    "Flusher",
+    "Lake",
+    "LakeUnavailable",
+    "ObservationChunk",
+    "Overtaken",
+    "SchemaMismatch",
+    "Table",
+    "VersionGone",
+    "add_files",
+    "check_files_exist",
+    "compact",
+    "count_observations",
+    "expire",
+    "last_flush",
+    "observation_chunks",
+    "read_observations",
+    "table_schema",
+    "vacuum",
+    "write_files",
+]

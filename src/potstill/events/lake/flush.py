@@ -15,8 +15,9 @@ import msgspec
 import polars as pl
 
 from potstill import files
+from potstill.events.lake.delta import LakeUnavailable
 from potstill.events.lake.frames import decision_frame, reward_frame, split
-from potstill.events.lake.lake import Lake, LakeUnavailable
+from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import Table
 from potstill.events.records import now
 from potstill.events.wal.segment import UnreadableSegment, read, read_header

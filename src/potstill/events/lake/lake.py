@@ -24,19 +24,16 @@ from potstill.events.lake.schema import (
     DAY,
     TABLES,
     UTC_DAY,
-    SchemaMismatch,
     Table,
     aligned,
     missing_columns,
     table_schema,
     with_day,
 )
-from potstill.events.lake.table import File, StoredTable, VersionGone
+from potstill.events.lake.table import File, LakeTable, VersionGone
 from potstill.events.validate import check_names
 from potstill.problem import Problem
 from potstill.storage import child
-
-__all__ = ["File", "Lake", "LakeUnavailable", "Overtaken", "SchemaMismatch", "VersionGone"]
 
 #: In a path, on which the library fails one way or another.
 _UNUSABLE = frozenset("%[]^|\\")
@@ -44,6 +41,10 @@ _UNUSABLE = frozenset("%[]^|\\")
 
 class Overtaken(PotstillError, RuntimeError):
     """Another process has appended for the same writer since the rows were put together; look again what is left."""
+
+
+class UnusablePath(PotstillError, ValueError):
+    """Delta Lake cannot use a path."""
 
 
 class Lake:
@@ -62,7 +63,7 @@ class Lake:
         check_names(problem)
         self.root, self.problem = str(root), problem
         if unusable := _UNUSABLE.intersection(self.root):
-            raise ValueError(f"{self.root}: Delta Lake cannot use a path with {' '.join(sorted(unusable))} in it")
+            raise UnusablePath(f"{self.root}: Delta Lake cannot use a path with {' '.join(sorted(unusable))} in it")
         self.options = {} if "://" not in self.root else {**delta.STORAGE_OPTIONS, **(storage_options or {})}
         self.reopen()
 
@@ -76,7 +77,7 @@ class Lake:
 
     def reopen(self) -> None:
         """Forget what is known of the tables; someone may have moved one away, and another may be in its place."""
-        self.stored: dict[Table, StoredTable] = {table: self._store(table) for table in TABLES}
+        self.tables: dict[Table, LakeTable] = {table: self._store(table) for table in TABLES}
 
     def schema(self, table: Table) -> pl.Schema:
         """The columns of a table under the present problem."""
@@ -88,17 +89,17 @@ class Lake:
 
     def version(self, table: Table) -> int | None:
         """The number of a table's last commit; None if there is no table yet."""
-        handle = self.stored[table].current()
+        handle = self.tables[table].current()
         return None if handle is None else handle.version()
 
     def transaction(self, table: Table, writer: str) -> int | None:
         """The last number that a writer has appended under; None if it has not."""
-        handle = self.stored[table].current()
+        handle = self.tables[table].current()
         return None if handle is None else handle.transaction_version(writer)
 
     def prepare(self, table: Table) -> None:
         """Have a table with the columns of the present problem; `SchemaMismatch` if it has others of that name."""
-        self.stored[table].prepare(self.schema(table), self.schema(table))
+        self.tables[table].prepare(self.schema(table), self.schema(table))
 
     def append(self, table: Table, frame: pl.DataFrame, *, writer: str, number: int, after: int | None = None) -> bool:
         """Add rows, once: in one commit with a number of their writer.
@@ -116,7 +117,7 @@ class Lake:
         Returns:
             False if the table had that number already, or a later one, and nothing was added.
         """
-        frame, stored = with_day(frame), self.stored[table]
+        frame, stored = with_day(frame), self.tables[table]
 
         def add(handle: DeltaTable) -> bool:
             if has_number(handle, writer, number, after):
@@ -140,7 +141,7 @@ class Lake:
                 batches were taken, and the caller has to begin again.
         """
         frames = (with_day(batch) for batch in batches)
-        if has_number(self.stored[table].current(), writer, number, after):
+        if has_number(self.tables[table].current(), writer, number, after):
             return False
         first = next(frames, None)
         if first is None:
@@ -165,7 +166,7 @@ class Lake:
 
     def files(self, table: Table, version: int | None = None) -> list[File]:
         """The files of a table, now or at a version of it (`VersionGone` if that is not known any more)."""
-        return self.stored[table].files(version)
+        return self.tables[table].files(version)
 
     def scan(
         self,
@@ -195,7 +196,7 @@ class Lake:
         schema, uris = self.schema(table), [file.uri for file in files]
         if not uris:
             return schema.to_frame().lazy()
-        handle = self.stored[table].current()
+        handle = self.tables[table].current()
         if handle is not None:
             missing_columns(schema, delta.schema_of(handle), self.url(table))
         in_files = {name: dtype for name, dtype in schema.items() if name != DAY}
@@ -210,8 +211,8 @@ class Lake:
         )
         return rows.with_columns(UTC_DAY).select(schema.names())
 
-    def _store(self, table: Table) -> StoredTable:
-        return StoredTable(self.url(table), self.options)
+    def _store(self, table: Table) -> LakeTable:
+        return LakeTable(self.url(table), self.options)
 
     def _added(self, table: Table, files: list[File], since: int) -> list[File]:
         try:

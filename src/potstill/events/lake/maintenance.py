@@ -11,6 +11,7 @@ import math
 import msgspec
 from deltalake import DeltaTable
 
+from potstill.errors import PotstillError
 from potstill.events.lake import delta
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import DAY, TABLES, Table
@@ -21,7 +22,11 @@ SHORTEST = 3600
 HOUR = 3600
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+class InvalidRetention(PotstillError, ValueError):
+    """A retention is so short that files in use would be deleted."""
+
+
+class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
     """What compaction did to a table.
 
     Attributes:
@@ -39,14 +44,14 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     bytes_after: int
 
 
-class Vacuumed(msgspec.Struct, frozen=True, kw_only=True):
+class VacuumReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was deleted from storage, or would be: names of files within a table's folder."""
 
     table: Table
     files: list[str]
 
 
-class Expired(msgspec.Struct, frozen=True, kw_only=True):
+class ExpireReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was taken out of a table: rows of days before `before`."""
 
     table: Table
@@ -55,7 +60,7 @@ class Expired(msgspec.Struct, frozen=True, kw_only=True):
     files: int
 
 
-def compact(lake: Lake) -> list[Compacted]:
+def compact(lake: Lake) -> list[CompactReport]:
     """Put small files of a day together, every row once, and clear the log of commits that are out of date.
 
     The small files stay in storage, for readers that are at them, until `vacuum`.
@@ -63,7 +68,7 @@ def compact(lake: Lake) -> list[Compacted]:
     return [_compact(lake, table) for table in TABLES if lake.version(table) is not None]
 
 
-def vacuum(lake: Lake, older_than: float, *, dry_run: bool = False) -> list[Vacuumed]:
+def vacuum(lake: Lake, older_than: float, *, dry_run: bool = False) -> list[VacuumReport]:
     """Delete files from storage that no table refers to, and that are out of use for a while.
 
     Args:
@@ -73,7 +78,7 @@ def vacuum(lake: Lake, older_than: float, *, dry_run: bool = False) -> list[Vacu
         dry_run: only say which.
     """
     if older_than < SHORTEST:
-        raise ValueError(
+        raise InvalidRetention(
             f"older_than must be at least {SHORTEST} seconds, got {older_than}: "
             "files that are being written or read are not to be deleted"
         )
@@ -83,13 +88,13 @@ def vacuum(lake: Lake, older_than: float, *, dry_run: bool = False) -> list[Vacu
         return handle.vacuum(hours, dry_run, enforce_retention_duration=False, full=True)
 
     return [
-        Vacuumed(table=table, files=lake.stored[table].change(clean))
+        VacuumReport(table=table, files=lake.tables[table].change(clean))
         for table in TABLES
         if lake.version(table) is not None
     ]
 
 
-def expire(lake: Lake, older_than: float, *, now: int | None = None) -> list[Expired]:
+def expire(lake: Lake, older_than: float, *, now: int | None = None) -> list[ExpireReport]:
     """Take decisions and rewards of old days out of their tables; observations stay, since policies come from them.
 
     Whoever has not joined them by then has lost them. `vacuum` deletes the files later.
@@ -104,11 +109,11 @@ def expire(lake: Lake, older_than: float, *, now: int | None = None) -> list[Exp
     return [_expire(lake, table, moment.date()) for table in tables if lake.version(table) is not None]
 
 
-def _compact(lake: Lake, table: Table) -> Compacted:
+def _compact(lake: Lake, table: Table) -> CompactReport:
     before = lake.files(table)
-    lake.stored[table].change(_optimize)
+    lake.tables[table].change(_optimize)
     after = lake.files(table)
-    return Compacted(
+    return CompactReport(
         table=table,
         files_before=len(before),
         files_after=len(after),
@@ -124,8 +129,8 @@ def _optimize(handle: DeltaTable) -> None:
     handle.cleanup_metadata()
 
 
-def _expire(lake: Lake, table: Table, before: dt.date) -> Expired:
+def _expire(lake: Lake, table: Table, before: dt.date) -> ExpireReport:
     gone = [file for file in lake.files(table) if file.day < before]
     if gone:
-        lake.stored[table].change(lambda handle: handle.delete(f"{DAY} < '{before.isoformat()}'"))
-    return Expired(table=table, before=before, rows=sum(file.rows for file in gone), files=len(gone))
+        lake.tables[table].change(lambda handle: handle.delete(f"{DAY} < '{before.isoformat()}'"))
+    return ExpireReport(table=table, before=before, rows=sum(file.rows for file in gone), files=len(gone))

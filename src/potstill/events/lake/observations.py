@@ -11,34 +11,34 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.events.join.changes import SECOND, moment
 from potstill.problem import Observations, Problem
 from potstill.spaces import lake_columns
-from potstill.tables import decision_fits, encode_contexts, reward_fits
+from potstill.tables import SECOND, decision_fits, encode_contexts, moment, reward_fits
 
 if TYPE_CHECKING:
-    from potstill.events.lake.lake import File, Lake
+    from potstill.events.lake.lake import Lake
+    from potstill.events.lake.table import File
 
 #: Up to so many observations chunks end between any two times; of more, whole seconds are counted, in less memory.
 EXACT = 1_000_000
 
 
-def count(lake: Lake, after: int, to: int, *, without: Collection[str] = ()) -> int:
+def count_observations(lake: Lake, after: int, to: int, *, without: Collection[str] = ()) -> int:
     """How many observations the cuts above `after` and up to `to` made, without those of some arms of experiments."""
     rows = _of_cuts(lake.scan("observations"), after, to).filter(_of_other_arms(without))
     return int(rows.select(pl.len()).collect().item())
 
 
-def observed(
+def read_observations(
     lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000, *, without: Collection[str] = ()
 ) -> Iterator[Observations]:
     """The observations of `chunks`, one chunk after the other; those of which nothing fits are left out."""
-    found = (chunk.read() for chunk in chunks(lake, problem, after, to, rows, without=without))
+    found = (chunk.read() for chunk in observation_chunks(lake, problem, after, to, rows, without=without))
     return (part for part in found if len(part))
 
 
 @dataclass(frozen=True)
-class Chunk:
+class ObservationChunk:
     """Some of the observations, to be read here or, the chunk being small, on another machine."""
 
     lake: Lake
@@ -53,9 +53,9 @@ class Chunk:
         return encode_observations(frame.sort("cut", "time", "id"), self.problem)
 
 
-def chunks(
+def observation_chunks(
     lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000, *, without: Collection[str] = ()
-) -> Iterator[Chunk]:
+) -> Iterator[ObservationChunk]:
     """The observations of the cuts above `after` and up to `to`, by cut, time and id, in chunks of about `rows`.
 
     Where a chunk ends depends on the observations alone, not on the files that they are in: those of one cut and time
@@ -72,7 +72,7 @@ def chunks(
         earliest, latest = int(times.min()), int(times.max()) + unit - 1  # type: ignore[arg-type]
         near = [file for file in files if file.first <= latest and file.last >= earliest]
         stretch = pl.col("time").is_between(moment(earliest), moment(latest))
-        yield Chunk(lake, problem, near, [stretch, wanted, *_within(keys, first, last, unit)])
+        yield ObservationChunk(lake, problem, near, [stretch, wanted, *_within(keys, first, last, unit)])
 
 
 def encode_observations(frame: pl.DataFrame, problem: Problem) -> Observations:

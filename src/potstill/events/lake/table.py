@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from potstill.errors import PotstillError
 from potstill.events.lake import delta
 from potstill.events.lake.delta import LakeUnavailable, storage_errors
 from potstill.events.lake.schema import DAY, missing_columns
-from potstill.storage import child
+from potstill.storage import child, open_storage
 
 T = TypeVar("T")
 #: Of a commit that others come before, each of which has had its own retries in the library.
@@ -51,7 +51,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     last: int
 
 
-class StoredTable:
+class LakeTable:
     """A Delta table at a place, where there may be none yet.
 
     Args:
@@ -155,6 +155,18 @@ class StoredTable:
             first=_microseconds(first),
             last=_microseconds(end) - 1,
         )
+
+
+def check_files_exist(url: str, paths: Iterable[str]) -> None:
+    """`FileNotFoundError` if one of some files of a table is gone."""
+    storage = open_storage(url)
+    folders: dict[str, set[str]] = {}
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        if folder not in folders:
+            folders[folder] = {child(folder, name) for name in storage.names(folder)}
+        if path not in folders[folder]:
+            raise FileNotFoundError(child(url, path))
 
 
 def _microseconds(moment: dt.datetime) -> int:

@@ -18,10 +18,10 @@ import polars as pl
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
-from potstill.events.join.changes import check_there
 from potstill.events.lake import delta
 from potstill.events.lake.lake import has_number
 from potstill.events.lake.schema import DAY, Table, aligned, with_day
+from potstill.events.lake.table import check_files_exist
 from potstill.storage import Storage, open_storage
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def add_files(
         Overtaken: the writer's last number is not `after` any more.
         FileNotFoundError: a file is gone; a vacuum takes away what is in no table for a while.
     """
-    stored = lake.stored[table]
-    check_there(lake.url(table), (file.path for file in files))
+    stored = lake.tables[table]
+    check_files_exist(lake.url(table), (file.path for file in files))
 
     def add(handle: DeltaTable) -> bool:
         if has_number(handle, writer, number, after):

@@ -18,7 +18,7 @@ from potstill.lab.problems.environment import Columns, Float64, regrets
 from potstill.lab.problems.video import VideoUpload
 from potstill.policy import Policy
 from potstill.problem import Observations
-from potstill.teachers import AnyTeacher, LinearTS
+from potstill.teachers import AnyFiniteTeacher, LinearTS
 
 Actions = NDArray[np.int64]
 Float32 = NDArray[np.float32]
@@ -124,8 +124,9 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
     def run(self) -> Iterator[Batch]:
         """Play the batches, one after another."""
-        still = Still(_WORLD.problem, teacher=LinearTS(), seed=self.seed)
-        rival = _Undistilled(still.teacher)
+        teacher = LinearTS()
+        still = Still(_WORLD.problem, teacher=teacher, seed=self.seed)
+        rival = _Undistilled(teacher)
         first = 0
         for number, size in enumerate(self.sizes, start=1):
             requests = _Requests.draw(first, size, Key(self.seed).child("demo", number))
@@ -169,7 +170,7 @@ class _Requests(NamedTuple):
 class _Undistilled:
     """Thompson sampling as it is: a posterior of its own, sampled anew for each decision."""
 
-    def __init__(self, teacher: AnyTeacher) -> None:
+    def __init__(self, teacher: AnyFiniteTeacher) -> None:
         self.teacher = teacher
         self.state = teacher.init(_WORLD.problem)
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from potstill.events.lake.flush import Flusher
+from potstill.events.lake import Flusher
 from potstill.events.wal import Spool
 from potstill.workspace import Workspace
 

@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from potstill.errors import PotstillError
-from potstill.problem.reward import seconds
+from potstill.problem import seconds
 from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec

@@ -1,4 +1,4 @@
-"""What a still has seen: contexts to imitate on, the range of rewards, and how many observations there were."""
+"""The reservoir of a still: a sample of observed contexts to imitate on, and totals of observations."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ReadParts:
         parts: Parts of all observations.
         problem: Problem that they must be of.
         each: Maps functions over them.
-        told: Told of the observations that were read so far, each as often as it was.
+        told: Called with the number of observations read so far, counting each pass.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ from potstill.teachers.states import pack, unpack
 
 Float32 = NDArray[np.float32]
 
-#: Told of each stage as it begins: ``learn``, ``label``, ``imitate``.
+#: Called with each stage as it begins: ``learn``, ``label``, ``imitate``.
 OnStage = Callable[[str], None]
 
 
@@ -113,16 +113,16 @@ class Still:
         """One batch: learn from the observations, and distil a new policy.
 
         Args:
-            observations: What came of the decisions since the last update; in parts if they are many, which a teacher
-                that can summarise takes one after the other in little memory.
+            observations: Observations since the last update; in parts if they are many, which a teacher that can
+                summarise reads one after the other in little memory.
             contexts: Further contexts to imitate on, for which no action or reward is needed; they are cheap, and the
                 more there are the closer the imitation. Observed contexts are used in any case.
-            earlier: What was observed before this batch, in parts. A teacher that goes over all observations at every
+            earlier: Observations before this batch, in parts. A teacher that reads all observations at every
                 update, such as `NeuralLinearTS`, reads them there, in little memory; without, it has to keep them.
             version: Version of the new policy; one more than the last if left out.
             origin: Where the observations come from, for the policy's lineage; asked for when all is labelled.
-            on_stage: Told of each stage as it begins.
-            on_progress: Told how many observations or contexts of a stage are done, and of how many (0: not known).
+            on_stage: Called with each stage as it begins.
+            on_progress: Called with the number of observations or contexts done in a stage, and of all (0: not known).
             each: Maps functions over parts of the observations, and over shards; one after the other, if left out.
         """
         key, told = Key(self.seed).child("batch", self.policy.version), _Told({}, on_stage, on_progress)
@@ -152,7 +152,7 @@ class Still:
         return pack((self.state, self.seen), self.teacher, self.problem)
 
     def recall(self, policy: Policy, memory: bytes) -> None:
-        """Go on from a policy and the memory of the still that made it, to the bit as that one would."""
+        """Continue from a policy and the memory of the still that made it, to the bit as that still would."""
         state, seen = unpack(memory, (self.state, self.seen), self.teacher, self.problem)
         self.policy, self.state, self.seen = policy, state, seen
 
@@ -305,7 +305,7 @@ class _Imitated(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """Who is told of stages and progress, and what each stage took."""
+    """Callbacks of stages and progress, and the seconds of each stage."""
 
     seconds: dict[str, float]
     on_stage: OnStage | None

@@ -102,7 +102,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "steps": (_count, "a whole number above 0, such as 1000"),
     "average": (_share, "from 0 to below 1, such as 0.98, or 0 for none"),
     "patience": (lambda looks: looks is None or _count(looks), "a whole number above 0, or None not to stop early"),
-    "warm": (lambda share: share is None or _share(share), "from 0 to below 1, or None to start afresh"),
+    "warm": (lambda share: share is None or _share(share), "from 0 to below 1, or None for a fresh start"),
     "held_out": (lambda share: _share(share) and share > 0, "above 0 and below 1, such as 0.1"),
     "contexts": (lambda n: type(n) is int and n >= 0, "a whole number such as 4096, or 0 for none"),
 }

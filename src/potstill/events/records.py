@@ -166,8 +166,9 @@ class DecisionBlock(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
         return self._slice(slice(middle)), self._slice(slice(middle, None))
 
     def _slice(self, places: slice) -> DecisionBlock:
-        columns: dict[str, Any] = msgspec.structs.asdict(self)
-        return DecisionBlock(**{k: value[places] if isinstance(value, list) else value for k, value in columns.items()})
+        columns = msgspec.structs.asdict(self).items()
+        part: dict[str, Any] = {name: value[places] if isinstance(value, list) else value for name, value in columns}
+        return DecisionBlock(**part)
 
 
 class RewardRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="r"):

@@ -17,8 +17,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a policy of a workspace comes from, in its lineage.
 
     Attributes:
-        base: The version whose teacher was taught on; None if the teacher learnt anew.
-        after: The cut up to which the base had learnt; 0 if it learnt anew.
+        base: The version whose teacher was continued; None if the teacher started from its prior.
+        after: The cut up to which the base had learnt; 0 without a base.
         cut: The cut up to which this one has learnt.
         contexts: The further contexts that it was distilled on, if any: the table, how many, and their SHA-256.
         without: Arms of experiments whose observations it has not learnt from.
@@ -41,10 +41,10 @@ class Start(NamedTuple):
 
     Attributes:
         still: Still with the serving policy.
-        base: The version whose teacher goes on; None if it learns anew.
+        base: The version whose teacher is continued; None if it starts from its prior.
         after: The cut up to which it has learnt.
         without: Arms of experiments that it does not learn from.
-        why_anew: Why the teacher cannot go on from the serving version's, if it cannot.
+        why_anew: Why the serving version's teacher cannot be continued, if it cannot.
     """
 
     still: Still
@@ -63,7 +63,7 @@ def configured(workspace: Workspace) -> tuple[AnyTeacher, Student]:
 
 
 def start(workspace: Workspace, serving: Policy) -> Start:
-    """Go on from the serving policy, with its teacher where that is still the one."""
+    """Continue from the serving policy, with its teacher if the configuration still names it."""
     teacher, student = configured(workspace)
     stated = workspace.config.policy
     still = Still(workspace.problem, teacher, student=student, seed=stated.seed, floor=stated.floor)
@@ -86,7 +86,7 @@ def left_out(workspace: Workspace, serving: Policy) -> tuple[str, ...]:
     """The arms of experiments that the teacher does not learn from.
 
     Those that the serving version left out, and the control of the present experiment if it says so: what was kept out
-    during an experiment stays out when it is over, also when a teacher learns anew.
+    during an experiment stays out when it is over, also when a teacher starts from its prior.
     """
     arms, experiment = set(Origin.of(serving).without), workspace.config.experiment
     if experiment is not None:

@@ -30,7 +30,7 @@ from potstill.pipeline.resume import Origin, Start, start
 from potstill.storage import child
 from potstill.workspace import Workspace
 
-#: Told of each step as it begins, and of how much of it is done.
+#: Called with each step as it begins, and with its progress.
 OnStep = Callable[[str, int, int], None]
 STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "done")
 Outcome = Literal["published", "staged", "refused", "waiting"]
@@ -46,7 +46,7 @@ def only_updater(workspace: Workspace, *, wait: bool) -> Iterator[None]:
     workspace.spool.mkdir(parents=True, exist_ok=True)
     held = hold(workspace.spool / "update.lock", wait=wait)
     if held is None:
-        raise Busy(f"another update of {workspace.url} is going on; try again later, or wait for it with --wait")
+        raise Busy(f"another update of {workspace.url} is running; try again later, or wait for it with --wait")
     try:
         yield
     finally:
@@ -108,7 +108,7 @@ def update(
         force: Also when there are few or no new observations.
         wait: Wait for another updater to finish; otherwise `Busy`.
         now: Microseconds since 1970; a decision is final when its window has closed by then.
-        on_step: Told of each step as it begins: step, how much of it is done, of how much (0: not known).
+        on_step: Called with each step as it begins: step, how much of it is done, of how much (0: not known).
         engine: Where slices of the join, parts of observations and shards of contexts are worked on; in this process,
             if left out.
     """
@@ -252,7 +252,7 @@ def _said(outcome: Outcome, version: int, before: int) -> str:
 
 
 class _Steps:
-    """Which step is going on, and how long each took."""
+    """The current step, and the seconds of each."""
 
     def __init__(self, on_step: OnStep | None) -> None:
         self.seconds: dict[str, float] = {}

@@ -89,7 +89,7 @@ def to_bytes(metadata: Metadata, layers: list[Layer], mean: NDArray[np.float32])
 
 
 def read(data: bytes) -> tuple[Metadata, list[Layer], NDArray[np.float32]]:
-    """A policy from the bytes of its file; whatever is wrong with them is an `InvalidPolicy`."""
+    """A policy from the bytes of its file; `InvalidPolicy` if they are not sound."""
     text = _metadata_text(data)
     metadata = _metadata(text)
     _verify_checksum(data, metadata.sha256)

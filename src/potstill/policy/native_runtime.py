@@ -1,4 +1,4 @@
-"""The native runtime: the C kernel in `native/`, with the oracle behind it for whatever is unusual."""
+"""The native runtime: the C kernel in `native/`, with the oracle behind it for unusual input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ except ImportError as error:
 
 
 def digests(rows: list[Row]) -> list[int]:
-    """A number for each row: equal rows have equal ones, others different ones, but for chance."""
+    """A 64-bit digest of each row; equal rows have equal digests."""
     return [hash(row) for row in rows] if WHY_NOT else _native.digests(rows)
 
 
@@ -122,7 +122,7 @@ def _definition(feature: Feature) -> _native.FeatureDefinition:
 
 
 def _exact(name: str) -> str:
-    """A name without the class that may have been made of it, whose methods could do anything."""
+    """A name as a plain string: a subclass of str could override any method."""
     return str.__str__(name)
 
 

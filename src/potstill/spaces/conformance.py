@@ -58,7 +58,7 @@ def values_round_trip(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG00
 
 
 def what_is_no_action_is_refused(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG001
-    """Values of no space are an `InvalidAction`, whatever their type."""
+    """Values of any other type, and values of no space, are an `InvalidAction`."""
     for value in (None, object(), float("nan"), "\x00 no action", [], {}):
         try:
             space.parse(value)

@@ -111,19 +111,19 @@ class Parts(Protocol):
 
 @runtime_checkable
 class Rereading(Protocol[StateT]):
-    """A teacher that goes over all observations at every update, and can do so part by part.
+    """A teacher that reads all observations at every update, part by part.
 
-    So its state need not keep them, wherever they are kept anyway, and there may be more than memory holds.
+    Its state need not keep them where they are stored anyway, and there may be more than memory holds.
     """
 
     @property
     def passes(self) -> int:
-        """How often it goes over them; 0 if it had rather not, since what its state keeps is bounded."""
+        """Number of passes over them; 0 if the state keeps a bounded number and no pass is needed."""
 
     def reread(self, state: StateT, parts: Parts, key: Key) -> StateT:
         """The posterior after all observations, those of earlier updates included; that of one `update` with them all.
 
-        The state it is given may have been made either way; `update` refuses to go on from what this gives.
+        The state it is given may have been made either way; `update` refuses a state that this made.
         """
 
 

@@ -11,7 +11,7 @@ up to the rise of G across it, which the end points alone give; a panel that fai
 between its nodes, is halved.
 
 Two choices make it fast. log F_a, the only costly function, is interpolated from a table. And x = c + s·sinh(t),
-with c and s from the action whose low quantile is highest: whatever lies ahead of c is then about as wide as its
+with c and s from the action whose low quantile is highest: what lies ahead of c is then about as wide as its
 lead or wider, so that panels of one length in t fit narrow and wide actions alike, and three or four do for a row.
 """
 

@@ -37,7 +37,7 @@ _READING = (
 )
 _DAYS = (
     "Everything up to the end of each UTC day. The blue band holds over all days together: of {chance} experiments "
-    "without an effect it leaves 0, on whatever day, in one at most. The copper band holds for one day only."
+    "without an effect it excludes 0 on any day in at most one. The copper band holds for one day only."
 )
 
 

@@ -40,7 +40,7 @@ def units_needed(effect: float, sd: float, *, level: float = 0.95, power: float 
 
 
 def detectable(units: int, sd: float, *, level: float = 0.95, power: float = 0.8, share: float = 0.5) -> float:
-    """The effect that so many units find with the stated power."""
+    """The effect that a number of units finds with the stated power."""
     return (t_quantile(level, units - 2) + normal_quantile(power)) * standard_error(units, sd, share)
 
 
@@ -51,7 +51,7 @@ def anytime_needed(effect: float, sd: float, *, level: float = 0.95, power: floa
     which there are too few units to rely on it.
     """
     _check(effect, sd, level, power, share)
-    # At the number of units that it is tuned to, the boundary is the same whatever the number.
+    # At the number of units that it is tuned to, the boundary does not depend on the number.
     wanted = anytime_errors(1_000, level, 1_000) + normal_quantile(power)
     return max(LEAST_ANYTIME, math.ceil((wanted * standard_error(1, sd, share) / effect) ** 2))
 

@@ -1,6 +1,6 @@
 """The units of an experiment from a table of observations, a part at a time: memory is for units, not for decisions.
 
-Any table will do that has these columns: `unit`, `arm` (``NAME:control`` or ``NAME:treatment``), `time`, `id`,
+A table needs these columns: `unit`, `arm` (``NAME:control`` or ``NAME:treatment``), `time`, `id`,
 `reward`, and, if there are any, `metrics` (a list of names and values).
 """
 
@@ -61,7 +61,7 @@ class Reader:
         return summed.with_columns(self.rewards.total()).collect(engine="streaming")
 
     def metric_sums(self, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
-        """With how many decisions metrics came, and their totals, by name and whatever else."""
+        """Number of decisions with each metric, and its totals, by name and further groups."""
         finite = _metrics(rows, by).filter(pl.col("value").is_finite())
         summed = finite.group_by("name", *by).agg(_DECISIONS, *self.metrics.sums("value"))
         return summed.with_columns(self.metrics.total()).collect(engine="streaming")

@@ -6,7 +6,7 @@ from potstill.experiments.analysis.effects import LEAST_ANYTIME, Ends, Measured
 
 #: Why units are seen in both arms, and what to do.
 WHY_IN_BOTH = (
-    "If the share was changed while the experiment was running, begin anew under another name. If it was not, another "
+    "If the share was changed while the experiment was running, start again under another name. If it was not, another "
     "unit was randomised: state it with --unit."
 )
 

@@ -46,7 +46,7 @@ class Fixed(NamedTuple):
 
     @classmethod
     def of(cls, largest: float, rows: int) -> Fixed:
-        """For values up to `largest` either way, so many of them that no sum of whole numbers overflows."""
+        """For values up to `largest` in size, such that no sum of `rows` whole numbers overflows."""
         bits = 62 - max(rows, 1).bit_length()
         _, exponent = math.frexp(largest)
         return cls(_power(exponent - bits), _power(exponent - 2 * bits))

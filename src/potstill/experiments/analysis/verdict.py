@@ -65,7 +65,7 @@ def _left_out(units: Units) -> list[str]:
         lines.append(
             f"In an arm before the start, and so left out: {text.counted(units.before_start, 'decision')}. If the "
             "start was moved while the experiment was running, units are compared that already knew their arm: begin "
-            "anew under another name."
+            "again under another name."
         )
     if units.without_unit:
         lines.append(f"Without a unit, and so left out: {text.counted(units.without_unit, 'decision')}.")

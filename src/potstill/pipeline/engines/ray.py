@@ -105,4 +105,4 @@ def _result(reference: Any) -> Any:
         raise error.cause from None
     except RayError as error:
         line = str(error).strip().splitlines()[0]
-        raise EngineFailed(f"Ray has lost an item {RETRIES + 1} times or cannot go on: {line}") from error
+        raise EngineFailed(f"Ray has lost an item {RETRIES + 1} times or cannot continue: {line}") from error

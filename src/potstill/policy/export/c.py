@@ -256,7 +256,7 @@ def _comment(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A C string literal; whatever is not plain ASCII as octal bytes, which cannot run into what follows."""
+    """A C string literal; non-ASCII characters become octal escapes, which cannot merge with what follows."""
     plain = (chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode())
     return f'"{"".join(plain)}"'
 

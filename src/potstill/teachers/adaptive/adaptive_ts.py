@@ -25,7 +25,7 @@ from potstill.teachers.neural.noise_selection import Noise
 
 Float64 = nig.Float64
 
-#: One observation in so many is never shown to the network: on these its features are honest.
+#: One observation in this many is held out from the network, so that its features are not overfit there.
 _HONEST = 5
 #: Observations that scales are learnt from, and on which the network is judged. The earliest, where actions were still
 #: explored: a policy that has converged shows only what any model explains.
@@ -86,7 +86,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
             the size of the many that do not.
         temperature: Factor on the standard deviations of the posterior that is sampled; 1 is Thompson sampling, less
             exploits more, 0 is greedy.
-        refit: The network is trained and scales are learnt anew when there are so many times more observations.
+        refit: The network is retrained and scales are relearnt when observations have grown by this factor.
         draws: Posterior draws for propensities.
     """
 
@@ -186,7 +186,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         return self._mix(state, everything, 2, without), self._mix(state, honest, 3, with_network)
 
     def _mix(self, state: AdaptiveState, rows: NDArray[np.int64], blocks: int, before: Mix) -> Mix:
-        """Scales of the first so many blocks, learnt from some observations."""
+        """Scales of the first `blocks` blocks, learnt from some observations."""
         if not len(rows):
             return before
         memory = state.memory.rows(rows)
@@ -244,5 +244,5 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
 
 
 def _shown(observations: int) -> int:
-    """How many of the first so many are shown to the network."""
+    """Number of the first `n` observations that the network is trained on."""
     return observations - observations // _HONEST

@@ -208,7 +208,7 @@ class GaussianProcessTS(
 
 def _standardised(kept: memory.Memory) -> tuple[Float64, regression.Targets]:
     """Mean and standard deviation of the rewards, float64[2], and the rewards in these units."""
-    # Through the largest, so that no square overflows. Equal rewards have no spread: any unit will do.
+    # Through the largest, so that no square overflows. Equal rewards have no spread: any unit works.
     largest = float(np.abs(kept.rewards).max()) or 1.0
     shares = kept.rewards / largest
     mean = float(np.average(shares, weights=kept.weights))

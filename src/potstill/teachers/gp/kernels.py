@@ -35,7 +35,7 @@ class Slopes(NamedTuple):
 
     Attributes:
         logs: Logs by the hyperparameters, float64[size].
-        context: Context by what the kernel was told of the contexts; broadcasts to the shape of the pairs.
+        context: Gradient by the kernel's context features; broadcasts to the shape of the pairs.
     """
 
     logs: Float64

@@ -28,7 +28,7 @@ class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
         hidden: Units of each hidden layer.
         recipe: How the network is trained; `PAPER` is the paper's.
         standardise: Learn rewards with mean 0 and standard deviation 1, so that their unit does not matter.
-        warm_start: Go on from the network of the update before, instead of a random one.
+        warm_start: Start from the network of the previous update instead of a random one.
         window: Learn only from that many of the latest observations, for worlds that drift.
         weighting: How much each observation counts.
     """
@@ -63,7 +63,7 @@ class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
     def _begun(
         self, networks: Networks, before: Noise, learnt: int, new: int, data: Data, units: Units, key: Key
     ) -> tuple[Start, Noise]:
-        """What to train on from, after so many observations and with so many new ones, and what is taken for noise."""
+        """Where training starts, and the noise to assume, given the numbers of earlier and new observations."""
         n, variance = len(data.actions), 1.0 if self.standardise else float(data.targets.var())
         due, noise = self._is_due(before, n, new), before.waiting(new)
         if due:
@@ -79,7 +79,7 @@ class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
         return noises.learnt(noises.judged(data, variance, sizes, self.recipe, key), observations)
 
     def _start(self, networks: Networks, learnt: int, new: int, anew: bool, units: Units, key: Key) -> Start:
-        """Networks that predict standardised rewards; all is new to them if they start `anew`."""
+        """Networks that predict standardised rewards; all observations are new to them if they start `anew`."""
         fresh = network.random(networks.sizes, networks.size, key)
         if not learnt or not self.warm_start:
             return Start(fresh)
@@ -124,7 +124,7 @@ class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
         return seen.units if self.standardise else RAW
 
     def _check_kept(self, memory: Memory, learnt: int) -> None:
-        """A state that was made in parts has kept no observations; going on from it would forget them."""
+        """A state made in parts has kept no observations; updating it would forget them."""
         if len(memory.actions) != learnt:
             raise ValueError(
                 f"{type(self).__name__}: this state was learnt from {learnt:,} observations that it does not keep; "

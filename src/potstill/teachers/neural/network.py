@@ -19,7 +19,7 @@ from potstill.keys import Key
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
 
-#: Rows that go through a network at once: bounds the memory for hidden layers to about 100 MB, whatever is asked for.
+#: Rows that go through a network at once: bounds the memory for hidden layers to about 100 MB.
 CHUNK = 65_536
 #: A layer is dead if its squared weights are smaller than this against random ones; of a network that has learnt
 #: something from 100 observations they were 0.001 and more.
@@ -81,7 +81,7 @@ class Networks(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What training goes on from.
+    """Where training starts.
 
     Attributes:
         networks: Networks that predict standardised rewards.
@@ -172,7 +172,7 @@ def revived(networks: Networks, fresh: Networks) -> Networks:
 
 
 def chunks(n: int, networks: int = 1) -> Iterator[slice]:
-    """Slices that cover n rows, at least one slice, each small enough to go through so many networks at once."""
+    """Slices that cover n rows, at least one slice, each small enough to go through `networks` networks at once."""
     step = max(1, CHUNK // networks)
     for start in range(0, max(n, 1), step):
         yield slice(start, min(start + step, n))

@@ -83,7 +83,7 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         return NeuralLinearState(memory, np.array(0), networks, noises.given(self.recipe.noise), posterior)
 
     def update(self, state: NeuralLinearState, observations: Observations, key: Key) -> NeuralLinearState:
-        """The posterior after more observations: train the network on, and regress anew on its features."""
+        """The posterior after more observations: continue training the network, then regress on its features."""
         if not len(observations):
             return state
         self._check_kept(state.memory, int(state.learnt))

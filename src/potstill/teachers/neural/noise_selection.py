@@ -19,11 +19,11 @@ from potstill.teachers.neural.recipe import Recipe
 
 #: Shares of the variance of rewards that may be noise.
 CANDIDATES = (0.1, 0.3, 1.0)
-#: They are tried again when there are so many times more observations.
+#: They are tried again when observations have grown by this factor.
 _AGAIN = 1.5
 #: Of more observations a sample is enough.
 _ROWS = 8192
-#: One in so many is held out. Of fewer than this, too few are to tell anything.
+#: One observation in this many is held out; below this number, too few would be to select by.
 _HELD_OUT, _FEWEST = 5, 100
 #: Standard errors by which a noisier candidate has to predict better.
 _CLEARLY = 2.0
@@ -43,7 +43,7 @@ class Noise(NamedTuple):
     since: NDArray[np.int64]
 
     def is_due(self, observations: int, new: int) -> bool:
-        """Whether it is to be learnt from so many observations, some of which are new."""
+        """Whether to select it again, given the numbers of all and of new observations."""
         return observations >= _FEWEST and int(self.since) + new >= (_AGAIN - 1) * int(self.judged)
 
     def waiting(self, new: int) -> Noise:
@@ -58,7 +58,7 @@ def given(share: float | None) -> Noise:
 
 
 def learnt(share: float, observations: int) -> Noise:
-    """What so many observations have told."""
+    """The noise selected on a number of observations."""
     return Noise(np.array(share), np.array(observations), np.array(0))
 
 

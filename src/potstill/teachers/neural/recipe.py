@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """Minibatch training on squared error; the optimiser starts afresh at every update.
+    """Minibatch training on squared error; the optimiser is re-initialised at every update.
 
     Args:
         optimiser: ``adam`` or ``rmsprop``.
@@ -17,12 +17,12 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         schedule: ``cosine`` falls to 0 at the last step; ``inverse-time`` is rate / (1 + decay · step).
         decay: Decay of the inverse-time schedule.
         steps: Minibatches per update; at most 4 per observation.
-        catch_up: A network that goes on from the one before takes only its share of the steps, the last ones, where the
-            rate has already fallen: so many times the share of observations that are new, in halves down to an
+        catch_up: A warm-started network takes only part of the steps, the last ones, where the rate has already fallen:
+            this factor times the share of observations that are new, in halves down to an
             eighth. None always takes all of them.
         batch: Observations per minibatch, drawn with replacement; fewer where there are fewer observations.
         noise: Share of the variance of rewards that is noise. Weights have He's normal prior, which counts the more,
-            the noisier rewards are and the fewer there are: with it a network learns less of the noise by heart. None
+            the noisier rewards are and the fewer there are: with it a network overfits the noise less. None
             learns the share from the observations; 0 leaves the prior out.
     """
 

@@ -1,6 +1,6 @@
 """Training of networks in JAX: a whole run, of all networks of a stack, is one compiled loop.
 
-Observations are padded to a power of two, so that a program is compiled anew only when their number outgrows that. A
+Observations are padded to a power of two, so that a program is recompiled only when their number outgrows that. A
 run looks only at the rows of its minibatches, which are drawn beforehand: of many observations no others are needed.
 """
 
@@ -24,7 +24,7 @@ Carry = tuple[Networks, Any]
 
 #: The smallest class: below this many rows, padding costs less than compiling.
 _FEWEST_ROWS = 64
-#: More would only learn few observations by heart.
+#: More would only overfit few observations.
 _STEPS_PER_ROW = 4
 #: However little is new, an eighth of the steps is taken: with fewer, many small updates would hardly move a network.
 _HALVINGS = 3
@@ -49,7 +49,7 @@ class Minibatches(NamedTuple):
 
 
 def minibatches(observations: int, networks: int, recipe: Recipe, key: Key, new: float = 1.0) -> Minibatches:
-    """The minibatches of a run over so many observations, of which a share is new, drawn with replacement.
+    """The minibatches of a run over n observations, of which a share is new, drawn with replacement.
 
     They are drawn here and not in the compiled loop, where a random generator took a third of the compiling.
     """
@@ -85,7 +85,7 @@ def iterates(
 
 
 def steps_for(recipe: Recipe, rows: int, new: float = 1.0) -> tuple[int, int]:
-    """How many minibatches are worth taking from so many rows, of which a share is new, and how many to skip before."""
+    """Number of minibatches to take from n rows, of which a share is new, and number of steps to skip before."""
     every = min(recipe.steps, _STEPS_PER_ROW * rows)
     wanted = 1.0 if recipe.catch_up is None else min(recipe.catch_up * new, 1.0)
     # By halves, so that few programs are compiled.
@@ -99,7 +99,7 @@ def compilations() -> int:
 
 
 def rate_at(recipe: Recipe, steps: Any) -> optax.Schedule:
-    """The learning rate as a function of the step, from 0, in a run of so many steps."""
+    """The learning rate as a function of the step, from 0, in a run of `steps` steps."""
     if recipe.schedule == "cosine":
         return lambda step: recipe.rate * 0.5 * (1 + jnp.cos(jnp.pi * step / steps))
     return lambda step: recipe.rate / (1 + recipe.decay * step)
@@ -173,7 +173,7 @@ def _optimiser(recipe: Recipe, rate: Any) -> optax.GradientTransformation:
 
 
 def _room(rows: int) -> int:
-    """Rows that so many are padded to: the next power of two, but not less than the smallest class."""
+    """Number of rows that n are padded to: the next power of two, but not less than the smallest class."""
     return max(_FEWEST_ROWS, 1 << (rows - 1).bit_length())
 
 

@@ -36,7 +36,7 @@ Draws = dict[str, Any]
 _FEWEST_ROWS = 256
 #: At most 2⁸ - 1 gradients per NUTS step, which bounds the time of an update where the posterior is badly shaped.
 _DEPTH = 8
-#: Up to so many numbers in all latent parameters, NUTS learns all their correlations.
+#: Up to this many numbers in all latent parameters, NUTS adapts a dense mass matrix.
 _DENSE = 100
 
 

@@ -64,7 +64,7 @@ class ProgramTS(NeedsFiniteActions):
         inference: ``nuts`` draws from the posterior itself; ``svi`` from a normal distribution fitted to it, in
             unconstrained parameters, which is quicker and only as good as that distribution.
         warmup: NUTS steps that adapt and are dropped.
-        thin: Keep one NUTS draw in so many.
+        thin: Keep every `thin`-th NUTS draw.
         chains: Chains of NUTS, one after another; more than one shows whether they agree.
         nuts_limit: Nuts limit with more observations than this, SVI takes over, whose time does not grow with them.
         steps: Steps of SVI, each on up to 1,024 observations.

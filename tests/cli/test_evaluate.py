@@ -396,7 +396,7 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
         (["CLICKS", *CLICKS, "--policy", "uniform", "--unseen"], "--unseen is for workspaces"),
         (["EMPTY"], "no version serves yet; potstill update makes the first; until then, name another with --policy"),
         (["EMPTY", "--policy", "uniform"], "has no observations yet: decisions become observations in potstill update"),
-        (["nowhere"], "nowhere is no workspace"),
+        (["nowhere"], "nowhere is not a workspace"),
         (["CLICKS"], "say with --policy what to evaluate: column:NAME"),
         (["nowhere.csv", "--policy", "uniform"], "nowhere.csv: there is no such file"),
         (["CLICKS", "--policy", "uniform"], "there is no column 'action'; name the right one with --action"),

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
-from potstill.cli.common import MENDABLE
-from potstill.cli.groups import group
+from potstill.cli.common import USER_ERRORS, AsJson, default_group, exit_on, fail, make_directory, print_json
+from potstill.cli.extras import requires
+from potstill.cli.root import app
 from potstill.evaluate.estimates import Estimate
 from potstill.evaluate.evaluation import Evaluation, Segment
 from potstill.evaluate.text import Figures, doubt, doubtful, footnotes, percent, spanned, starred, trusted, verdict
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 
 
-evaluate = group("evaluate", "log", "Estimate what another policy would have earned on what was logged.")
+evaluate = default_group("evaluate", "log", "Estimate what another policy would have earned on what was logged.")
 Many = list[str]
 _OF_TABLES = "Of someone else's log"
 
@@ -182,7 +182,7 @@ def log(
 
     potstill evaluate clicks.csv --action banner --reward clicked --propensity p --policy action:blue
     """
-    with needs("lake"):
+    with requires("lake"):
         from potstill.cli import evaluate_logs as logs
         from potstill.cli.evaluate import show_evaluation
         from potstill.cli.update_terminal import rows
@@ -191,7 +191,7 @@ def log(
         if out.is_dir():
             fail(f"--out must name a file, such as {out / 'evaluation.html'}; {out} is a folder")
         make_directory(out.parent)
-        with needs("lab"):
+        with requires("lab"):
             from potstill.evaluate.report import page
     columns = {"action": action, "reward": reward, "propensity": propensity, "time": moment, "context": context}
     manner = {
@@ -201,7 +201,7 @@ def log(
         "seed": seed,
     }
     console = Console(stderr=as_json)
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         span = logs.moment(since, "--since"), logs.moment(until, "--until")
         asked = logs.Asked(place, policy, against, _split(",".join(by or ())), _over(over), *span, unseen)
         with rows(console, "rows") as on_progress:

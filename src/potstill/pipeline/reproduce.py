@@ -15,7 +15,7 @@ from potstill.events.lake.observations import chunks
 from potstill.pipeline.contexts import Further, further_contexts
 from potstill.pipeline.engines import LocalEngine
 from potstill.pipeline.labels import LabelStore
-from potstill.pipeline.resume import Origin
+from potstill.pipeline.origin import Origin
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import InvalidState, from_config

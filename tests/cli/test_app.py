@@ -4,12 +4,16 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import potstill as ps
-from potstill.cli import app
+from potstill.cli import COMMANDS, app
+from potstill.cli.extras import EXTRAS, requires
 
 PLAIN = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
 SMALL = ["--decisions", "300", "--batch", "200", "--seed", "5"]
@@ -34,18 +38,18 @@ def test_help_says_what_there_is_and_what_for():
     result = run("--help")
     assert result.exit_code == 0
     assert "Thompson sampling, distilled" in words(result.stdout)
-    assert re.search(r"demo\s+Run the whole circle", words(result.stdout))
+    assert re.search(r"demo\s+Demonstrate the full cycle", words(result.stdout))
 
 
 def test_no_arguments_show_the_help():
-    assert "Run the whole circle" in words(run().output)
+    assert "Demonstrate the full cycle" in words(run().output)
 
 
 def test_help_of_demo_explains_its_options():
     text = words(run("demo", "--help").stdout)
     for option in ("--decisions", "--batch", "--seed", "--out", "--json", "--open"):
         assert option in text
-    assert "three lines of Python to use the policy" in text
+    assert "three lines of Python that use the policy" in text
     assert "potstill-demo" in text
 
 
@@ -69,7 +73,7 @@ def test_an_output_directory_that_cannot_be_made_is_refused_before_the_run(tmp_p
     (tmp_path / "taken").write_text("a file")
     result = run("demo", "--out", tmp_path / "taken")
     assert result.exit_code == 1
-    assert f"cannot make the directory {tmp_path / 'taken'}" in result.stderr
+    assert f"cannot create the directory {tmp_path / 'taken'}" in result.stderr
     assert "--out" in result.stderr
     assert result.stdout == ""
 
@@ -89,6 +93,65 @@ def test_the_command_starts_without_what_learns_or_draws():
     code = "import sys, potstill.cli; print(*sorted({'jax', 'scipy', 'altair', 'polars'} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout == "\n"
+
+
+def test_every_command_is_in_the_table_that_main_loads_by():
+    click_app = typer.main.get_command(app)
+    assert set(click_app.commands) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("module", sorted(set(COMMANDS.values()) - {"evaluate"}))
+def test_a_command_starts_without_what_learns_or_draws(module):
+    code = (
+        f"import sys; from potstill.cli import load; load({module!r}); "
+        "print(*sorted({'jax', 'scipy', 'altair', 'polars'} & set(sys.modules)))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "\n"
+
+
+def missing(module, *extras):
+    """What a command says that needs a module which is not installed."""
+
+    @requires(*extras)
+    def command():
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    with pytest.raises(typer.Exit) as raised:
+        command()
+    return raised.value.exit_code
+
+
+@pytest.mark.parametrize(
+    ("module", "extras", "install"),
+    [
+        ("polars", ("lake", "learn"), "potstill[lake]"),
+        ("deltalake.table", ("lake",), "potstill[lake]"),
+        ("scipy.special", ("lake", "learn"), "potstill[learn]"),
+        ("prometheus_client", ("serve",), "potstill[serve]"),
+        ("unheard_of", ("lab",), "potstill[lab]"),
+    ],
+)
+def test_the_extra_that_brings_a_missing_module_is_named(capsys, module, extras, install):
+    assert missing(module, *extras) == 1
+    assert f"needs {module.split('.')[0]!r}" in (said := capsys.readouterr().err)
+    assert f"pip install '{install}'" in said
+
+
+def test_all_extras_that_a_command_lacks_are_named_at_once(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    missing("polars", "lake", "learn")
+    assert "pip install 'potstill[lake,learn]'" in capsys.readouterr().err
+
+
+def test_a_module_of_our_own_that_is_missing_is_a_bug():
+    with pytest.raises(ModuleNotFoundError, match="nowhere"), requires("lake"):
+        raise ModuleNotFoundError("nowhere", name="potstill.nowhere")
+
+
+def test_every_module_of_the_table_is_of_an_extra_in_the_project_file():
+    stated = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert EXTRAS.keys() <= stated["optional-dependencies"].keys()
 
 
 @pytest.fixture(scope="module")

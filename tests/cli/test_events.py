@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from potstill.cli import app
-from potstill.cli.format import counted, length, size, when
+from potstill.cli.format import duration, plural, size, timestamp
 from potstill.events import LoggedDecision, LoggedReward
 from potstill.workspace import Workspace, template
 from potstill.workspace.template import log_example
@@ -49,13 +49,13 @@ def shown(url):
 
 def test_events_are_followed_from_the_log_to_the_lake(place):
     workspace = make(f"{place}/w")
-    assert shown(workspace.url)["log"] == f"everything is in the lake, nothing left in {workspace.spool}"
+    assert shown(workspace.url)["log"] == f"empty: all events are in the lake ({workspace.spool})"
     events = log_example(workspace, uploads=60)
     before = shown(workspace.url)
     assert before["log"].startswith("1 segment not in the lake yet, ")
     assert (before["decisions"], before["last flush"]) == ("0 in the lake", "never")
     moved = done("events", "flush", workspace.url)
-    assert moved == f"moved 60 decisions and {events - 60} rewards from 1 segment of the log into the lake\n"
+    assert moved == f"moved 60 decisions and {events - 60} rewards in 1 segment from the log into the lake\n"
     after = shown(workspace.url)
     assert (after["decisions"], after["rewards"]) == ("60 in the lake", f"{events - 60} in the lake")
     assert after["last flush"].endswith("UTC")
@@ -90,7 +90,7 @@ def test_a_schema_that_does_not_fit_is_an_error_and_the_log_stays(workspace):
         log.append(LoggedDecision.of(changed.start().decide(context), context))
     result = run("events", "flush", workspace.url)
     assert result.exit_code == 1
-    assert "it stays in the log" in result.stderr
+    assert "stay in the log" in result.stderr
     assert "hd_screen" in result.stderr
     after = shown(workspace.url)
     assert after["log"].startswith("1 segment not in the lake yet")
@@ -129,7 +129,7 @@ def test_old_days_are_dropped_when_that_is_confirmed(workspace):
     done("events", "expire", workspace.url, "--older-than", "400d", input="y\n")
     assert figures("events", workspace.url)["rows"]["decisions"] == 20
     printed = done("events", "expire", workspace.url, "--older-than", "400d", "--yes")
-    assert "decisions: 0 rows of days before" in printed
+    assert "decisions: dropped 0 rows of days before" in printed
 
 
 def test_an_empty_lake_needs_no_upkeep(workspace):
@@ -141,11 +141,11 @@ def test_an_empty_lake_needs_no_upkeep(workspace):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere is no workspace"),
-        (["compact", "nowhere"], "nowhere is no workspace"),
+        (["nowhere"], "nowhere is not a workspace"),
+        (["compact", "nowhere"], "nowhere is not a workspace"),
         (["vacuum", "HERE", "--older-than", "soon"], "--older-than must look like '30s', '15m', '1h' or '7d'"),
         (["vacuum", "HERE", "--older-than", "5m"], "at least"),
-        (["expire", "HERE", "--older-than", "1h"], "rewards still count for 61 minutes after a decision"),
+        (["expire", "HERE", "--older-than", "1h"], "must exceed 61 minutes, within which rewards"),
     ],
 )
 def test_mistakes_are_named_in_one_line(workspace, arguments, message):
@@ -156,8 +156,8 @@ def test_mistakes_are_named_in_one_line(workspace, arguments, message):
 
 
 def test_times_and_sizes_in_words():
-    assert when(1_794_801_160_000_000) == "2026-11-16 03:52 UTC"
-    assert [length(seconds) for seconds in (0, 119, 120, 5400, 7200, 86400 * 10)] == [
+    assert timestamp(1_794_801_160_000_000) == "2026-11-16 03:52 UTC"
+    assert [duration(seconds) for seconds in (0, 119, 120, 5400, 7200, 86400 * 10)] == [
         "0 seconds",
         "119 seconds",
         "2 minutes",
@@ -172,4 +172,4 @@ def test_times_and_sizes_in_words():
         "1.23 MB",
         "5 GB",
     ]
-    assert [counted(number, "file") for number in (0, 1, 1200)] == ["0 files", "1 file", "1,200 files"]
+    assert [plural(number, "file") for number in (0, 1, 1200)] == ["0 files", "1 file", "1,200 files"]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from potstill.cli import app
 from potstill.cli.experiment import show_report
-from potstill.cli.serve import _standing
+from potstill.cli.serve import _workspace_state
 from potstill.events import LoggedDecision, LoggedReward, now
 from potstill.events.join import join
 from potstill.events.lake import Flusher
@@ -175,7 +175,7 @@ def test_a_unit_that_is_no_feature_is_named_in_one_line(tmp_path, arguments):
     made = workspace(tmp_path / "w", log(World(units=50)), config=config)
     result = run(*arguments, made.url)
     assert result.exit_code == 1
-    assert "experiment.unit: 'kunde' is no feature of the problem" in result.stderr
+    assert "experiment.unit: 'kunde' is not a feature of the problem" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -214,7 +214,7 @@ def test_a_workspace_and_a_service_say_how_its_experiment_stands(tmp_path, contr
     made = workspace(tmp_path / "w", config=config)
     status = CliRunner(env={"COLUMNS": "1000"}).invoke(app, ["status", made.url])
     assert f"\nexperiment hd-first, {said}" in status.stdout
-    assert f", experiment hd-first ({said}" in _standing(made)
+    assert f", experiment hd-first ({said}" in _workspace_state(made)
 
 
 def test_a_window_of_80_columns_shows_what_matters_in_whole_cells(place):
@@ -252,7 +252,7 @@ def test_only_metrics_of_the_configuration_are_shown(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere is no workspace"),
+        (["nowhere"], "nowhere is not a workspace"),
         (
             ["HERE", "--name", "other"],
             "there is no experiment 'other': potstill.toml has hd-first, and the log has hd-first",
@@ -260,13 +260,13 @@ def test_only_metrics_of_the_configuration_are_shown(tmp_path):
         (["HERE", "--by", "age"], "--by age: there is no such feature; the features are bandwidth_kbps, connection"),
         (
             ["HERE", "--by", "connection", "--by", "hd_screen"],
-            "--by can be stated once, got connection and hd_screen; run it again for each of the others",
+            "--by can be given once, got connection and hd_screen; run the command once for each",
         ),
-        (["HERE", "--unit", "kunde"], "--unit: 'kunde' is no feature of the problem"),
+        (["HERE", "--unit", "kunde"], "--unit: 'kunde' is not a feature of the problem"),
         (["HERE", "--metric", "clicks"], "there is no metric 'clicks'; the outcomes are reward, watched"),
         (["HERE", "--level", "95"], "level must be between 0 and 1, such as 0.95, got 95.0"),
         (["HERE", "--share", "2"], "share must be between 0 and 1, got 2.0"),
-        (["plan", "HERE"], "state the effect that you want to find"),
+        (["plan", "HERE"], "state the effect to detect"),
         (["plan", "HERE", "--effect", "much"], "--effect must look like 2%"),
         (["plan", "--effect", "2%"], "name a workspace, or state --sd"),
         (["plan", "--effect", "2%", "--sd", "1"], "a relative effect needs a mean above 0, and it is not known"),
@@ -284,7 +284,7 @@ def test_mistakes_are_named_in_one_line(place, arguments, message):
 
 def test_a_plan_from_numbers():
     printed = done("plan", "--mean", "0.5", "--sd", "1", "--effect", "10%", "--explained", "0.36")
-    assert "To find an effect of 0.05, 10.0 % of the mean, on reward per decision with probability 0.8" in printed
+    assert "To detect an effect of 0.05, 10.0 % of the mean, on reward per decision with power 0.8" in printed
     assert "looking once       12,5" in printed
     assert "with CUPED         8,0" in printed
     assert "days" not in printed
@@ -294,7 +294,7 @@ def test_a_plan_from_a_log(place):
     printed = done("plan", place, "--effect", "5%")
     assert re.search(r"looking once +[\d,]+ units \([\d,]+ days\)", printed)
     assert re.search(r"looking every day +at most [\d,]+ units \([\d,]+ days\), 1.9 times as many", printed)
-    assert "effect that could be seen" in printed
+    assert "detectable effect" in printed
     made = json.loads(done("plan", place, "--effect", "5%", "--json"))
     assert f"potstill experiment {place} --planned {made['every_day']['units']}" in printed
     line = done("plan", place, "--effect", "5%", "--metric", "watched", "--per", "unit", "--level", "0.9").splitlines()[
@@ -309,7 +309,7 @@ def test_a_plan_from_a_short_log_says_no_days(tmp_path):
     made = workspace(tmp_path / "w", log(World(units=200, days=2)))
     printed = done("plan", made.url, "--effect", "5%")
     assert re.search(r"looking once +[\d,]+ units$", printed, re.M)
-    assert "How many days that takes is not said: the log has 4 days, and a week is needed" in printed
+    assert "The number of days is not estimated: the log has 4 days, and a week is needed" in printed
 
 
 def test_help_teaches_with_an_example():

@@ -65,7 +65,7 @@ def test_without_scopes_a_token_may_do_all_but_administer(place):
 
 
 def test_what_there_is_before_the_first_token_and_after_the_last(place):
-    assert "no tokens, and so the service is open on loopback" in done("token", "list", place)
+    assert "no tokens: the service is open on loopback" in done("token", "list", place)
     assert json.loads(done("token", "list", place, "--json")) == {"open": True, "tokens": []}
     done("token", "create", place, "web")
     assert "revoked 'web'" in done("token", "revoke", place, "web")
@@ -80,12 +80,12 @@ def test_a_file_for_several_workspaces(place, tmp_path):
 
 
 def test_mistakes_are_one_line_with_a_way_out(place, tmp_path):
-    assert "has no token 'web'; there are: none" in refused("token", "revoke", place, "web")
+    assert "has no token 'web'; its tokens: none" in refused("token", "revoke", place, "web")
     assert "scopes are decide, reward, read, admin, got 'write'" in refused(
         "token", "create", place, "x", "--scope", "write"
     )
-    assert "no workspace" in refused("token", "create", tmp_path, "x")
-    assert "no workspace" in refused("serve", tmp_path)
+    assert "is not a workspace" in refused("token", "create", tmp_path, "x")
+    assert "is not a workspace" in refused("serve", tmp_path)
     said = refused("serve", place, "--host", "0.0.0.0")
     assert f"potstill token create {place} NAME" in said
     assert "--update-every must look like" in refused("serve", place, "--port", 0, "--update-every", "often")

@@ -56,7 +56,7 @@ def test_init_makes_a_workspace_and_says_what_to_do_next(place):
     printed = done("init", f"{place}/video")
     workspace = Workspace(f"{place}/video")
     assert workspace.problem.name == "video-upload"
-    assert "made a workspace for 'video-upload'" in printed
+    assert "created a workspace for 'video-upload'" in printed
     assert f"potstill update {place}/video" in printed
 
 
@@ -137,12 +137,12 @@ def test_a_version_of_another_problem_is_marked(workspace):
 
 
 def test_rollback_and_promote_move_what_serves(workspace):
-    assert done("rollback", workspace.url, "--note", "worse on 2g") == "version 0 serves from now on\n"
+    assert done("rollback", workspace.url, "--note", "worse on 2g") == "version 0 serves now\n"
     head = workspace.registry.head()
     assert (head.serving, head.note) == (0, "worse on 2g")
     assert done("versions", workspace.url).endswith("version 0 serves: worse on 2g\n")
     printed = done("promote", workspace.url, 2, "--note", "looked at it")
-    assert printed == "version 2 serves from now on\nalthough it was refused: held-out KL 0.9 is above 0.5\n"
+    assert printed == "version 2 serves now\nit had been refused: held-out KL 0.9 is above 0.5\n"
     assert workspace.registry.policy().version == 2
     assert json.loads(done("rollback", workspace.url, "--to", 1, "--json"))["serving"] == 1
 
@@ -154,7 +154,7 @@ def test_a_damaged_registry_is_shown_and_rolled_back(workspace):
     assert result.exit_code == 0
     assert "0000000003.json: truncated or altered" in result.stderr
     assert "version 1 serves" in result.stdout
-    assert done("rollback", workspace.url) == "version 1 serves from now on\n"
+    assert done("rollback", workspace.url) == "version 1 serves now\n"
     assert workspace.registry.policy().version == 1
 
 
@@ -165,8 +165,8 @@ def test_a_damaged_registry_is_shown_and_rolled_back(workspace):
         (["init", "HERE/new", "--problem", "nowhere.toml"], "nowhere.toml"),
         (["init", "HERE/new", "--problem", "HERE/potstill.toml"], "problem.toml: "),
         (["init", "HERE/new", "--problem", "HERE"], "HERE"),
-        (["init", "HERE/new", "--problem", "x.toml", "--example"], "leave out --problem"),
-        (["versions", "HERE/nowhere"], "is no workspace"),
+        (["init", "HERE/new", "--problem", "x.toml", "--example"], "remove --problem"),
+        (["versions", "HERE/nowhere"], "is not a workspace"),
         (["versions", "HERE/problem.toml"], "Not a directory"),
         (["versions", "gopher://x"], "gopher://x"),
         (["rollback", "HERE", "--to", "9"], "has no version 9; potstill versions lists those it has"),

@@ -7,8 +7,8 @@ from worlds import CONFIG, LATER, NOON, contexts, made, reward
 
 from potstill.events import LoggedDecision, LoggedReward
 from potstill.pipeline.audit import audit
+from potstill.pipeline.origin import Origin
 from potstill.pipeline.reproduce import reproduce
-from potstill.pipeline.resume import Origin
 from potstill.pipeline.update import foresee, update
 from potstill.workspace import CONFIG as CONFIG_FILE
 from potstill.workspace import Workspace

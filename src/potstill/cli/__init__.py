@@ -1,40 +1,62 @@
-"""The command line: one thin command per verb. What a command needs is imported when it runs."""
+"""The command line. A module of commands is imported when one of its commands runs, which keeps the start quick.
 
-# Each adds its commands to the app.
-from potstill.cli import (
-    evaluate,
-    evaluate_plan,
-    events,
-    experiment,
-    lab,
-    lab_studies,
-    policy,
-    serve,
-    status,
-    tune,
-    update,
-    workspace,
-)
-from potstill.cli.app import app
+`potstill.cli.app`, the application with all commands, is for tests and documentation.
+"""
 
-__all__ = [
-    "app",
-    "evaluate",
-    "evaluate_plan",
-    "events",
-    "experiment",
-    "lab",
-    "lab_studies",
-    "main",
-    "policy",
-    "serve",
-    "status",
-    "tune",
-    "update",
-    "workspace",
-]
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+#: Modules by command, in the order of the help.
+COMMANDS = {
+    "show": "policy",
+    "decide": "policy",
+    "explain": "policy",
+    "export": "policy",
+    "init": "workspace",
+    "versions": "workspace",
+    "rollback": "workspace",
+    "promote": "workspace",
+    "events": "events",
+    "update": "update",
+    "reproduce": "update",
+    "audit": "update",
+    "warm-start": "update",
+    "status": "status",
+    "serve": "serve",
+    "token": "serve",
+    "experiment": "experiment",
+    "evaluate": "evaluate",
+    "tune": "tune",
+    "lab": "lab",
+    "demo": "lab",
+}
+#: Modules that add commands to a group of another one.
+_MORE = {"evaluate": ("evaluate_plan",), "lab": ("lab_studies",)}
 
 
 def main() -> None:
     """The `potstill` command."""
-    app()
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    load(COMMANDS[command]) if command in COMMANDS else load(*COMMANDS.values())
+    _application()()
+
+
+def load(*modules: str) -> None:
+    """Import modules of commands, each of which adds its commands to the application."""
+    for module in dict.fromkeys(modules):
+        for name in (module, *_MORE.get(module, ())):
+            importlib.import_module(f"{__name__}.{name}")
+
+
+def _application() -> Any:
+    return importlib.import_module(f"{__name__}.root").app
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    load(*COMMANDS.values())
+    return _application()

@@ -1,16 +1,95 @@
-"""What commands on a workspace share."""
+"""What commands share: options, output, errors, and groups with a default command."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
+import msgspec
 import typer
+from typer.core import TyperGroup
 
 from potstill.registry import Conflict, NoState, UnknownVersion
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Place = Annotated[
-    str, typer.Argument(metavar="DIR", help="The workspace: a folder, or s3://bucket/prefix.", show_default=False)
+    str, typer.Argument(metavar="DIR", help="Workspace: a folder, or s3://bucket/prefix.", show_default=False)
 ]
 
-#: What a user can mend or wait out, and so sees as one line.
-MENDABLE = (ValueError, OSError, Conflict, NoState, UnknownVersion)
+#: Errors that a user can fix or wait out; they are shown as one line.
+USER_ERRORS = (ValueError, OSError, Conflict, NoState, UnknownVersion)
+
+
+@contextmanager
+def exit_on(*errors: type[Exception]) -> Iterator[None]:
+    """Exit with one line on stderr on errors that a user can fix."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except errors as error:
+        fail(str(error))
+
+
+def fail(message: str) -> NoReturn:
+    """Exit with a message and code 1."""
+    typer.secho(f"potstill: {message}", err=True, fg=typer.colors.RED)
+    raise typer.Exit(1)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def make_directory(path: Path) -> None:
+    """Create a folder for what a command writes."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"cannot create the directory {path}: {error.strerror}; name another one with --out")
+
+
+def default_group(name: str, default: str, about: str) -> typer.Typer:
+    """A group of commands with a default: ``potstill evaluate DIR`` beside ``potstill evaluate plan DIR``.
+
+    A folder with the name of a command must be stated as ``./plan``.
+
+    Args:
+        name: Name of the group.
+        default: Name of the command that runs where none is named. It should have ``no_args_is_help=True``; its help is
+            the group's, and should name the other commands.
+        about: One line for the list of all commands.
+    """
+    kind = type("DefaultGroup", (_DefaultGroup,), {"default": default})
+    return typer.Typer(name=name, cls=kind, help=about, rich_markup_mode="markdown")
+
+
+class _DefaultGroup(TyperGroup):
+    default: str
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the default command where none is named."""
+        named = args and args[0] in self.commands
+        return super().parse_args(ctx, args if named else [self.default, *args])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Show the usage of the default command without its name, and with the names of the others."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name != self.default or command is None:
+            return name, command, rest
+        others = [other for other in self.commands if other != self.default]
+        command.context_class = _UnnamedContext
+        command.options_metavar = f"[{'|'.join(others)}] [OPTIONS]"
+        return None, command, rest
+
+
+class _UnnamedContext(typer.Context):
+    """Context of a command whose name is left out."""
+
+    @property
+    def command_path(self) -> str:
+        """What is typed, without a trailing blank."""
+        return super().command_path.rstrip()

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
-from potstill.cli.common import MENDABLE
-from potstill.cli.groups import group
+from potstill.cli.common import USER_ERRORS, AsJson, default_group, exit_on, fail, make_directory, print_json
+from potstill.cli.extras import requires
+from potstill.cli.root import app
 from potstill.evaluate import Evaluation, OffPolicyEstimate, SegmentEvaluation
 from potstill.evaluate.text import Figures, doubt, doubtful, footnotes, percent, spanned, starred, trusted, verdict
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 
 
-evaluate = group("evaluate", "log", "Estimate what another policy would have earned on logged decisions.")
+evaluate = default_group(
+    "evaluate", "log", "OffPolicyEstimate what another policy would have earned on what was logged."
+)
 Many = list[str]
 _OF_TABLES = "For a CSV or Parquet log"
 
@@ -169,7 +171,7 @@ def log(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate what a policy would have earned on logged decisions, and whether the estimate can be trusted.
+    """OffPolicyEstimate what a policy would have earned on logged decisions, and whether the estimate can be trusted.
 
     Uses decisions whose exact probability was logged and whose reward is final. `potstill evaluate plan` says how
     precise such estimates will be before a policy serves.
@@ -179,7 +181,7 @@ def log(
 
     potstill evaluate clicks.csv --action banner --reward clicked --propensity p --policy action:blue
     """
-    with needs("lake"):
+    with requires("lake"):
         from potstill.cli import evaluate_logs as logs
         from potstill.cli.evaluate import show_evaluation
         from potstill.cli.update_terminal import rows
@@ -188,8 +190,8 @@ def log(
         if out.is_dir():
             fail(f"--out must be a file, such as {out / 'evaluation.html'}; {out} is a folder")
         make_directory(out.parent)
-        with needs("lab"):
-            from potstill.evaluate import page
+        with requires("lab"):
+            from potstill.evaluate.report import page
     columns = {"action": action, "reward": reward, "propensity": propensity, "time": moment, "context": context}
     options = {
         "estimators": _split(estimators) or list(ESTIMATORS),
@@ -198,7 +200,7 @@ def log(
         "seed": seed,
     }
     console = Console(stderr=as_json)
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         span = logs.moment(since, "--since"), logs.moment(until, "--until")
         request = logs.EvaluationRequest(place, policy, against, _split(",".join(by or ())), _over(over), *span, unseen)
         with rows(console, "rows") as on_progress:

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from potstill.cli.app import AsJson, needs, print_json, refusing
-from potstill.cli.common import MENDABLE, Place
+from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, print_json
 from potstill.cli.evaluate import evaluate
+from potstill.cli.extras import requires
 
 if TYPE_CHECKING:
     import numpy as np
@@ -170,7 +170,7 @@ def plan(
 
     Example: potstill evaluate plan video --floor 0.02
     """
-    with needs("lake"):
+    with requires("lake"):
         from potstill.cli.evaluate_logs import policy_of
         from potstill.cli.evaluate_plan import PlanFormat, show_plan
         from potstill.evaluate import FLOORS, LakeLog
@@ -178,7 +178,7 @@ def plan(
         from potstill.spaces import finite
         from potstill.workspace import Workspace
 
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
         chosen = workspace.serving() if policy is None else policy_of(workspace, policy)
         considered = _floor(floor, chosen.floor, len(finite(workspace.problem.actions, "evaluate plan")))

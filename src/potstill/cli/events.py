@@ -1,51 +1,40 @@
-"""The events of a workspace: what is in the lake, what is on its way there, and the upkeep of both."""
+"""The events of a workspace: an overview, and maintenance of the log and the lake."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
 
-from potstill.cli.app import AsJson, app, fail, needs, print_json, refusing
-from potstill.cli.common import MENDABLE, Place
-from potstill.cli.format import counted, length, size, when
+from potstill.cli.common import USER_ERRORS, AsJson, Place, default_group, exit_on, fail, print_json
+from potstill.cli.extras import requires
+from potstill.cli.format import duration, plural, size, timestamp
+from potstill.cli.root import app
 
 if TYPE_CHECKING:
     from potstill.workspace.overview import Overview
 
 
-class ShowsByDefault(TyperGroup):
-    """``potstill events DIR`` is ``potstill events show DIR``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command in where it was left out."""
-        named = not args or args[0] in self.commands or args[0] in ctx.help_option_names
-        return super().parse_args(ctx, args if named else ["show", *args])
-
-
-events = typer.Typer(
-    name="events",
-    cls=ShowsByDefault,
-    help="What has been logged, and its upkeep. `potstill events DIR` is `potstill events show DIR`.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+events = default_group("events", "show", "Show logged events, and maintain the log and the lake.")
 app.add_typer(events)
 
 
-@events.command()
+@events.command(no_args_is_help=True)
+@requires("lake")
 def show(place: Place, as_json: AsJson = False) -> None:
-    """Show what is in the lake, what is only in the log of this machine yet, and what went wrong."""
-    with needs("lake"):
-        from potstill.workspace import Workspace
-        from potstill.workspace.overview import overview
+    """Show how many events are in the lake, how many are still in this machine's log, and errors.
 
-    with refusing(*MENDABLE):
+    Maintenance: `flush` moves the log into the lake now, `compact` merges small files, `vacuum` deletes unused files,
+    `expire` drops old days.
+    """
+    from potstill.workspace import Workspace
+    from potstill.workspace.overview import overview
+
+    with exit_on(*USER_ERRORS):
         found = overview(Workspace(place))
     if as_json:
         print_json(found)
@@ -57,18 +46,18 @@ def show(place: Place, as_json: AsJson = False) -> None:
 
 
 @events.command()
+@requires("lake")
 def flush(place: Place, as_json: AsJson = False) -> None:
-    """Move what this machine has logged into the lake now.
+    """Move this machine's log into the lake now.
 
-    Updates do it by themselves. A segment that a process is still writing stays until it is closed, which
-    is a matter of seconds.
+    Updates and the service do this on their own. A segment that a process is writing stays in the log until it is
+    closed, within seconds.
     """
-    with needs("lake"):
-        from potstill.events.lake import Flusher
-        from potstill.events.wal import Spool
-        from potstill.workspace import Workspace
+    from potstill.events.lake.flush import Flusher
+    from potstill.events.wal import Spool
+    from potstill.workspace import Workspace
 
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
         spool = Spool(workspace.spool)
         report = Flusher(spool, workspace.lake).flush()
@@ -76,27 +65,27 @@ def flush(place: Place, as_json: AsJson = False) -> None:
     if as_json:
         print_json(report)
     else:
-        rows = f"{counted(report.decisions, 'decision')} and {counted(report.rewards, 'reward')}"
-        typer.echo(f"moved {rows} from {counted(report.segments, 'segment')} of the log into the lake")
+        rows = f"{plural(report.decisions, 'decision')} and {plural(report.rewards, 'reward')}"
+        typer.echo(f"moved {rows} in {plural(report.segments, 'segment')} from the log into the lake")
         for damage in report.cut:
             typer.secho(damage, err=True, fg=typer.colors.RED)
         if left.segments:
-            typer.echo(f"{counted(left.segments, 'segment')} still in the log, {size(left.bytes)}")
+            typer.echo(f"{plural(left.segments, 'segment')} still in the log, {size(left.bytes)}")
     if report.error:
-        fail(f"not everything could be moved; it stays in the log. {report.error}")
+        fail(f"some segments could not be moved and stay in the log: {report.error}")
 
 
 @events.command()
+@requires("lake")
 def compact(place: Place, as_json: AsJson = False) -> None:
-    """Put small files of the lake together, so that reading it stays fast.
+    """Merge small files of the lake, so that reading stays fast.
 
-    Can be done at any time. The small files stay until `potstill events vacuum`, for those who are reading them.
+    Safe at any time. The small files stay until `potstill events vacuum`, for readers that still use them.
     """
-    with needs("lake"):
-        from potstill.events.lake import compact as compacted
-        from potstill.workspace import Workspace
+    from potstill.events.lake.maintenance import compact as compacted
+    from potstill.workspace import Workspace
 
-    with refusing(*MENDABLE), Console(stderr=True).status("compacting"):
+    with exit_on(*USER_ERRORS), Console(stderr=True).status("compacting"):
         done = compacted(Workspace(place).lake)
     if as_json:
         print_json(done)
@@ -109,66 +98,62 @@ def compact(place: Place, as_json: AsJson = False) -> None:
 
 
 @events.command()
+@requires("lake")
 def vacuum(
     place: Place,
     older_than: Annotated[
-        str, typer.Option(help="How long a file must have been out of use: at least an hour, such as 7d.")
+        str, typer.Option(help="Time that a file must have been unused: at least an hour, such as 7d.")
     ] = "7d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print how many.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete files that no table of the lake uses any more. No event is lost by it; for that see `expire`.
+    """Delete files that no table of the lake uses: left by compaction, expiry or crashes. No event is lost."""
+    from potstill.events.lake.maintenance import vacuum as vacuumed
+    from potstill.problem.reward import seconds
+    from potstill.workspace import Workspace
 
-    They are what compaction replaced, what expired, and what crashes left.
-    """
-    with needs("lake"):
-        from potstill.events.lake import vacuum as vacuumed
-        from potstill.problem import seconds
-        from potstill.workspace import Workspace
-
-    with refusing(*MENDABLE), Console(stderr=True).status("vacuuming"):
+    with exit_on(*USER_ERRORS), Console(stderr=True).status("vacuuming"):
         done = vacuumed(Workspace(place).lake, seconds(older_than, "--older-than"), dry_run=dry_run)
     if as_json:
         print_json(done)
         return
     for one in done:
-        typer.echo(f"{one.table}: {counted(len(one.files), 'file')} {'would be ' if dry_run else ''}deleted")
+        typer.echo(f"{one.table}: {plural(len(one.files), 'file')} {'would be ' if dry_run else ''}deleted")
     if not done:
         typer.echo("the lake is empty: nothing to delete")
 
 
 @events.command()
+@requires("lake")
 def expire(
     place: Place,
-    older_than: Annotated[
-        str, typer.Option(help="The age of a day from which on it is dropped, such as 400d.", show_default=False)
-    ],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    older_than: Annotated[str, typer.Option(help="Drop days older than this, such as 400d.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop decisions and rewards of old days from the lake, for good.
+    """Drop decisions and rewards of old days from the lake, permanently.
 
-    Observations stay: they are what policies were learnt from. Decisions that are gone cannot be audited any more, and
-    those that no update has joined yet are never learnt from. The space is free after the next `vacuum`.
+    Observations stay, so that policies can be reproduced. Dropped decisions can no longer be audited; those that no
+    update has joined yet are never learnt from. `vacuum` frees the space.
     """
-    with needs("lake"):
-        from potstill.events.lake import expire as expired
-        from potstill.problem import seconds
-        from potstill.workspace import Workspace
+    from potstill.events.lake.maintenance import expire as expired
+    from potstill.problem.reward import seconds
+    from potstill.workspace import Workspace
 
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         workspace, age = Workspace(place), seconds(older_than, "--older-than")
         final = workspace.problem.reward.window_seconds + workspace.config.join.settle_seconds
         if age <= final:
-            raise ValueError(f"--older-than {older_than}: rewards still count for {length(final)} after a decision")
+            limit = f"must exceed {duration(final)}, within which rewards of a decision still count"
+            raise ValueError(f"--older-than {older_than}: {limit}")
         if not yes:
-            typer.confirm(f"drop decisions and rewards that are older than {older_than}, for good?", abort=True)
+            typer.confirm(f"drop decisions and rewards older than {older_than}, permanently?", abort=True)
         done = expired(workspace.lake, age)
     if as_json:
         print_json(done)
         return
     for one in done:
-        typer.echo(f"{one.table}: {one.rows:,} rows of days before {one.before} are gone")
+        typer.echo(f"{one.table}: dropped {one.rows:,} rows of days before {one.before}")
     if not done:
         typer.echo("the lake is empty: nothing to drop")
 
@@ -180,16 +165,16 @@ def _lines(found: Overview) -> Iterator[tuple[str, str]]:
         yield "lake", found.lake_error
     yield "log", _log_line(found)
     flushed = found.flush
-    yield "last flush", "never" if flushed is None else when(flushed.time)
+    yield "last flush", "never" if flushed is None else timestamp(flushed.time)
     if flushed is not None and flushed.last_error and flushed.last_error_time:
-        yield "last error", f"{when(flushed.last_error_time)}: {flushed.last_error}"
+        yield "last error", f"{timestamp(flushed.last_error_time)}: {flushed.last_error}"
     if found.quarantine:
-        files = f"{counted(len(found.quarantine), 'file')}, {size(found.quarantine_bytes)}"
-        yield "quarantine", f"{files} that could not be read, beside the log in quarantine/"
+        files = f"{plural(len(found.quarantine), 'file')}, {size(found.quarantine_bytes)}"
+        yield "quarantine", f"{files} of unreadable bytes, in quarantine/ beside the log"
 
 
 def _log_line(found: Overview) -> str:
     if found.lag_seconds is None:
-        return f"everything is in the lake, nothing left in {found.spool}"
-    waiting = f"{counted(found.segments, 'segment')} not in the lake yet, {size(found.bytes)}"
-    return f"{waiting}, the oldest for {length(found.lag_seconds)}, in {found.spool}"
+        return f"empty: all events are in the lake ({found.spool})"
+    waiting = f"{plural(found.segments, 'segment')} not in the lake yet, {size(found.bytes)}"
+    return f"{waiting}, the oldest for {duration(found.lag_seconds)}, in {found.spool}"

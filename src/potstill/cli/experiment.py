@@ -1,4 +1,4 @@
-"""Randomised experiments: what one has shown, and how long one has to be."""
+"""Randomised experiments: report one, and plan its size."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
-from potstill.cli.common import MENDABLE, Place
-from potstill.cli.groups import group
+from potstill.cli.common import USER_ERRORS, AsJson, Place, default_group, exit_on, fail, make_directory, print_json
+from potstill.cli.extras import requires
+from potstill.cli.root import app
 
 if TYPE_CHECKING:
     from potstill.experiments.analysis.planning import Need, Plan
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 _COLOURS = {"stop": "bold red", "worse": "red", "better": "green", "unknown": "yellow"}
 
 
-experiment = group(
-    "experiment", "report", "What a randomised experiment has shown, and how many units one needs (`plan`)."
+experiment = default_group(
+    "experiment", "report", "Report a randomised experiment, or plan how many units it needs (`plan`)."
 )
-MetricName = Annotated[str, typer.Option("--metric", help="The outcome: reward, or the name of a metric.")]
-PerWhat = Annotated[Literal["decision", "unit"], typer.Option("--per", help="Taken per decision, or summed per unit.")]
-Level = Annotated[float, typer.Option(help="The confidence of each interval.")]
+MetricName = Annotated[str, typer.Option("--metric", help="Outcome: reward, or the name of a metric.")]
+PerWhat = Annotated[Literal["decision", "unit"], typer.Option("--per", help="Mean per decision, or sum per unit.")]
+Level = Annotated[float, typer.Option(help="Confidence level of each interval.")]
 Share = Annotated[
     float | None,
-    typer.Option(help="Of units that should be in treatment; as potstill.toml says if left out.", show_default=False),
+    typer.Option(help="Expected share of units in treatment. Default: that of potstill.toml.", show_default=False),
 ]
 
 
 def show_report(report: Report, console: Console) -> None:
-    """The verdict first, then what it rests on."""
+    """Print the verdict, then the effects and checks behind it."""
     from potstill.experiments.analysis.report import LEFT_OUT, segment_rows, split_sentence
 
     colour = _COLOURS.get(report.verdict.kind, "bold")
@@ -61,14 +61,14 @@ def show_report(report: Report, console: Console) -> None:
 
 
 def _show_effects(report: Report, console: Console) -> None:
-    """All columns where there is room; else those that matter most, so that no cell is broken."""
+    """Print all columns if the terminal is wide enough, otherwise the most important ones."""
     from potstill.experiments.analysis.report import ADJUSTED, NARROW, effect_rows, is_adjusted
 
     header, rows = effect_rows(report)
     whole = _made(header, rows)
     if Measurement.get(console, console.options.update(max_width=10_000), whole).maximum > console.width:
         _table(console, [header[one] for one in NARROW], [[row[one] for one in NARROW] for row in rows])
-        _say(console, "A wider window, --json and --out show means, p and what the past explains.")
+        _say(console, "A wider terminal, --json and --out also show means, p-values and what CUPED explains.")
         return
     console.print(whole)
     if is_adjusted(report):
@@ -88,12 +88,12 @@ def _show_set_up(report: Report, console: Console) -> None:
 
 
 def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> None:
-    """What is needed, and what other lengths would give."""
+    """Print the needed number of units, and the effects that other durations could detect."""
     from potstill.experiments.analysis import text
 
     size = text.number(plan.effect) + (f", {text.percent(plan.relative)} of the mean," if plan.relative else "")
     mean = "" if plan.mean is None else f"mean {text.number(plan.mean)}, "
-    _say(console, f"To find an effect of {size} on {metric} with probability {plan.power:g}")
+    _say(console, f"To detect an effect of {size} on {metric} with power {plan.power:g}")
     _say(
         console,
         f"({mean}standard deviation {text.number(plan.sd)} over units; level {plan.level:g}, share {plan.share:g}):",
@@ -104,7 +104,7 @@ def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> N
         console.print()
         _table(
             console,
-            ("days", "units", "effect that could be seen"),
+            ("days", "units", "detectable effect"),
             [
                 (
                     str(one.days),
@@ -118,8 +118,8 @@ def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> N
         console.print()
         _say(
             console,
-            f"How many days that takes is not said: the log has {text.counted(plan.log_days, 'day')}, and a week is "
-            "needed to see how many units come back.",
+            f"The number of days is not estimated: the log has {text.counted(plan.log_days, 'day')}, and a week is "
+            "needed to estimate how many units return.",
         )
     if place is not None:
         console.print()
@@ -127,7 +127,7 @@ def show_plan(plan: Plan, metric: str, place: str | None, console: Console) -> N
 
 
 def _options(plan: Plan, metric: str) -> str:
-    """With which a report is about what was planned."""
+    """Options with which a report matches the plan."""
     outcome, _, per = metric.rpartition(" per ")
     stated = {
         "--metric": "" if outcome == "reward" else shlex.quote(outcome),
@@ -147,7 +147,7 @@ def _lines(plan: Plan) -> dict[str, str]:
         lines["with CUPED"] = f"{_need(plan.with_past, plan)}: the past explains {share} of the variance"
     dearer = plan.every_day.units / plan.once.units
     lines["looking every day"] = f"at most {_need(plan.every_day, plan)}, {dearer:.1f} times as many"
-    lines[""] = f"half of such experiments end by {_need(plan.half_by, plan)}, and those with larger effects sooner"
+    lines[""] = f"half of such experiments end by {_need(plan.half_by, plan)}; larger effects end sooner"
     return lines
 
 
@@ -180,28 +180,29 @@ app.add_typer(experiment)
 
 
 @experiment.command(no_args_is_help=True)
+@requires("lake", "learn")
 def report(
     place: Place,
     name: Annotated[
-        str | None, typer.Option(help="Of the experiment; the one in potstill.toml if left out.", show_default=False)
+        str | None, typer.Option(help="Name of the experiment. Default: the one in potstill.toml.", show_default=False)
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(metavar="FEATURE", help="Also show effects by a context feature.", show_default=False),
+        typer.Option(metavar="FEATURE", help="Show effects by a context feature too.", show_default=False),
     ] = None,
     metric: MetricName = "reward",
     per: PerWhat = "decision",
     level: Level = 0.95,
     planned: Annotated[
         int,
-        typer.Option(min=2, help="Units that were planned: there the interval for daily looks is narrowest."),
+        typer.Option(min=2, help="Planned number of units; the interval for daily looks is narrowest there."),
     ] = 1_000,
     past: Annotated[int, typer.Option(min=1, help="Days before the start to adjust by (CUPED).")] = 28,
     share: Share = None,
     unit: Annotated[
         str | None,
         typer.Option(
-            help="That was randomised: unit, or a feature; as potstill.toml says if left out.", show_default=False
+            help="What was randomised: unit, or a feature. Default: that of potstill.toml.", show_default=False
         ),
     ] = None,
     out: Annotated[
@@ -209,18 +210,17 @@ def report(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a randomised experiment has shown: effects with intervals, checks, and a verdict.
+    """Report a randomised experiment: effects with intervals, checks, and a verdict.
 
         potstill experiment video --by connection --out experiment.html
 
-    Units whose decisions have become final are compared, treatment against control. State `--metric` and `--planned`
-    once, before you look: choosing them by what is seen makes intervals void. `potstill experiment plan` says how many
-    units you need.
+    Compares treatment with control on units whose decisions are final. Choose `--metric` and `--planned` before you
+    look: choosing them by the results makes the intervals invalid. `potstill experiment plan` says how many units you
+    need.
     """
-    with needs("lake"), needs("learn"):
-        from potstill.events import now
-        from potstill.experiments.analysis.workspace import Options, report_of
-        from potstill.workspace import Workspace
+    from potstill.events import now
+    from potstill.experiments.analysis.workspace import Options, report_of
+    from potstill.workspace import Workspace
 
     options = Options(
         share=share,
@@ -232,71 +232,70 @@ def report(
         planned=planned,
         past_days=past,
     )
-    with refusing(*MENDABLE), Console(stderr=True).status("reading observations"):
+    with exit_on(*USER_ERRORS), Console(stderr=True).status("reading observations"):
         found = report_of(Workspace(place), name, options, now())
     if out is not None:
         _write(found, out)
     if as_json:
         print_json(found)
         return
-    from potstill.cli.experiment import show_report
-
     show_report(found, Console())
     if out is not None:
         typer.echo(str(out))
 
 
 def _one(by: list[str] | None) -> str | None:
-    """The feature to show effects by. Intervals and p-values are corrected for its values, and not for a second one."""
+    """The feature to show effects by; one only, since intervals are corrected for the values of one feature."""
     if by and len(by) > 1:
-        fail(f"--by can be stated once, got {' and '.join(by)}; run it again for each of the others")
+        fail(f"--by can be given once, got {' and '.join(by)}; run the command once for each")
     return by[0] if by else None
 
 
+@requires("lab")
 def _write(found: Report, out: Path) -> None:
-    with needs("lab"):
-        from potstill.experiments.analysis.page import page
+    from potstill.experiments.analysis.page import page
+
     make_directory(out.parent)
-    with refusing(OSError):
+    with exit_on(OSError):
         page(found).write(out)
 
 
 @experiment.command()
+@requires("lake", "learn")
 def plan(
     place: Annotated[
-        str | None, typer.Argument(metavar="[DIR]", help="A workspace to take mean, spread and traffic from.")
+        str | None, typer.Argument(metavar="[DIR]", help="Workspace to take mean, deviation and traffic from.")
     ] = None,
     effect: Annotated[
-        str, typer.Option(help="To be found: 2% of the mean, or 0.01 as it is.", show_default=False)
+        str, typer.Option(help="Effect to detect: relative, such as 2%, or absolute, such as 0.01.", show_default=False)
     ] = "",
-    mean: Annotated[float | None, typer.Option(help="Of the metric, without a workspace.", show_default=False)] = None,
+    mean: Annotated[float | None, typer.Option(help="Mean of the metric, if no workspace.", show_default=False)] = None,
     sd: Annotated[
-        float | None, typer.Option(help="Its standard deviation over units, without a workspace.", show_default=False)
+        float | None, typer.Option(help="Standard deviation over units, if no workspace.", show_default=False)
     ] = None,
     explained: Annotated[
         float | None,
-        typer.Option(min=0, max=0.99, help="The share of variance that a unit's past explains.", show_default=False),
+        typer.Option(min=0, max=0.99, help="Share of variance that a unit's past explains.", show_default=False),
     ] = None,
     metric: MetricName = "reward",
     per: PerWhat = "decision",
-    power: Annotated[float, typer.Option(help="The probability with which the effect is to be found.")] = 0.8,
+    power: Annotated[float, typer.Option(help="Probability of detecting the effect.")] = 0.8,
     level: Level = 0.95,
     share: Share = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how many units an experiment needs for an effect, and how many days that is.
+    """Plan an experiment: how many units, and days, it needs to detect an effect.
 
         potstill experiment plan video --effect 2%
 
         potstill experiment plan --mean 0.43 --sd 0.9 --effect 0.01
 
-    With a workspace, mean, spread and traffic are those of the last four weeks of its log.
+    With a workspace, mean, deviation and traffic are those of the last four weeks of its log.
     """
     if not effect:
-        fail("state the effect that you want to find: --effect 2% of the mean, or --effect 0.01 as it is")
-    with needs("lake"), needs("learn"):
-        from potstill.experiments.analysis.planning import Wanted, plan_for
-        from potstill.workspace import Workspace
+        fail("state the effect to detect: --effect 2% (of the mean), or --effect 0.01 (absolute)")
+    from potstill.experiments.analysis.planning import Wanted, plan_for
+    from potstill.workspace import Workspace
 
     wanted = Wanted(
         effect=effect,
@@ -309,11 +308,9 @@ def plan(
         level=level,
         share=share,
     )
-    with refusing(*MENDABLE), Console(stderr=True).status("reading observations"):
+    with exit_on(*USER_ERRORS), Console(stderr=True).status("reading observations"):
         made = plan_for(wanted, None if place is None else Workspace(place))
     if as_json:
         print_json(made)
         return
-    from potstill.cli.experiment import show_plan
-
     show_plan(made, f"{metric} per {per}", place, Console())

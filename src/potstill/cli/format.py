@@ -1,21 +1,21 @@
-"""Times and sizes in words."""
+"""Times, sizes and counts for people."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-_LENGTHS = ((86400, "days"), (3600, "hours"), (60, "minutes"))
+_DURATIONS = ((86400, "days"), (3600, "hours"), (60, "minutes"))
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "KB"))
 
 
-def when(microseconds: int) -> str:
+def timestamp(microseconds: int) -> str:
     """A moment, such as ``2026-11-16 03:50 UTC``."""
     return datetime.fromtimestamp(microseconds / 1e6, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def length(seconds: float) -> str:
-    """A length of time, such as ``3.5 hours``."""
-    for unit, name in _LENGTHS:
+def duration(seconds: float) -> str:
+    """A duration, such as ``3.5 hours``."""
+    for unit, name in _DURATIONS:
         if seconds >= 2 * unit:
             return f"{seconds / unit:.3g} {name}"
     return f"{seconds:.0f} seconds"
@@ -29,6 +29,6 @@ def size(count: float) -> str:
     return f"{count:.0f} bytes"
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things, such as ``1 segment`` or ``1,200 segments``."""
+def plural(number: int, what: str) -> str:
+    """A count, such as ``1 segment`` or ``1,200 segments``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The lab's commands: the paper's evaluation, rerun."""
+"""The lab: the paper's evaluation, and a demo."""
 
 from __future__ import annotations
 
@@ -12,55 +12,58 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
+from potstill.cli.common import AsJson, exit_on, fail, make_directory, print_json
+from potstill.cli.extras import requires
+from potstill.cli.root import app
 
 if TYPE_CHECKING:
     from potstill.lab.runs.run_spec import Experiment
 
 lab = typer.Typer(
     name="lab",
-    help="The paper's evaluation: run it, report it, and try it on data of your own.",
+    help="Run and report the paper's evaluation, also on your own data.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 app.add_typer(lab)
 
 Names = list[str]
-Label = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: the column of the class to name.")]
-Target = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: the column of the amount to hit.")]
-Levels = Annotated[int, typer.Option(min=2, help="For --target: how many amounts to choose from.")]
-Without = Annotated[Names | None, typer.Option(help="For a file: a column to leave out, such as an id; repeat it.")]
+Label = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: column of the class label.")]
+Target = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: column of the number to predict.")]
+Levels = Annotated[int, typer.Option(min=2, help="With --target: number of levels to choose from.")]
+Without = Annotated[Names | None, typer.Option(help="For a file: column to ignore, such as an id; repeat for more.")]
 
 
 @lab.command()
+@requires("lab")
 def run(
     problem: Annotated[
         Names | None,
-        typer.Option(help="A problem of --list, `all`, or a table of your own; repeat it, or separate by commas."),
+        typer.Option(help="Problem of --list, `all`, or your own table; repeat, or separate by commas."),
     ] = None,
     algorithms: Annotated[
         Names | None,
-        typer.Option(help="Names of --list, `all` or `peers`; repeat it, or separate by commas or spaces."),
+        typer.Option(help="Names of --list, `all` or `peers`; repeat, or separate by commas or spaces."),
     ] = None,
-    more: Annotated[Names | None, typer.Argument(metavar="ALGORITHMS", help="What follows --algorithms.")] = None,
+    more: Annotated[Names | None, typer.Argument(metavar="ALGORITHMS", help="Further names of algorithms.")] = None,
     preset: Annotated[str, typer.Option(help="Hyperparameters: `paper`, `potstill` or `both`.")] = "both",
-    trials: Annotated[int | None, typer.Option(min=1, help="Of each algorithm; 10 if left out.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one per core if left out.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal results, whatever the jobs.")] = 0,
-    decisions: Annotated[int | None, typer.Option(min=1, help="In a trial, instead of the problem's own.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for results; finished trials in it are kept.")] = Path("results"),
-    quick: Annotated[bool, typer.Option("--quick", help="All of it on a small scale, in a few minutes.")] = False,
+    trials: Annotated[int | None, typer.Option(min=1, help="Number of trials of each algorithm. Default: 10.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per core.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; equal seeds give equal results with any number of jobs.")] = 0,
+    decisions: Annotated[int | None, typer.Option(min=1, help="Decisions per trial, if not the problem's own.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results; finished trials are not repeated.")] = Path("results"),
+    quick: Annotated[bool, typer.Option("--quick", help="Run everything at a small scale, in a few minutes.")] = False,
     label: Label = None,
     target: Target = None,
     levels: Levels = 20,
     without: Without = None,
-    listing: Annotated[bool, typer.Option("--list", help="Show the problems and algorithms, and exit.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON; progress to stderr.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List problems and algorithms, and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print results as JSON; progress goes to stderr.")] = False,
 ) -> None:
-    """Run trials of algorithms on problems, and keep each as it ends.
+    """Run trials of algorithms on problems, and store each when it ends.
 
-    Every algorithm meets the same requests with the same luck in trials of the same number. A run that was stopped goes
-    on where it was when the same command is given again.
+    In trials of the same number, all algorithms see the same requests and random draws. Repeat the command to resume a
+    run that was stopped.
 
     Examples:
     potstill lab run --problem wheel --algorithms all --trials 50 --jobs 2 --out results/
@@ -69,16 +72,16 @@ def run(
 
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
     """
-    with needs("lab"):
-        from potstill.lab.problems.scenarios import OwnTable
-        from potstill.lab.runs.run_spec import Experiment
+    from potstill.lab.problems.scenarios import OwnTable
+    from potstill.lab.runs.run_spec import Experiment
+
     if listing:
         _print_list(as_json)
         return
-    with refusing(ValueError, OSError):
+    with exit_on(ValueError, OSError):
         asked = _split([*(algorithms or []), *(more or [])])
         if algorithms is not None and not asked:
-            fail("--algorithms names none; say `all`, `peers`, or names of --list")
+            fail("--algorithms is empty; state `all`, `peers`, or names of --list")
         experiment = Experiment.of(
             problems=_split(problem),
             algorithms=asked,
@@ -97,13 +100,13 @@ def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None
 
     make_directory(out)
     console = Console(stderr=as_json)
-    with console.status("reading the data"):
+    with console.status("reading data"):
         experiment.prepare()
     try:
         with display(console) as show:
             ended = experiment.run(jobs, out, on_progress=show)
     except KeyboardInterrupt:
-        typer.secho(f"stopped; finished trials are kept in {out}: give the same command again to go on", err=True)
+        typer.secho(f"stopped; finished trials are stored in {out}: repeat the command to resume", err=True)
         raise typer.Exit(130) from None
     rows = experiment.summary(out)
     if as_json:
@@ -111,18 +114,18 @@ def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None
         print_json({"out": str(out), "rows": rows, "skipped": experiment.skipped, "failures": failures})
     else:
         print_rows(rows, experiment.skipped, console)
-        console.print(f"kept in {out}; see it all with: potstill lab report {out}", highlight=False, soft_wrap=True)
+        console.print(f"stored in {out}; report it with: potstill lab report {out}", highlight=False, soft_wrap=True)
     if ended.failures:
-        fail(f"{len(ended.failures)} of {ended.total} trials failed; the others are kept")
+        fail(f"{len(ended.failures)} of {ended.total} trials failed; the others are stored")
 
 
 def cores() -> int:
-    """How many this process may use; not every system can tell."""
+    """Number of cores that this process may use, as far as the system tells."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _split(names: Names | None) -> Names:
-    """Names that are separated by commas, unless such a name is a file's."""
+    """Names separated by commas; a name that is a file is not split."""
     parts = ([name] if Path(name).is_file() else name.split(",") for name in names or [])
     return [part for some in parts for part in some if part]
 
@@ -154,22 +157,23 @@ def _print_list(as_json: bool) -> None:
 
 
 @lab.command()
+@requires("lab")
 def data(
-    out: Annotated[Path | None, typer.Option(help="Folder to fetch to; a cache of its own if left out.")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only say where the files are.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder to download to. Default: a cache.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Only print where the files are.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch the real data files that are not there yet, and say where each is.
+    """Download the data sets that are missing, and print where each one is.
 
-    They are looked for in the folder that POTSTILL_DATA names, then beside the checkout, then in the cache.
+    They are looked for in the folder named by POTSTILL_DATA, then beside the checkout, then in the cache.
     """
-    with needs("lab"):
-        from potstill.lab.problems.data import download, located
-    # What is there already is fetched again only for a folder that somebody names.
-    with refusing(OSError):
+    from potstill.lab.problems.data import download, located
+
+    # Present files are downloaded again only into a stated folder.
+    with exit_on(OSError):
         wanted = [] if show else [file.source for file in located() if out or not file.path]
         for path in download(out, wanted):
-            typer.echo(f"fetched {path}", err=True)
+            typer.echo(f"downloaded {path}", err=True)
         files = located()
     if as_json:
         print_json(
@@ -177,44 +181,43 @@ def data(
         )
         return
     for file in files:
-        found = f"{file.path} ({file.place})" if file.path else "not there"
+        found = f"{file.path} ({file.place})" if file.path else "missing"
         typer.echo(f"{file.source.name}: {found}; {file.source.about}")
     if out and wanted:
-        typer.echo(f"to use what was fetched: export POTSTILL_DATA={out}")
+        typer.echo(f"to use the downloaded files: export POTSTILL_DATA={out}")
 
 
 @lab.command()
+@requires("lab")
 def report(
-    results: Annotated[Path, typer.Argument(help="The folder that `potstill lab run` has written to.")] = Path(
-        "results"
-    ),
-    out: Annotated[Path | None, typer.Option(help="Folder for the report; RESULTS/report if left out.")] = None,
+    results: Annotated[Path, typer.Argument(help="Folder that `potstill lab run` wrote to.")] = Path("results"),
+    out: Annotated[Path | None, typer.Option(help="Folder for the report. Default: RESULTS/report.")] = None,
     calls: Annotated[
-        int, typer.Option(min=0, help="Of one decision, for each latency; 0 leaves out what is measured here.")
+        int, typer.Option(min=0, help="Number of decisions per latency measurement; 0 skips measurements.")
     ] = 100_000,
-    again: Annotated[bool, typer.Option("--again", help="Measure anew what an earlier report has measured.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat the measurements of an earlier report.")] = False,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write the Markdown page here, with a folder of figures and trials beside it.")
+        Path | None, typer.Option(help="Write a Markdown page here, with a folder of figures and trials.")
     ] = None,
-    notes: Annotated[Path | None, typer.Option(help="A text file with remarks to print in the report.")] = None,
+    notes: Annotated[Path | None, typer.Option(help="Text file with remarks for the report.")] = None,
     as_json: AsJson = False,
     open_report: Annotated[bool, typer.Option("--open/--no-open", help="Open the report in a browser.")] = False,
 ) -> None:
-    """Show finished trials: figures, tables, and how fast decisions are on this machine.
+    """Report finished trials: figures, tables, and decision latency on this machine.
 
-    Writes report.html, figures as PNG, summary.json and results.md. Trials of any problems, presets and algorithms may
-    be there; what is missing is left out.
+    Writes report.html, figures as PNG, summary.json and results.md, for all problems, presets and algorithms have
+    finished trials.
     """
-    with needs("lab"):
-        from potstill.lab.report.report import report as written
+    from potstill.lab.report.report import report as written
+
     if not results.is_dir():
-        fail(f"there is no folder {results}: run trials first, with potstill lab run --out {results}")
+        fail(f"there is no folder {results}: run trials first with potstill lab run --out {results}")
     folder = out or results / "report"
-    with refusing(ValueError, OSError):
+    with exit_on(ValueError, OSError):
         remarks = notes.read_text(encoding="utf-8") if notes else ""
     make_directory(folder)
     console = Console(stderr=True)
-    with refusing(ValueError, OSError), console.status("reading") as status:
+    with exit_on(ValueError, OSError), console.status("reading") as status:
         made = written(
             results,
             folder,
@@ -234,25 +237,26 @@ def report(
 
 
 @app.command()
+@requires("lab")
 def demo(
-    decisions: Annotated[int, typer.Option(min=1, help="Uploads to decide on, in all.")] = 20_000,
-    batch: Annotated[int, typer.Option(min=1, help="Decisions between two updates of the policy.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal results, apart from timings.")] = 0,
-    out: Annotated[Path, typer.Option(help="Directory for the policy and the report.")] = Path("potstill-demo"),
+    decisions: Annotated[int, typer.Option(min=1, help="Total number of uploads.")] = 20_000,
+    batch: Annotated[int, typer.Option(min=1, help="Decisions between two updates.")] = 1_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; equal seeds give equal results, except for timings.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the policy and the report.")] = Path("potstill-demo"),
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the results as JSON; progress goes to stderr.")
     ] = False,
     open_report: Annotated[bool, typer.Option("--open/--no-open", help="Open the report in a browser.")] = False,
 ) -> None:
-    """Run the whole circle on a simulated upload service.
+    """Demonstrate the full cycle on a simulated upload service.
 
-    A policy starts out uniform, decides batch after batch of uploads, and is distilled anew after each one. It is shown
-    beside undistilled Thompson sampling, uniform choice and the best possible. Ends with a policy file, a report page
-    to open in a browser, and three lines of Python to use the policy.
+    A uniform policy decides a batch of uploads, a new policy is distilled from the results, and so on. It is compared
+    with undistilled Thompson sampling, uniform choice and the optimum. Writes a policy file and a report page, and
+    prints three lines of Python that use the policy.
     """
-    with needs("lab"):
-        from potstill.lab.demo.demo import Demo
-        from potstill.lab.demo.terminal import run
+    from potstill.lab.demo.demo import Demo
+    from potstill.lab.demo.terminal import run
+
     make_directory(out)
     report = run(Demo(decisions=decisions, batch=batch, seed=seed), out, as_json=as_json)
     if open_report:

@@ -1,4 +1,4 @@
-"""The lab's studies: how imitation improves with contexts and labels, and how often to update."""
+"""Studies of the lab: imitation error by contexts and labels, and regret by update frequency."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from potstill.cli.app import fail, make_directory, needs, print_json, refusing
+from potstill.cli.common import exit_on, fail, make_directory, print_json
+from potstill.cli.extras import requires
 from potstill.cli.lab import Label, Levels, Target, Without, cores, lab
 
 if TYPE_CHECKING:
     from potstill.lab.problems.scenarios import Scenario
     from potstill.pages import Page, Table
 
-Problem = Annotated[str, typer.Option(help="A simulated problem of `lab run --list`, or a table of your own.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; one per core if left out.")]
-Seed = Annotated[int, typer.Option(min=0, help="Equal seeds give equal results, whatever the jobs.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON; progress to stderr.")]
-Quick = Annotated[bool, typer.Option("--quick", help="On a small scale; options that are given hold.")]
+Problem = Annotated[str, typer.Option(help="Simulated problem of `lab run --list`, or your own table.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per core.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed; equal seeds give equal results with any number of jobs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print results as JSON; progress goes to stderr.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Run at a small scale; stated options take precedence.")]
 
 QUICK_RATES: dict[str, Any] = {"contexts": (250, 1000, 4000, 16000), "labels": (1, 16, 256), "repeats": 2}
 QUICK_CADENCE: dict[str, Any] = {
@@ -33,13 +34,17 @@ QUICK_CADENCE: dict[str, Any] = {
 
 
 @lab.command()
+@requires("lab")
 def rates(
     problem: Problem = "video",
-    contexts: Annotated[str | None, typer.Option(help="N, separated by commas; 250 to 64,000 if left out.")] = None,
-    labels: Annotated[
-        str | None, typer.Option(help="N_a per context, separated by commas; exact ones come too.")
+    contexts: Annotated[
+        str | None, typer.Option(help="Numbers of contexts, by commas. Default: 250 to 64,000.")
     ] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Of contexts, labels and training; 4 if left out.")] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Sampled labels per context, by commas; exact labels are always included."),
+    ] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Number of repetitions. Default: 4.")] = None,
     jobs: Jobs = None,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the data.")] = Path("potstill-rates"),
@@ -50,15 +55,15 @@ def rates(
     without: Without = None,
     as_json: AsJson = False,
 ) -> None:
-    """See how a distilled policy nears its teacher with more contexts and labels.
+    """Measure how imitation error falls with more contexts and labels.
 
-    Held-out divergence from Linear-TS against the number of contexts N, with exact labels and with N_a sampled ones per
-    context, and the fitted powers beside those of the paper's bound, 1/N + 1/√(N·N_a).
+    Plots held-out divergence from Linear-TS against the number of contexts N, with exact labels and with N_a sampled
+    labels per context, and compares fitted exponents with the paper's bound, 1/N + 1/√(N·N_a).
     """
-    with needs("lab"):
-        from potstill.lab.studies import rates as study
-        from potstill.lab.studies import rates_charts as charts
-    with refusing(ValueError, OSError):
+    from potstill.lab.studies import rates as study
+    from potstill.lab.studies import rates_charts as charts
+
+    with exit_on(ValueError, OSError):
         given = {
             "contexts": _numbers(contexts, "--contexts"),
             "labels": _numbers(labels, "--labels"),
@@ -82,21 +87,22 @@ def rates(
 
 
 @lab.command()
+@requires("lab")
 def cadence(
     problem: Problem = "video",
-    decisions: Annotated[int | None, typer.Option(min=1, help="In a trial; 20,000 if left out.")] = None,
+    decisions: Annotated[int | None, typer.Option(min=1, help="Decisions per trial. Default: 20,000.")] = None,
     batches: Annotated[
-        str | None, typer.Option(help="Decisions between updates, separated by commas; 100,300,1000,3000 if left out.")
+        str | None, typer.Option(help="Decisions between updates, separated by commas. Default: 100,300,1000,3000.")
     ] = None,
     delays: Annotated[
-        str | None, typer.Option(help="Of rewards, in decisions, separated by commas; 0,1000,5000 if left out.")
+        str | None, typer.Option(help="Delays of rewards in decisions, separated by commas. Default: 0,1000,5000.")
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Of each batch and delay; 4 if left out.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials per combination. Default: 4.")] = None,
     algorithm: Annotated[
-        str, typer.Option(help="As in `lab run`; linear-ts is undistilled, which takes seconds instead of minutes.")
+        str, typer.Option(help="Algorithm of `lab run`; linear-ts is undistilled: seconds instead of minutes.")
     ] = "linear-ts-il",
     preset: Annotated[str, typer.Option(help="Hyperparameters: `paper` or `potstill`.")] = "potstill",
-    per_day: Annotated[int | None, typer.Option(min=1, help="Decisions a day, to tell periods as time.")] = None,
+    per_day: Annotated[int | None, typer.Option(min=1, help="Decisions per day, to show periods as times.")] = None,
     jobs: Jobs = None,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the data.")] = Path(
@@ -109,20 +115,20 @@ def cadence(
     without: Without = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose how often to update, before a launch.
+    """Choose an update frequency before a launch.
 
-    Simulated regret against the decisions between updates and the delay of rewards, beside the work of updating. A
-    delay of 1,000 decisions means that a reward is known once 1,000 more decisions have been taken.
+    Simulates regret by the number of decisions between updates and the delay of rewards, and measures the time of
+    updates. A delay of 1,000 decisions means that a reward is known 1,000 decisions later.
 
     Examples:
     potstill lab cadence --problem video --per-day 50000
 
     potstill lab cadence --problem flowers.csv --label species --algorithm linear-ts --trials 20
     """
-    with needs("lab"):
-        from potstill.lab.studies import cadence as study
-        from potstill.lab.studies import cadence_charts as charts
-    with refusing(ValueError, OSError):
+    from potstill.lab.studies import cadence as study
+    from potstill.lab.studies import cadence_charts as charts
+
+    with exit_on(ValueError, OSError):
         given = {
             "decisions": decisions,
             "batches": _numbers(batches, "--batches"),
@@ -153,24 +159,24 @@ def cadence(
 
 
 def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
-    """Whole numbers from an option, in ascending order."""
+    """Integers of an option, in ascending order."""
     if text is None:
         return None
     try:
         return tuple(sorted({int(word.replace("_", "")) for word in text.replace(" ", ",").split(",") if word}))
     except ValueError:
-        fail(f"{option} takes whole numbers that are separated by commas, such as 100,1000; got {text!r}")
+        fail(f"{option} must be integers separated by commas, such as 100,1000; got {text!r}")
 
 
 def _chosen(given: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """What was given, over the defaults."""
+    """Stated options over defaults."""
     return {**defaults, **{name: value for name, value in given.items() if value is not None}}
 
 
 def _scenario(
     name: str, label: str | None, target: str | None, levels: int, without: list[str] | None, decisions: int
 ) -> Scenario:
-    """A problem by name or of a table, large enough for so many decisions."""
+    """A problem by name or from a table, with enough rows for the decisions."""
     from potstill.lab.problems.scenarios import OwnTable, named, refuse_unused
 
     own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
@@ -180,7 +186,7 @@ def _scenario(
 
 
 def _mapped(jobs: int | None, steps: int, title: str, console: Console) -> Any:
-    """How a study is to run its tasks."""
+    """A parallel map with a progress bar, for a study's tasks."""
     from potstill.parallel import watched
 
     count = jobs or cores()
@@ -188,7 +194,7 @@ def _mapped(jobs: int | None, steps: int, title: str, console: Console) -> Any:
 
 
 def _write(page: Page, found: Any, stem: Path) -> None:
-    """The page, its figures, and all that was found."""
+    """Write the page, its figures, and the results as JSON."""
     from potstill.pages import png
 
     page.write(stem.with_suffix(".html"))

@@ -14,28 +14,29 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from potstill.cli.app import AsJson, app, needs, print_json, refusing
+from potstill.cli.common import AsJson, exit_on, print_json
+from potstill.cli.extras import requires
+from potstill.cli.root import app
 from potstill.policy import Policy
 from potstill.problem import Problem
+from potstill.spaces import FiniteSpace
 
 BAR = 32
 
-PolicyFile = Annotated[
-    Path, typer.Argument(help="A policy file, such as Still.policy.save writes.", show_default=False)
-]
+PolicyFile = Annotated[Path, typer.Argument(help="Policy file, as written by Policy.save.", show_default=False)]
 ContextText = Annotated[
-    str, typer.Argument(help="The context as JSON, such as '{\"hd_screen\": true}'; - reads it.", show_default=False)
+    str, typer.Argument(help="Context as JSON, such as '{\"hd_screen\": true}'; - reads stdin.", show_default=False)
 ]
-Eligible = Annotated[list[str] | None, typer.Option("--eligible", help="An action that is allowed; repeat for more.")]
+Eligible = Annotated[list[str] | None, typer.Option("--eligible", help="Allowed action; repeat for more.")]
 Floor = Annotated[
-    float | None, typer.Option(help="Smallest propensity of an eligible action; the policy's own if left out.")
+    float | None, typer.Option(help="Smallest propensity of an eligible action. Default: the policy's own.")
 ]
 
 
 @app.command()
 def show(policy: PolicyFile, as_json: AsJson = False) -> None:
-    """Show what a policy file is: its problem, where it comes from, how faithful it is, and an example context."""
-    with refusing(ValueError, OSError):
+    """Show a policy file: its problem, lineage, fidelity, and an example context."""
+    with exit_on(ValueError, OSError):
         loaded = Policy.load(policy)
     metadata, problem = loaded.metadata, loaded.problem
     example = {feature.name: feature.example for feature in problem.context}
@@ -44,7 +45,7 @@ def show(policy: PolicyFile, as_json: AsJson = False) -> None:
         return
     lines = {
         "policy": f"{problem.name}, version {loaded.version}, problem {problem.hash}",
-        "actions": ", ".join(problem.actions.names),
+        "actions": _actions(problem),
         "network": " × ".join(map(str, (problem.width, *(len(layer.bias) for layer in loaded.layers)))),
         "floor": f"{loaded.floor:g}",
         "learnt": f"from {metadata.lineage.observations:,} observations, by Potstill {metadata.lineage.library}",
@@ -60,7 +61,7 @@ def show(policy: PolicyFile, as_json: AsJson = False) -> None:
 def decide(
     policy: PolicyFile,
     context: ContextText,
-    id: Annotated[str | None, typer.Option(help="Names the decision; the same id decides the same.")] = None,  # noqa: A002
+    id: Annotated[str | None, typer.Option(help="Id of the decision; the same id gives the same action.")] = None,  # noqa: A002
     eligible: Eligible = None,
     floor: Floor = None,
     as_json: AsJson = False,
@@ -69,19 +70,22 @@ def decide(
 
     Example: potstill decide video.policy '{"bandwidth_kbps": 900, "hd_screen": true}' --id upload-123
     """
-    with refusing(ValueError, OSError):
+    with exit_on(ValueError, OSError):
         loaded = Policy.load(policy)
         values = read_context(context)
-        decision = loaded.decide(values, id=id, eligible=eligible, floor=floor)
-        p = loaded.probabilities(values, eligible=eligible, floor=floor)
+        allowed = _restriction(eligible, loaded.problem)
+        decision = loaded.decide(values, id=id, eligible=allowed, floor=floor)
+        probabilities = _probabilities(loaded, values, allowed, floor)
     if as_json:
-        named = {name: float(q) for name, q in zip(loaded.problem.actions.names, p, strict=True)}
-        print_json({**msgspec.to_builtins(decision), "probabilities": named})
+        shown = {} if probabilities is None else {"probabilities": probabilities}
+        print_json({**msgspec.to_builtins(decision), **shown})
         return
     console = Console()
-    console.print(_bars(dict(zip(loaded.problem.actions.names, map(float, p), strict=True)), decision.action))
+    if probabilities is not None:
+        console.print(_bars(probabilities, str(decision.action)))
+    measure = "probability" if loaded.problem.actions.measure == "counting" else "density"
     console.print(
-        f"[bold]{escape(decision.action)}[/] with probability {decision.propensity:.4f}, "
+        f"[bold]{escape(str(decision.action))}[/] with {measure} {decision.propensity:.4f}, "
         f"by policy version {decision.policy}, as decision {escape(decision.id)}"
     )
 
@@ -92,17 +96,17 @@ def explain(
     context: ContextText,
     eligible: Eligible = None,
     floor: Floor = None,
-    top: Annotated[int, typer.Option(min=1, help="How many features to show.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of features to show.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Show which features moved the probabilities.
+    """Show which features change the probabilities.
 
-    Each feature in turn is replaced by its mean over the training contexts; the change is its effect. Effects of
-    features that act together do not add up.
+    The effect of a feature is the change when it is replaced by its mean over the training contexts. Effects of
+    interacting features do not add up.
     """
     from potstill.policy.explain import explain as explained
 
-    with refusing(ValueError, OSError):
+    with exit_on(ValueError, OSError):
         explanation = explained(Policy.load(policy), read_context(context), eligible=eligible, floor=floor)
     if as_json:
         print_json(explanation)
@@ -111,7 +115,7 @@ def explain(
     best = max(explanation.probabilities, key=explanation.probabilities.__getitem__)
     console.print(_bars(explanation.probabilities, best))
     table = Table(
-        "feature", "value", "mass moved", "most for", "most against", title="What moved them", title_justify="left"
+        "feature", "value", "mass moved", "most for", "most against", title="Effects of features", title_justify="left"
     )
     for effect in explanation.effects[:top]:
         up, down = (pick(effect.change, key=effect.change.__getitem__) for pick in (max, min))
@@ -121,21 +125,22 @@ def explain(
 
 
 @app.command()
+@requires("onnx")
 def export(
     policy: PolicyFile,
-    to: Annotated[str, typer.Option(help="c, js or onnx.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
-    name: Annotated[str | None, typer.Option(help="Base name of the files; the problem's name if left out.")] = None,
+    to: Annotated[str, typer.Option(help="Target: c, js or onnx.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path(),
+    name: Annotated[str | None, typer.Option(help="Base name of the files. Default: the problem's name.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a policy for a place without Python.
+    """Export a policy to run without Python.
 
-    c: a header, a source with the weights inside, and an example. js: an ES module with the policy inside, and
-    the runtime that it needs. onnx: a model from encoded contexts to probabilities.
+    c: a header, a source file with the weights, and an example. js: an ES module with the policy, and its runtime.
+    onnx: a model from encoded contexts to probabilities.
     """
     from potstill.policy.export import export as exported
 
-    with needs("onnx"), refusing(ValueError, OSError):
+    with exit_on(ValueError, OSError):
         loaded = Policy.load(policy)
         written = exported(loaded, to, out, name or file_name(loaded.problem))
     if as_json:
@@ -158,6 +163,29 @@ def read_context(text: str) -> dict[str, Any]:
 def file_name(problem: Problem) -> str:
     """The problem's name as a file name and identifier."""
     return re.sub(r"\W+", "_", problem.name, flags=re.ASCII).strip("_") or "policy"
+
+
+def _actions(problem: Problem) -> str:
+    space = problem.actions
+    return ", ".join(space.labels) if isinstance(space, FiniteSpace) else msgspec.json.encode(space).decode()
+
+
+def _restriction(stated: list[str] | None, problem: Problem) -> Any:
+    """What --eligible states: labels of a finite space, JSON for any other."""
+    if stated is None or isinstance(problem.actions, FiniteSpace):
+        return stated
+    return [msgspec.json.decode(text) for text in stated] if len(stated) > 1 else msgspec.json.decode(stated[0])
+
+
+def _probabilities(
+    policy: Policy, values: dict[str, Any], eligible: Any, floor: float | None
+) -> dict[str, float] | None:
+    """The probability of each action; None where they cannot be listed."""
+    space = policy.problem.actions
+    if not isinstance(space, FiniteSpace):
+        return None
+    p = policy.probabilities(values, eligible=eligible, floor=floor)
+    return dict(zip(space.labels, map(float, p), strict=True))
 
 
 def _bars(probabilities: dict[str, float], marked: str) -> Table:

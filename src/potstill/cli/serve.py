@@ -1,4 +1,4 @@
-"""The decision service: serve, and the tokens of those who call it."""
+"""The decision service, and the tokens of its callers."""
 
 from __future__ import annotations
 
@@ -13,50 +13,54 @@ from rich.table import Table
 from rich.text import Text
 
 from potstill._version import __version__
-from potstill.cli.app import AsJson, app, fail, needs, print_json, refusing
-from potstill.cli.common import MENDABLE, Place
-from potstill.cli.format import when
+from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, print_json
+from potstill.cli.extras import requires
+from potstill.cli.format import timestamp
+from potstill.cli.root import app
 
 if TYPE_CHECKING:
-    from potstill.service.process.serve import Service
+    from potstill.service.process import Service
     from potstill.workspace import Workspace
 
 TokensFile = Annotated[
     str | None,
-    typer.Option("--tokens", metavar="FILE", help="A file of tokens for several workspaces, instead of one in each."),
+    typer.Option("--tokens", metavar="FILE", help="File of tokens for all workspaces. Default: one in each."),
 ]
 
-token = typer.Typer(name="token", help="Who may call the service.", no_args_is_help=True, rich_markup_mode="markdown")
+token = typer.Typer(
+    name="token", help="Create, list and revoke tokens of callers.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 app.add_typer(token)
 
 
 @app.command()
+@requires("serve")
 def serve(
     places: Annotated[list[str], typer.Argument(metavar="DIR", help="Workspaces: folders, or s3://bucket/prefix.")],
-    host: Annotated[str, typer.Option(help="The address to listen on; any but this machine's own needs tokens.")] = (
+    host: Annotated[str, typer.Option(help="Address to listen on; addresses other than loopback need tokens.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 8080,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="How many processes answer requests.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8080,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Number of worker processes.")] = 1,
     update_every: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Learn beside it, such as every 10m, at low priority.")
+        str | None, typer.Option(metavar="TIME", help="Run updates at this interval, such as 10m, at low priority.")
     ] = None,
     cors: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="A site whose pages may call; repeat for more.")
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Origin whose pages may call; repeat for more.")
     ] = None,
     tokens: TokensFile = None,
 ) -> None:
-    """Serve decisions over HTTP, until Ctrl-C.
+    """Serve decisions over HTTP until Ctrl-C.
 
-    Answers with the policy that serves, takes up new versions within seconds, and logs every decision and reward before
-    it is acknowledged. The API is shown at /docs.
+    Decides by the serving version, follows new versions within seconds, and logs every decision and reward to disk
+    before it answers. The API is documented at /docs.
 
     Example: potstill serve video --workers 2 --update-every 10m
     """
-    with needs("serve"):
-        from potstill.service.process.serve import Settings, run
+    from potstill.service.process import Settings, run
+
     if update_every is not None and importlib.util.find_spec("jax") is None:
-        fail("--update-every learns, which needs 'jax': pip install 'potstill[learn]', or update elsewhere")
+        fail("--update-every needs 'jax': pip install 'potstill[learn]', or update on another machine")
 
     settings = Settings(
         places=tuple(places),
@@ -67,104 +71,107 @@ def serve(
         tokens=tokens,
         cors=tuple(cors or ()),
     )
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         code = run(settings, on_ready=_announce, warn=_warn)
     raise typer.Exit(code)
 
 
 @token.command()
+@requires("serve")
 def create(
     place: Place,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it, such as the product that uses it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, such as the product that uses it.")],
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="What it allows: decide, reward, read, admin; repeat. All but admin if left out."),
+        typer.Option(help="decide, reward, read or admin; repeat for more. Default: all but admin."),
     ] = None,
     tokens: TokensFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token, and print it: the one time that it is shown.
+    """Create a token and print it. It is shown only this once.
 
-    From the first token on, a running service refuses whoever has none.
+    From the first token on, a running service refuses requests without one.
 
     Example: potstill token create video website --scope decide --scope reward
     """
-    with needs("serve"):
-        from potstill.service.tokens import token_file
-        from potstill.workspace import Workspace
+    from potstill.service import token_file
+    from potstill.workspace import Workspace
 
     scopes = scope or ["decide", "reward", "read"]
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         file = token_file(Workspace(place), tokens)
         made = file.create(name, scopes)
     if as_json:
         print_json({"name": name, "scopes": scopes, "token": made})
         return
     typer.echo(made)
-    typer.echo(f"made {name!r} for {', '.join(scopes)}. It is not shown again; only its hash is kept.", err=True)
+    typer.echo(f"created {name!r} for {', '.join(scopes)}; it is not shown again: only its hash is stored", err=True)
     typer.echo("Send it as the header  Authorization: Bearer pst_…", err=True)
 
 
 @token.command(name="list")
+@requires("serve")
 def show(place: Place, tokens: TokensFile = None, as_json: AsJson = False) -> None:
-    """Show which tokens there are, and what they allow; never the tokens themselves."""
-    with needs("serve"):
-        from potstill.service.tokens import token_file
-        from potstill.workspace import Workspace
+    """List tokens and their scopes; never the tokens themselves."""
+    from potstill.service import token_file
+    from potstill.workspace import Workspace
 
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         found = token_file(Workspace(place), tokens).read()
     if as_json:
         shown = [{"name": t.name, "scopes": t.scopes, "created": t.created} for t in found or ()]
         print_json({"open": found is None, "tokens": shown})
         return
     if not found:
-        state = "no tokens, and so the service is open on loopback" if found is None else "all tokens are revoked"
-        typer.echo(f"{state}; make one with  potstill token create {shlex.quote(place)} NAME")
+        state = "no tokens: the service is open on loopback" if found is None else "all tokens are revoked"
+        typer.echo(f"{state}; create one with  potstill token create {shlex.quote(place)} NAME")
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for title in ("name", "scopes", "created"):
         table.add_column(title)
     for kept in found:
-        table.add_row(Text(kept.name), ", ".join(kept.scopes), when(kept.created))
+        table.add_row(Text(kept.name), ", ".join(kept.scopes), timestamp(kept.created))
     Console().print(table)
 
 
 @token.command()
+@requires("serve")
 def revoke(
-    place: Place, name: Annotated[str, typer.Argument(metavar="NAME", help="Of the token.")], tokens: TokensFile = None
+    place: Place,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.")],
+    tokens: TokensFile = None,
 ) -> None:
-    """Make a token useless; running services refuse it within seconds."""
-    with needs("serve"):
-        from potstill.service.tokens import token_file
-        from potstill.workspace import Workspace
+    """Revoke a token; running services refuse it within seconds."""
+    from potstill.service import token_file
+    from potstill.workspace import Workspace
 
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         token_file(Workspace(place), tokens).revoke(name)
     typer.echo(f"revoked {name!r}; running services refuse it within seconds")
 
 
 def _announce(service: Service) -> None:
-    """Say where it is, what it serves, and how to call and stop it."""
+    """Print the address, the workspaces, and how to call and stop the service."""
     typer.echo(f"potstill {__version__} serves on {service.url}")
     for workspace, is_open in zip(service.workspaces, service.open, strict=True):
-        typer.echo(f"  {workspace.problem.name}: {_standing(workspace)}, {'open' if is_open else 'tokens needed'}")
+        access = "open" if is_open else "tokens needed"
+        typer.echo(f"  {workspace.problem.name}: {_workspace_state(workspace)}, {access}")
     if service.local:
-        typer.echo("only this machine can call it")
+        typer.echo("reachable from this machine only")
     typer.echo(f"API: {service.url}/docs   metrics: {service.url}/metrics   stop: Ctrl-C or SIGTERM")
     typer.echo(f"try:\n{_curl(service)}")
 
 
-def _standing(workspace: Workspace) -> str:
+def _workspace_state(workspace: Workspace) -> str:
     from potstill.events import now
-    from potstill.service.snapshot import read_mode
+    from potstill.service import read_mode
     from potstill.workspace import experiment_status
 
     try:
         head = workspace.registry.standing()
         mode = read_mode(workspace.storage, workspace.config.serve)
         found = experiment_status(workspace, now())
-    except MENDABLE as error:  # it serves all the same
+    except USER_ERRORS as error:  # the service runs all the same
         return str(error)
     policy = "no policy" if head is None or head.serving is None else f"policy {head.serving}"
     return f"{policy}, mode {mode}{'' if found is None else f', experiment {found.name} ({found.in_words})'}"
@@ -173,7 +180,7 @@ def _standing(workspace: Workspace) -> str:
 def _curl(service: Service) -> str:
     from urllib.parse import quote
 
-    from potstill.service.schemas import example_context
+    from potstill.service import example_context
 
     problem = service.workspaces[0].problem
     body = json.dumps({"id": "first", "context": example_context(problem)})

@@ -1,4 +1,4 @@
-"""The tune command: which settings would have earned more, by the log."""
+"""The tune command: compare teachers and students off-policy, on the log."""
 
 from __future__ import annotations
 
@@ -11,40 +11,42 @@ from rich.markup import escape
 from rich.progress import TextColumn
 from rich.table import Table
 
-from potstill.cli.app import AsJson, app, needs, print_json, refusing
-from potstill.cli.common import MENDABLE, Place
+from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, print_json
+from potstill.cli.extras import requires
 from potstill.cli.lab import cores
+from potstill.cli.root import app
 
 if TYPE_CHECKING:
     from potstill.pipeline.tune import IntervalEstimate, TuningResult
 
-#: What is compared if nothing else is asked for.
+#: Teachers that are compared by default.
 TEACHERS = ("linear-ts", "neural-linear-ts", "adaptive-ts")
-#: Differences below this come from rounding.
+#: Differences below this are rounding.
 _ROUNDING = 1e-12
 
 
 @app.command()
+@requires("lake", "learn")
 def tune(
     place: Place,
     teacher: Annotated[
-        list[str] | None, typer.Option(help="A type of teacher to try; repeat it, or separate by commas.")
+        list[str] | None, typer.Option(help="Type of teacher to try; repeat, or separate by commas.")
     ] = None,
     alternatives: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="OPTION=[…]", help="Values of an option, as a TOML array; repeat for more."),
     ] = None,
-    parts: Annotated[int, typer.Option(min=3, help="Into which the log is cut, by time.")] = 4,
-    estimator: Annotated[str, typer.Option(help="Of potstill evaluate: dr, snips, replay for uniform logs, …")] = "dr",
-    level: Annotated[float, typer.Option(help="The confidence of intervals.")] = 0.95,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one per core if left out.")] = None,
+    parts: Annotated[int, typer.Option(min=3, help="Number of parts into which the log is split by time.")] = 4,
+    estimator: Annotated[str, typer.Option(help="Estimator of potstill evaluate, such as dr or snips.")] = "dr",
+    level: Annotated[float, typer.Option(help="Confidence level of intervals.")] = 0.95,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per core.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare teachers and students on what was logged, before letting another one serve.
+    """Compare teachers and students on the log, before changing potstill.toml.
 
-    Each candidate learns from the log part by part, as updates would have come, and its policies are judged on the part
-    that follows. The winner is chosen by all parts but the last, and what is said of it comes from the last. Every
-    combination of the values that you name is tried. Nothing in the workspace changes.
+    Each candidate learns from the log part by part, as in updates, and its policies are evaluated on the next part. The
+    winner is selected on all parts but the last; its reported value comes from the last. Every combination of the
+    stated values is tried. Nothing in the workspace changes.
 
     Examples: potstill tune video
 
@@ -52,14 +54,13 @@ def tune(
 
     potstill tune video --set 'teacher.discount=[0.9, 0.99, 1.0]'
     """
-    with needs("lake"), needs("learn"):
-        from potstill.pipeline.candidates import candidates
-        from potstill.pipeline.tune import tune as tuned
-        from potstill.progress import bars
-        from potstill.workspace import Workspace
+    from potstill.pipeline.candidates import candidates
+    from potstill.pipeline.tune import tune as tuned
+    from potstill.progress import bars
+    from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
-    with refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
         names = [name for text in teacher or () for name in text.split(",") if name]
         tried = candidates(workspace.config, names or ([] if alternatives else TEACHERS), alternatives or [])
@@ -81,11 +82,9 @@ def tune(
 
 
 def _show(found: TuningResult, console: Console) -> None:
-    table = Table(
-        title=f"What each would have earned per decision, {100 * found.level:.4g} % intervals", title_justify="left"
-    )
+    table = Table(title=f"Estimated reward per decision, {100 * found.level:.4g} % intervals", title_justify="left")
     table.add_column("settings")
-    for column in ("earned", "more than at present", "KL", "seconds"):
+    for column in ("reward", "difference to present", "KL", "seconds"):
         table.add_column(column, justify="right")
     for one in found.tried:
         difference = "–" if one.difference is None else _with_interval(one.difference, "+")
@@ -105,14 +104,14 @@ def _verdict(found: TuningResult) -> list[str]:
     rows = f"{found.rows:,} logged decisions in {found.parts} parts"
     if found.difference is None:
         return [
-            f"The present settings are the best of these, by {rows}: {_with_interval(found.earned)} in the last part."
+            f"The present settings are the best of these, on {rows}: {_with_interval(found.earned)} in the last part."
         ]
     difference = found.difference
     sure = "better" if difference.low > 0 else "worse" if difference.high < 0 else "not clearly different"
     if max(map(abs, (difference.low, difference.high))) < _ROUNDING:
         sure = "no different"
     lines = [
-        f"The best is {found.winner.name!r}, by {rows}. In the last part, by which it was not chosen, it is {sure}: "
+        f"The best is {found.winner.name!r}, on {rows}. In the last part, which did not select it, it is {sure}: "
         f"{_with_interval(difference, '+')} against the present settings.",
     ]
     if found.trust.grade != "good":
@@ -128,7 +127,7 @@ def _toml(found: TuningResult) -> list[str]:
 
 
 def _with_interval(judged: IntervalEstimate, sign: str = "") -> str:
-    """Normal intervals are symmetric. Four decimals, or as many as show two digits of the interval."""
+    """A value and half its interval, with four decimals, or as many as show two digits of the interval."""
     half = (judged.high - judged.low) / 2
     if half < _ROUNDING and abs(judged.value) < _ROUNDING:
         return "0"

@@ -1,4 +1,4 @@
-"""The update, and what looks back at it: update, reproduce, audit, warm-start."""
+"""Updates, and checks of past ones: update, reproduce, audit, warm-start."""
 
 from __future__ import annotations
 
@@ -8,43 +8,44 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from potstill.cli.app import AsJson, app, fail, needs, refusing
-from potstill.cli.common import MENDABLE, Place
+from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail
+from potstill.cli.extras import requires
+from potstill.cli.root import app
 
 
 @app.command()
+@requires("lake", "learn")
 def update(
     place: Place,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and do nothing.")] = False,
-    stage: Annotated[bool, typer.Option("--stage", help="Publish, but let the version before serve on.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also with few or no new observations.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again and again, until stopped.")] = False,
-    every: Annotated[str, typer.Option(help="With --watch: the time between two updates.")] = "10m",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for another update to end.")] = False,
-    engine: Annotated[str, typer.Option(help="Where to work: local, in this process; or ray.")] = "local",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what it would do.")] = False,
+    stage: Annotated[bool, typer.Option("--stage", help="Publish, but do not serve it yet.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Update also with few or no new observations.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
+    every: Annotated[str, typer.Option(help="With --watch: time between two updates.")] = "10m",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for another update of this workspace to end.")] = False,
+    engine: Annotated[str, typer.Option(help="Where to compute: local (this process) or ray.")] = "local",
     address: Annotated[
-        str | None, typer.Option(help="With --engine ray: a cluster, or auto; started on this machine if left out.")
+        str | None, typer.Option(help="With --engine ray: address of a cluster, or auto. Default: start Ray here.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from what was logged, distil a new policy, and let it serve.
+    """Learn from logged events, distil a new policy, and serve it.
 
-    Moves the log into the lake, joins rewards to the decisions whose window has closed, teaches the teacher, imitates
-    it, checks the new policy and publishes it. One that fails a check is kept but does not serve (exit code 2). An
-    update can be stopped or killed at any moment: the next one picks up.
+    Moves the log into the lake, joins rewards to decisions whose window has closed, updates the teacher, distils a
+    policy from it, checks and publishes it. A policy that fails a check is stored but does not serve (exit code 2).
+    An update can be killed at any time: the next one resumes.
 
     Example: potstill update video --watch --every 10m
     """
-    with needs("lake"), needs("learn"):
-        from potstill.cli.update_terminal import show_report, steps
-        from potstill.pipeline.engines import EngineFailed, MissingEngine, open_engine
-        from potstill.pipeline.update import foresee
-        from potstill.pipeline.update import update as updated
-        from potstill.problem import seconds
-        from potstill.workspace import Workspace
+    from potstill.cli.update_terminal import show_report, steps
+    from potstill.pipeline.engines import EngineFailed, MissingEngine, open_engine
+    from potstill.pipeline.update import foresee
+    from potstill.pipeline.update import update as updated
+    from potstill.problem.reward import seconds
+    from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
-    with refusing(*MENDABLE, EngineFailed, MissingEngine):
+    with exit_on(*USER_ERRORS, EngineFailed, MissingEngine):
         pause = seconds(every, "--every")
         if dry_run:
             show_report(foresee(Workspace(place)), console, as_json=as_json)
@@ -63,79 +64,80 @@ def update(
 
 
 @app.command()
+@requires("lake", "learn")
 def reproduce(
     place: Place,
-    version: Annotated[int, typer.Argument(help="The version to make again, of potstill versions.")],
+    version: Annotated[int, typer.Argument(help="Version to reproduce; see potstill versions.")],
     as_json: AsJson = False,
 ) -> None:
-    """Make a policy again from its lineage, and compare it byte for byte."""
-    with needs("lake"), needs("learn"):
-        from potstill.cli.update_terminal import show_reproduction
-        from potstill.pipeline.reproduce import reproduce as reproduced
-        from potstill.workspace import Workspace
+    """Reproduce a version from its lineage, and compare it byte for byte.
+
+    Exit code 2 if it differs.
+    """
+    from potstill.cli.update_terminal import show_reproduction
+    from potstill.pipeline.reproduce import reproduce as reproduced
+    from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
-    with refusing(*MENDABLE), console.status(f"making version {version} again"):
+    with exit_on(*USER_ERRORS), console.status(f"reproducing version {version}"):
         found = reproduced(Workspace(place), version)
     show_reproduction(found, console, as_json=as_json)
     raise typer.Exit(0 if found.identical else 2)
 
 
 @app.command()
+@requires("lake")
 def audit(place: Place, as_json: AsJson = False) -> None:
-    """Compute every logged propensity again, from its context and the policy version that decided.
+    """Recompute every logged propensity from its context and policy version.
 
-    Ends with exit code 2 if anything does not agree.
+    Exit code 2 if any differs.
     """
-    with needs("lake"):
-        from potstill.cli.update_terminal import rows, show_audit
-        from potstill.pipeline.audit import audit as audited
-        from potstill.workspace import Workspace
+    from potstill.cli.update_terminal import rows, show_audit
+    from potstill.pipeline.audit import audit as audited
+    from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
-    with refusing(*MENDABLE), rows(console, "decisions") as on_progress:
+    with exit_on(*USER_ERRORS), rows(console, "decisions") as on_progress:
         found = audited(Workspace(place), on_progress)
     show_audit(found, console, as_json=as_json)
     raise typer.Exit(0 if found.clean else 2)
 
 
 @app.command()
+@requires("lake")
 def warm_start(
     place: Place,
-    log: Annotated[str, typer.Argument(help="A historical log: .csv, .parquet, or a folder of Delta Lake.")],
-    action: Annotated[str, typer.Option(help="The column of what was done.")] = "action",
-    reward: Annotated[str, typer.Option(help="The column of what came of it.")] = "reward",
-    propensity: Annotated[
-        str | None, typer.Option(help="The column of the probability with which it was done, where that is known.")
-    ] = None,
+    log: Annotated[str, typer.Argument(help="Historical log: .csv, .parquet, or a Delta Lake folder.")],
+    action: Annotated[str, typer.Option(help="Column of the action.")] = "action",
+    reward: Annotated[str, typer.Option(help="Column of the reward.")] = "reward",
+    propensity: Annotated[str | None, typer.Option(help="Column of the propensity, if known.")] = None,
     moment: Annotated[
-        str | None, typer.Option("--time", help="The column of when it was done; rows are in order if left out.")
+        str | None, typer.Option("--time", help="Column of the time. Default: rows are in order.")
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=COLUMN, for a feature whose column has another name; repeat for more."),
+        typer.Option(help="NAME=COLUMN, if a feature's column has another name; repeat for more."),
     ] = None,
     skip_unfit: Annotated[
-        bool, typer.Option("--skip-unfit", help="Leave out rows that do not fit, instead of refusing the log.")
+        bool, typer.Option("--skip-unfit", help="Skip rows that do not fit the problem, instead of refusing the log.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Import a historical log as observations, for the teacher to start from.
+    """Import a historical log as observations, so that the first update has data.
 
-    Columns are called as the problem's features are, unless you say otherwise. Without propensities each action's share
-    of the log stands in for them. The next update learns from what was imported.
+    Columns have the names of the problem's features unless `--feature` says otherwise. Without propensities, each
+    action's share of the log is used. The next update learns from the import.
 
     Example: potstill warm-start video uploads-2025.csv --action quality --reward watched
     """
-    with needs("lake"):
-        from potstill.cli.update_terminal import rows, show_import
-        from potstill.pipeline.warm_start import warm_start as started
-        from potstill.tables import Columns
-        from potstill.workspace import Workspace
+    from potstill.cli.update_terminal import rows, show_import
+    from potstill.pipeline.warm_start import warm_start as started
+    from potstill.tables import Columns
+    from potstill.workspace import Workspace
 
     columns = Columns(action=action, reward=reward, propensity=propensity, time=moment, features=_pairs(feature))
     console = Console(stderr=as_json)
-    with refusing(*MENDABLE), rows(console, "rows") as on_progress:
+    with exit_on(*USER_ERRORS), rows(console, "rows") as on_progress:
         found = started(Workspace(place), log, columns, skip=skip_unfit, on_progress=on_progress)
     show_import(found, console, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""Updates, audits and imports in a terminal: bars while they go on, and a few lines when they are over."""
+"""Terminal output of updates, audits and imports: progress bars, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from potstill.cli.app import print_json
-from potstill.cli.format import counted, size, when
+from potstill.cli.common import print_json
+from potstill.cli.format import plural, size, timestamp
 from potstill.progress import bars
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _COUNT = "{task.completed:,.0f} of {task.total:,.0f} {task.fields[unit]}"
 
 @contextmanager
 def steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each step, with rows per second and the time left where it goes over rows."""
+    """A progress bar for each step; steps over rows show rows per second and the time left."""
     with bars(console, Pace()) as progress:
         shown: dict[str, TaskID] = {}
 
@@ -46,10 +46,10 @@ def steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
 
 
 class Pace(ProgressColumn):
-    """How many rows are done, of how many, and how many in a second."""
+    """Rows done, total rows, and rows per second."""
 
     def render(self, task: Task) -> Text:
-        """In words; nothing where it is not known how many there are."""
+        """The text of the column; empty if the total is not known."""
         if not task.total or task.finished:
             return Text("")
         pace = f", {task.speed:,.0f}/s" if task.speed else ""
@@ -58,7 +58,7 @@ class Pace(ProgressColumn):
 
 @contextmanager
 def rows(console: Console, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar over rows."""
+    """A progress bar over rows."""
     with bars(console, TextColumn(_COUNT)) as progress:
         yield _Rows(progress, progress.add_task("", total=0, unit=unit))
 
@@ -72,7 +72,7 @@ class _Rows:
 
 
 def show_report(report: UpdateReport, console: Console, *, as_json: bool) -> None:
-    """What an update did, or would do."""
+    """Print what an update did, or would do."""
     if as_json:
         print_json(report)
         return
@@ -98,11 +98,11 @@ def _lines(report: UpdateReport) -> dict[str, str]:
     )
     lines["observations"] = f"{report.observations:,} new, up to cut {report.cut}"
     if report.why_anew:
-        lines["anew"] = f"all observations are learnt from, since {report.why_anew}"
+        lines["restart"] = f"the teacher learns from all observations again: {report.why_anew}"
     if still is not None:
         lines["distilled"] = (
             f"on {still.contexts:,} contexts, {still.steps:,} steps"
-            + (" from the policy before" if still.warm else "")
+            + (", warm start" if still.warm else "")
             + f"; held-out KL {still.fidelity.kl_mean:.2g} nats"
         )
         if report.contexts_unfit:
@@ -116,21 +116,21 @@ def _lines(report: UpdateReport) -> dict[str, str]:
 
 
 def show_status(found: Status, *, as_json: bool) -> None:
-    """How a workspace stands."""
+    """Print the status of a workspace."""
     if as_json:
         print_json(found)
         return
     fidelity = "" if found.fidelity is None else f"; held-out KL {found.fidelity['kl_mean']:.2g} nats"
-    since = "uniform, until the first update" if found.since is None else f"since {when(found.since)}"
-    waits = f"{counted(found.log.segments, 'segment')}, {size(found.log.bytes)}" if found.log.segments else "nothing"
+    since = "uniform until the first update" if found.since is None else f"since {timestamp(found.since)}"
+    waits = f"{plural(found.log.segments, 'segment')}, {size(found.log.bytes)}" if found.log.segments else "nothing"
     joined = found.next.joined
     lines = {
         "workspace": found.workspace,
         "problem": f"{found.problem} ({found.problem_hash})",
         "serving": f"version {found.serving}, {since}",
         "learnt": f"from {found.learnt:,} observations{fidelity}",
-        "log": f"{waits} to go into the lake",
-        "joined": f"{joined.decisions:,} decisions became final since; {joined.pending:,} pending",
+        "log": f"{waits} not in the lake yet",
+        "joined": f"{joined.decisions:,} decisions to join; {joined.pending:,} pending",
         "update": found.next.why,
     }
     if found.latest is not None and found.latest > found.serving:
@@ -142,30 +142,30 @@ def show_status(found: Status, *, as_json: bool) -> None:
 
 
 def show_reproduction(found: Reproduction, console: Console, *, as_json: bool) -> None:
-    """Whether a version came out the same."""
+    """Print whether a reproduced version is identical."""
     if as_json:
         print_json(found)
         return
     said = "[green]identical, byte for byte[/]" if found.identical else "[red]different[/]"
-    console.print(f"version {found.version} made again: {said}", highlight=False)
+    console.print(f"version {found.version} reproduced: {said}", highlight=False)
     if found.replayed:
-        console.print(f"  by way of versions {', '.join(map(str, found.replayed))}", highlight=False)
+        console.print(f"  by replaying versions {', '.join(map(str, found.replayed))}", highlight=False)
     for line in found.differs:
         console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
 
 
 def show_audit(found: Audit, console: Console, *, as_json: bool) -> None:
-    """What does not agree."""
+    """Print the result of an audit."""
     if as_json:
         print_json({**msgspec.to_builtins(found), "clean": found.clean})
         return
     fixed = f"; {found.fixed:,} had a fixed action" if found.fixed else ""
-    console.print(f"{found.checked:,} of {found.decisions:,} decisions computed again{fixed}", highlight=False)
+    console.print(f"{found.checked:,} of {found.decisions:,} decisions recomputed{fixed}", highlight=False)
     if found.clean:
         largest = f"largest difference {found.largest:.2g}"
-        console.print(f"[green]every propensity and action agrees[/] ({largest})", highlight=False)
+        console.print(f"[green]all propensities and actions match[/] ({largest})", highlight=False)
     problems = {
-        "propensities that do not agree": found.propensities,
+        "propensities that differ": found.propensities,
         "actions that the draw does not give": found.actions,
         "decisions whose context or action does not fit the policy's problem": found.unfit,
         **{f"decisions of version {v}, which is not in the registry": n for v, n in found.missing.items()},
@@ -181,13 +181,13 @@ def show_audit(found: Audit, console: Console, *, as_json: bool) -> None:
 
 
 def show_import(found: ImportReport, console: Console, *, as_json: bool) -> None:
-    """What was imported."""
+    """Print the result of an import."""
     if as_json:
         print_json(found)
         return
     console.print(f"{found.observations:,} observations imported, as cut {found.cut}", highlight=False)
     if found.skipped:
-        console.print(f"{found.skipped:,} rows that do not fit were left out", highlight=False)
+        console.print(f"{found.skipped:,} rows that do not fit were skipped", highlight=False)
     if found.estimated:
-        console.print("propensities are estimates: each action's share of the log", highlight=False)
+        console.print("propensities are estimated as each action's share of the log", highlight=False)
     console.print("the next potstill update learns from them", highlight=False)

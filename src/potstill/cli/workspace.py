@@ -12,33 +12,35 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from potstill.cli.app import AsJson, app, fail, needs, print_json, refusing
-from potstill.cli.common import MENDABLE, Place
-from potstill.cli.format import when
+from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, print_json
+from potstill.cli.extras import requires
+from potstill.cli.format import timestamp
+from potstill.cli.root import app
 
 if TYPE_CHECKING:
     from potstill.registry import Entry, Version
     from potstill.workspace import Workspace
 
-#: Versions that are listed unless all are asked for.
+#: Number of versions that are listed without --all.
 LISTED = 20
 
-Note = Annotated[str, typer.Option(help="Why, for those who look at it later.")]
+Note = Annotated[str, typer.Option(help="Reason, stored in the registry's history.")]
 
 
 @app.command()
+@requires("lake")
 def init(
     place: Place,
     problem: Annotated[
         Path | None,
-        typer.Option(help="Your problem.toml, or a policy file to take the problem from; an example if left out."),
+        typer.Option(help="Your problem.toml, or a policy file with the problem. Default: an example."),
     ] = None,
     example: Annotated[
-        bool, typer.Option("--example", help="Log a made-up day of uploads too, to try everything else on.")
+        bool, typer.Option("--example", help="Also log a simulated day of uploads, to try the other commands on.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a workspace: a problem, a configuration with every option explained, and room for events and policies.
+    """Create a workspace: a problem, a configuration with every option explained, events and policies.
 
     Examples:
     potstill init try --example
@@ -48,8 +50,8 @@ def init(
     from potstill.workspace import Workspace, template
 
     if example and problem:
-        fail("--example comes with a problem of its own; leave out --problem")
-    with needs("lake"), refusing(*MENDABLE):
+        fail("--example has a problem of its own; remove --problem")
+    with exit_on(*USER_ERRORS):
         text = template.PROBLEM.encode() if problem is None else _problem_text(problem)
         workspace = Workspace.create(place, text, template.CONFIG.encode())
         events = _log_example(workspace) if example else 0
@@ -57,23 +59,24 @@ def init(
         made = workspace.problem
         print_json({"workspace": workspace.url, "problem": made.name, "hash": made.hash, "events": events})
         return
-    typer.echo(f"made a workspace for {workspace.problem.name!r} in {workspace.url}")
+    typer.echo(f"created a workspace for {workspace.problem.name!r} in {workspace.url}")
     typer.echo(_try_it(place, events) if example else _next_steps(workspace, place, own=problem is not None))
 
 
 @app.command()
+@requires("lake")
 def versions(
     place: Place,
-    every: Annotated[bool, typer.Option("--all", help=f"Not only the latest {LISTED}.")] = False,
+    every: Annotated[bool, typer.Option("--all", help=f"List all versions, not only the latest {LISTED}.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the versions of a workspace's policy: which one serves, how faithful each is, and why some were refused."""
+    """List the versions of a workspace: which one serves, the fidelity of each, and why some were refused."""
     from potstill.workspace import Workspace
 
-    with needs("lake"), refusing(*MENDABLE):
+    with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
-        standing = workspace.registry.standing()
-        serving, latest = (standing.serving, standing.latest) if standing else (None, 0)
+        head = workspace.registry.standing()
+        serving, latest = (head.serving, head.latest) if head else (None, 0)
         after = -1 if every else max(latest - LISTED, -1)
         found, damage = workspace.registry.versions(after), workspace.registry.damage(max(after, 0))
     if as_json:
@@ -86,46 +89,46 @@ def versions(
         return
     Console().print(_table(found, workspace.problem.hash))
     if after >= 0:
-        typer.echo(f"the latest {LISTED}; see also the earlier ones with --all")
-    note = f": {standing.note}" if standing and standing.note else ""
+        typer.echo(f"the latest {LISTED} versions; --all lists all")
+    note = f": {head.note}" if head and head.note else ""
     typer.echo("no version serves yet" if serving is None else f"version {serving} serves{note}")
 
 
 @app.command()
+@requires("lake")
 def rollback(
     place: Place,
-    to: Annotated[
-        int | None, typer.Option(help="The version to return to; the one that served before if left out.")
-    ] = None,
+    to: Annotated[int | None, typer.Option(help="Version to return to. Default: the one that served before.")] = None,
     note: Note = "",
     as_json: AsJson = False,
 ) -> None:
-    """Return to a version that served before. Again, and it goes further back.
+    """Return to a version that served before. Repeat to go further back.
 
-    The next update publishes, and serves, a version with a new number.
+    The next update publishes and serves a new version.
     """
     from potstill.workspace import Workspace
 
-    with needs("lake"), refusing(*MENDABLE):
-        _say_served(Workspace(place).registry.rollback(to, note), as_json=as_json)
+    with exit_on(*USER_ERRORS):
+        _print_serving(Workspace(place).registry.rollback(to, note), as_json=as_json)
 
 
 @app.command()
+@requires("lake")
 def promote(
     place: Place,
-    version: Annotated[int, typer.Argument(help="A version of potstill versions.", show_default=False)],
+    version: Annotated[int, typer.Argument(help="Version; see potstill versions.", show_default=False)],
     note: Note = "",
     as_json: AsJson = False,
 ) -> None:
-    """Let a version serve: one that was staged, or one that was refused and that you trust all the same."""
+    """Serve a version: a staged one, or a refused one that you trust nevertheless."""
     from potstill.workspace import Workspace
 
-    with needs("lake"), refusing(*MENDABLE):
-        _say_served(Workspace(place).registry.serve(version, note), as_json=as_json)
+    with exit_on(*USER_ERRORS):
+        _print_serving(Workspace(place).registry.serve(version, note), as_json=as_json)
 
 
 def _problem_text(file: Path) -> bytes:
-    """The text of a problem: as it is written, or as a policy file has it."""
+    """The text of a problem, from its file or from a policy file."""
     import tomli_w
 
     from potstill.policy import InvalidPolicy, Policy
@@ -135,7 +138,7 @@ def _problem_text(file: Path) -> bytes:
     try:
         return tomli_w.dumps(msgspec.to_builtins(Policy.load(file).problem)).encode()
     except InvalidPolicy as error:
-        raise ValueError(f"{error}; a problem comes from a .toml file or from a policy file") from None
+        raise ValueError(f"{error}; --problem must be a .toml file or a policy file") from None
 
 
 def _log_example(workspace: Workspace) -> int:
@@ -146,15 +149,15 @@ def _log_example(workspace: Workspace) -> int:
 
 def _try_it(place: str, events: int) -> str:
     where = shlex.quote(place)
-    return f"""and logged {events:,} events of a made-up day. Next:
-  potstill events {where}      what has been logged
-  potstill update {where}      learn from it, and let the new policy serve
-  potstill versions {where}    what was made of it"""
+    return f"""and logged {events:,} events of a simulated day. Next:
+  potstill events {where}      show logged events
+  potstill update {where}      learn from them, and serve a new policy
+  potstill versions {where}    list the versions"""
 
 
 def _next_steps(workspace: Workspace, place: str, *, own: bool) -> str:
     where = shlex.quote(place)
-    first = "read potstill.toml" if own else "make problem.toml yours, which is an example, and read potstill.toml"
+    first = "read potstill.toml" if own else "replace the example problem.toml by yours, and read potstill.toml"
     context = {feature.name: feature.example for feature in workspace.problem.context}
     reward = 1.0 if workspace.problem.reward.high is None else workspace.problem.reward.high
     return f"""Next:
@@ -169,8 +172,8 @@ def _next_steps(workspace: Workspace, place: str, *, own: bool) -> str:
            decision = policy.decide(context)
            log.append(LoggedDecision.of(decision, context))
            log.append(LoggedReward(id=decision.id, reward={reward}))  # once it is known
-  3. potstill events {where}    what has been logged
-  4. potstill update {where}    learn from it, and let the new policy serve"""
+  3. potstill events {where}    show logged events
+  4. potstill update {where}    learn from them, and serve a new policy"""
 
 
 def _table(found: list[Version], problem: str) -> Table:
@@ -182,7 +185,7 @@ def _table(found: list[Version], problem: str) -> Table:
         table.add_row(
             str(one.version),
             Text(state, style="bold green" if one.state == "serving" else ""),
-            when(one.time),
+            timestamp(one.time),
             "" if one.parent is None else str(one.parent),
             f"{one.observations:,}",
             "" if one.kl is None else f"{one.kl:.2g}",
@@ -191,10 +194,10 @@ def _table(found: list[Version], problem: str) -> Table:
     return table
 
 
-def _say_served(entry: Entry, *, as_json: bool) -> None:
+def _print_serving(entry: Entry, *, as_json: bool) -> None:
     if as_json:
         print_json(msgspec.to_builtins(entry))
         return
-    typer.echo(f"version {entry.serving} serves from now on")
+    typer.echo(f"version {entry.serving} serves now")
     if entry.reasons:
-        typer.echo(f"although it was refused: {'; '.join(entry.reasons)}")
+        typer.echo(f"it had been refused: {'; '.join(entry.reasons)}")

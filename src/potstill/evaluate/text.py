@@ -10,7 +10,6 @@ from potstill.evaluate.diagnostics import LOOKS_BETTER, UNSEEN, Trust, is_traini
 from potstill.evaluate.estimates import OffPolicyEstimate
 from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation
 from potstill.evaluate.intervals import Interval
-from potstill.evaluate.left_out import WHY
 
 NOTHING = "–"
 #: One-line description of each estimator.
@@ -175,7 +174,7 @@ def footnotes(evaluation: Evaluation) -> list[str]:
 
 def left_out(counts: Mapping[str, int], unfit: Mapping[str, int] | None = None) -> list[str]:
     """Excluded rows and the reason, a line each; `unfit` counts the requirements that rows of a table fail."""
-    from potstill.evaluate.lake_log import WHY  # imported here, as the lake needs Polars
+    from potstill.evaluate.left_out import WHY
 
     why = {**WHY, "outside": "outside the requested time"}
     by_source = {source: rows for source, rows in counts.items() if source != "unfit" or unfit is None}

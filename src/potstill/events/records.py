@@ -166,9 +166,9 @@ class DecisionBlock(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
         return self._slice(slice(middle)), self._slice(slice(middle, None))
 
     def _slice(self, places: slice) -> DecisionBlock:
-        columns = msgspec.structs.asdict(self).items()
-        part: dict[str, Any] = {name: value[places] if isinstance(value, list) else value for name, value in columns}
-        return DecisionBlock(**part)
+        columns: dict[str, Any] = msgspec.structs.asdict(self)
+        parts = {name: value[places] for name, value in columns.items() if isinstance(value, list)}
+        return msgspec.structs.replace(self, **parts)
 
 
 class RewardRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="r"):

@@ -14,7 +14,7 @@ from potstill.events.lake import observation_chunks
 from potstill.pipeline.contexts import ExtraContexts, extra_contexts
 from potstill.pipeline.engines import LocalEngine
 from potstill.pipeline.labels import LabelStore
-from potstill.pipeline.resume import Origin
+from potstill.pipeline.origin import Origin
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import InvalidState, from_config

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from potstill.distill import Still, Student
+from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import AnyTeacher, InvalidState, from_config
 from potstill.workspace import InvalidConfig, Workspace
-
-
-class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a policy of a workspace comes from, in its lineage.
-
-    Attributes:
-        base: The version whose teacher was continued; None if the teacher started from its prior.
-        after: The cut up to which the base had learnt; 0 without a base.
-        cut: The cut up to which this one has learnt.
-        contexts: The further contexts that it was distilled on, if any: the table, how many, and their SHA-256.
-        without: Arms of experiments whose observations it has not learnt from.
-    """
-
-    base: int | None = None
-    after: int = 0
-    cut: int = 0
-    contexts: dict[str, Any] | None = None
-    without: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, policy: Policy) -> Origin:
-        """That of a policy; of one that has learnt nothing, nothing."""
-        return msgspec.convert(policy.metadata.lineage.origin or {}, cls)
 
 
 class Start(NamedTuple):
@@ -80,16 +58,3 @@ def start(workspace: Workspace, serving: Policy) -> Start:
         why = f"the teacher's state of version {policy.version} does not fit: {error}"
         return Start(still, None, 0, without, why)
     return Start(still, policy.version, Origin.of(policy).cut, without, None)
-
-
-def left_out(workspace: Workspace, serving: Policy) -> tuple[str, ...]:
-    """The arms of experiments that the teacher does not learn from.
-
-    Those that the serving version left out, and the control of the present experiment if it says so: what was kept out
-    during an experiment stays out when it is over, also when a teacher starts from its prior.
-    """
-    arms, experiment = set(Origin.of(serving).without), workspace.config.experiment
-    if experiment is not None:
-        control = {experiment.arm("control")}
-        arms = arms - control if experiment.train_on_control else arms | control
-    return tuple(sorted(arms))

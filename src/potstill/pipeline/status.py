@@ -1,31 +1,56 @@
-"""How a workspace stands: what serves, how faithful it is, what waits, and what an update would do now."""
+"""Status of a workspace: the serving version, what waits in the log, and whether an update is due.
+
+It runs where only the online half and the lake are installed, so it imports nothing that learns.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from potstill.events import now as clock
+from potstill.events.join.cuts import last_cut
+from potstill.events.join.join import preview
+from potstill.events.join.report import JoinReport
+from potstill.events.lake.observations import count_observations
 from potstill.events.wal import Pending, Spool
-from potstill.pipeline.update import UpdateReport, foresee
+from potstill.pipeline.origin import Origin, left_out
+from potstill.policy import Policy
+from potstill.registry import NoState
 from potstill.workspace import ExperimentStatus, Workspace, experiment_status
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How a workspace stands.
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What an update would find now.
 
     Attributes:
-        workspace: where it is.
-        problem: its name.
-        problem_hash: of its features and actions.
-        serving: the version that serves.
-        published: whether it was published; the uniform policy of a new workspace is not, until it is started.
-        since: when it began to serve, microseconds since 1970; None if it was not published.
-        learnt: observations that it has learnt from in all.
-        fidelity: how well it imitates its teacher, as measured when it was made; None for a uniform one.
-        latest: the highest version number, served or not.
-        log: events that are not in the lake yet, on this machine.
-        experiment: that potstill.toml has, and whether it would be followed; None if there is none.
-        next: what an update would do now.
+        due: Whether there are enough new observations for an update to distil a policy.
+        why: The same in words.
+        observations: Number of new observations, without those of events that are still in the log.
+        joined: What the join would do.
+    """
+
+    due: bool
+    why: str
+    observations: int
+    joined: JoinReport
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Status of a workspace.
+
+    Attributes:
+        workspace: Its address.
+        problem: Name of the problem.
+        problem_hash: Hash of its features and actions.
+        serving: The serving version.
+        published: Whether it is published; the uniform policy of a new workspace is not, until a service starts.
+        since: When it began to serve, microseconds since 1970; None if it is not published.
+        learnt: Number of observations that it has learnt from.
+        fidelity: How well it imitates its teacher, measured when it was made; None for a uniform one.
+        latest: The highest version number, serving or not.
+        log: Events of this machine that are not in the lake yet.
+        experiment: Status of the experiment in potstill.toml; None if there is none.
+        next: What an update would find now.
     """
 
     workspace: str
@@ -39,14 +64,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     latest: int | None
     log: Pending
     experiment: ExperimentStatus | None
-    next: UpdateReport
+    next: Forecast
 
 
 def status(workspace: Workspace, now: int | None = None) -> Status:
-    """How a workspace stands; nothing is changed."""
+    """Status of a workspace; it changes nothing."""
     policy, head = workspace.serving(), workspace.registry.head()
     published = head is not None and head.serving == policy.version
     served = [entry.time for entry in workspace.registry.entries() if entry.serving == policy.version]
+    moment = clock() if now is None else now
     return Status(
         workspace=workspace.url,
         problem=workspace.problem.name,
@@ -58,6 +84,45 @@ def status(workspace: Workspace, now: int | None = None) -> Status:
         fidelity=policy.metadata.fidelity,
         latest=head.latest if head else None,
         log=Spool(workspace.spool).pending(),
-        experiment=experiment_status(workspace, clock() if now is None else now),
-        next=foresee(workspace, now),
+        experiment=experiment_status(workspace, moment),
+        next=forecast(workspace, policy, moment),
     )
+
+
+def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
+    """What an update would find now.
+
+    Whether the serving version's teacher can be resumed is taken from the registry and the teacher's type; whether its
+    state fits in every option is known only to an update.
+    """
+    config = workspace.config
+    joined = preview(
+        workspace.lake,
+        workspace.cuts,
+        workspace.problem,
+        aggregate=config.join.aggregate,
+        settle=config.join.settle_seconds,
+        now=now,
+    )
+    after = Origin.of(serving).cut if _can_resume(workspace, serving) else 0
+    arms = left_out(workspace, serving)
+    new = count_observations(workspace.lake, after, last_cut(workspace.lake), without=arms) + joined.decisions
+    needed, pending = max(config.update.min_observations, 1), Spool(workspace.spool).pending().bytes
+    why = (
+        f"an update would learn from {new:,} new observations"
+        if new >= needed
+        else f"{new:,} new observations; update.min_observations = {needed:,}"
+    )
+    more = f"; an update first moves {pending:,} bytes of the log into the lake" if pending else ""
+    return Forecast(due=new >= needed, why=why + more, observations=new, joined=joined)
+
+
+def _can_resume(workspace: Workspace, serving: Policy) -> bool:
+    teacher = serving.metadata.lineage.teacher
+    if teacher is None or teacher.get("type") != workspace.config.teacher.get("type"):
+        return False
+    try:
+        workspace.registry.teacher(serving.version)
+    except NoState:
+        return False
+    return True

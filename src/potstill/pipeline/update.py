@@ -26,7 +26,8 @@ from potstill.pipeline.contexts import extra_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
-from potstill.pipeline.resume import Origin, Start, start
+from potstill.pipeline.origin import Origin
+from potstill.pipeline.resume import Start, start
 from potstill.storage import child
 from potstill.workspace import Workspace
 

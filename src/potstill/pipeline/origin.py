@@ -1,0 +1,46 @@
+"""The origin of a policy: which observations its teacher has learnt from. It needs nothing that learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from potstill.policy import Policy
+from potstill.workspace import Workspace
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Origin of a workspace's policy, in its lineage.
+
+    Attributes:
+        base: Version whose teacher was resumed; None if the teacher learnt from all observations again.
+        after: Cut up to which the base had learnt; 0 without a base.
+        cut: Cut up to which this policy has learnt.
+        contexts: Further contexts that it was distilled on, if any: the table, their number and SHA-256.
+        without: Arms of experiments whose observations it has not learnt from.
+    """
+
+    base: int | None = None
+    after: int = 0
+    cut: int = 0
+    contexts: dict[str, Any] | None = None
+    without: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, policy: Policy) -> Origin:
+        """Origin of a policy; an empty one if it has learnt nothing."""
+        return msgspec.convert(policy.metadata.lineage.origin or {}, cls)
+
+
+def left_out(workspace: Workspace, serving: Policy) -> tuple[str, ...]:
+    """The arms of experiments that the teacher does not learn from.
+
+    They are those that the serving version left out, and control of the current experiment if it says so. What was left
+    out during an experiment stays out after it, also when a teacher learns from all observations again.
+    """
+    arms, experiment = set(Origin.of(serving).without), workspace.config.experiment
+    if experiment is not None:
+        control = {experiment.arm("control")}
+        arms = arms - control if experiment.train_on_control else arms | control
+    return tuple(sorted(arms))

@@ -15,7 +15,7 @@ from rich.table import Table
 from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
 
 if TYPE_CHECKING:
-    from potstill.lab.runs.run_spec import Experiment
+    from potstill.lab.runs import Experiment
 
 lab = typer.Typer(
     name="lab",
@@ -70,8 +70,8 @@ def run(
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
     """
     with needs("lab"):
-        from potstill.lab.problems.scenarios import OwnTable
-        from potstill.lab.runs.run_spec import Experiment
+        from potstill.lab.problems import OwnTable
+        from potstill.lab.runs import Experiment
     if listing:
         _print_list(as_json)
         return
@@ -93,7 +93,7 @@ def run(
 
 
 def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None:
-    from potstill.lab.runs.terminal import display, print_rows
+    from potstill.lab.runs import display, print_rows
 
     make_directory(out)
     console = Console(stderr=as_json)
@@ -128,8 +128,8 @@ def _split(names: Names | None) -> Names:
 
 
 def _print_list(as_json: bool) -> None:
-    from potstill.lab.problems.scenarios import SCENARIOS
-    from potstill.lab.runs.algorithms import ALGORITHMS
+    from potstill.lab.problems import SCENARIOS
+    from potstill.lab.runs import ALGORITHMS
 
     if as_json:
         problems = [
@@ -164,7 +164,7 @@ def data(
     They are looked for in the folder that POTSTILL_DATA names, then beside the checkout, then in the cache.
     """
     with needs("lab"):
-        from potstill.lab.problems.data import download, located
+        from potstill.lab.problems import download, located
     # What is there already is fetched again only for a folder that somebody names.
     with refusing(OSError):
         wanted = [] if show else [file.source for file in located() if out or not file.path]
@@ -206,7 +206,7 @@ def report(
     be there; what is missing is left out.
     """
     with needs("lab"):
-        from potstill.lab.report.report import report as written
+        from potstill.lab.report import write_report as written
     if not results.is_dir():
         fail(f"there is no folder {results}: run trials first, with potstill lab run --out {results}")
     folder = out or results / "report"
@@ -251,8 +251,7 @@ def demo(
     to open in a browser, and three lines of Python to use the policy.
     """
     with needs("lab"):
-        from potstill.lab.demo.demo import Demo
-        from potstill.lab.demo.terminal import run
+        from potstill.lab.demo import Demo, run
     make_directory(out)
     report = run(Demo(decisions=decisions, batch=batch, seed=seed), out, as_json=as_json)
     if open_report:

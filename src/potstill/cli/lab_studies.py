@@ -14,7 +14,7 @@ from potstill.cli.app import fail, make_directory, needs, print_json, refusing
 from potstill.cli.lab import Label, Levels, Target, Without, cores, lab
 
 if TYPE_CHECKING:
-    from potstill.lab.problems.scenarios import Scenario
+    from potstill.lab.problems import Scenario
     from potstill.pages import Page, Table
 
 Problem = Annotated[str, typer.Option(help="A simulated problem of `lab run --list`, or a table of your own.")]
@@ -171,10 +171,10 @@ def _scenario(
     name: str, label: str | None, target: str | None, levels: int, without: list[str] | None, decisions: int
 ) -> Scenario:
     """A problem by name or of a table, large enough for so many decisions."""
-    from potstill.lab.problems.scenarios import OwnTable, named, refuse_unused
+    from potstill.lab.problems import OwnTable, find_scenario, refuse_unused
 
     own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
-    found = named(name, own, decisions)
+    found = find_scenario(name, own, decisions)
     refuse_unused(own, [found])
     return found
 

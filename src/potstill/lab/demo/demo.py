@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from potstill.distill.still import Report, Still
 from potstill.keys import Key
 from potstill.lab.errors import LabError
-from potstill.lab.problems.environment import Columns, Float64, regrets
-from potstill.lab.problems.video import VideoUpload
+from potstill.lab.problems import Columns, Float64, VideoUpload, regrets
 from potstill.policy import Policy
 from potstill.problem import Observations
 from potstill.teachers import AnyTeacher, LinearTS

@@ -16,7 +16,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from potstill.lab.problems.video import BITRATES, VideoUpload
+from potstill.lab.problems import BITRATES, VideoUpload
 from potstill.problem import Numeric
 
 _PROBLEM = VideoUpload().problem

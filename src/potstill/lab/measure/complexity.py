@@ -15,7 +15,7 @@ import numpy as np
 from potstill.keys import Key
 from potstill.lab.measure.deciders import Decider, by_features, by_networks, by_policy, by_posterior
 from potstill.lab.measure.latency import timed
-from potstill.lab.problems.environment import Float64
+from potstill.lab.problems import Float64
 from potstill.policy import Policy
 from potstill.policy.network import Layer
 from potstill.problem import Discrete, Numeric, Problem

@@ -14,10 +14,8 @@ import numpy as np
 
 from potstill.keys import Key
 from potstill.lab.measure.deciders import Decider, decider
-from potstill.lab.problems.environment import Float32, Simulation
-from potstill.lab.problems.scenarios import scenario
-from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.trial import Agent, Fixed
+from potstill.lab.problems import Float32, Simulation, scenario
+from potstill.lab.runs import ALGORITHMS, Agent, Fixed
 from potstill.policy import Policy
 
 #: Problems that differ in what a decision costs: the paper's, and the larger of the two Warfarin problems.

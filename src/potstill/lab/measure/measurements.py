@@ -57,7 +57,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     complexity: list[Growth]
 
 
-def measurements(
+def take_measurements(
     kept: Path, problems: Sequence[str], algorithms: Sequence[str], calls: int, *, again: bool, say: Said
 ) -> Measurements:
     """Measure, or take what was kept in a file by an equal request on this machine.

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from potstill.errors import PotstillError
-from potstill.lab.runs.trial import Agent
+from potstill.lab.runs import Agent
 from potstill.problem import Problem
 from potstill.spaces import finite
 

@@ -6,7 +6,7 @@ import numpy as np
 from mabwiser.mab import MAB, LearningPolicy
 
 from potstill.lab.peers.shared import TimedPeer, with_intercept
-from potstill.lab.problems.environment import Decided, Float32
+from potstill.lab.problems import Decided, Float32
 from potstill.problem import Observations
 
 

@@ -13,7 +13,7 @@ from vowpalwabbit import Workspace
 
 from potstill.keys import Key
 from potstill.lab.peers.shared import TimedPeer
-from potstill.lab.problems.environment import Decided, Float32
+from potstill.lab.problems import Decided, Float32
 from potstill.problem import Observations
 
 

@@ -50,7 +50,7 @@ class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
         return (*what, *levels, *(word for name in self.without for word in ("--without", name)))
 
 
-def named(name: str, own: OwnTable, decisions: int | None = None) -> Scenario:
+def find_scenario(name: str, own: OwnTable, decisions: int | None = None) -> Scenario:
     """The scenario of a problem's name, or of a file's with a table."""
     path = Path(name)
     if not is_known(name) and (path.suffix.lower() in _ENDINGS or "/" in name or path.exists()):

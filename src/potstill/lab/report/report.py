@@ -10,15 +10,12 @@ import msgspec
 
 from potstill.files import write_atomically
 from potstill.lab.errors import LabError
-from potstill.lab.measure.latency import PROBLEMS
-from potstill.lab.measure.measurements import Measurements, measurements
-from potstill.lab.problems.data import MissingData
-from potstill.lab.problems.scenarios import scenario
+from potstill.lab.measure import PROBLEMS, Measurements, take_measurements
+from potstill.lab.problems import MissingData, scenario
 from potstill.lab.report.page import page
 from potstill.lab.report.runs import PEERS, Runs
 from potstill.lab.report.summary import Summary, summary
-from potstill.lab.runs import results
-from potstill.lab.runs.algorithms import ALGORITHMS
+from potstill.lab.runs import ALGORITHMS, results
 from potstill.pages import Page, Section, Table, png
 
 Said = Callable[[str], None]
@@ -63,7 +60,7 @@ class Written(msgspec.Struct, frozen=True):
     summary: Summary
 
 
-def report(
+def write_report(
     folder: Path,
     out: Path,
     *,
@@ -112,7 +109,7 @@ def _measured(runs: Runs, out: Path, calls: int, again: bool, say: Said) -> Meas
     problems = [name for name in PROBLEMS if name in runs.problems and _is_available(name, say)]
     ran = {run.algorithm for run in runs.runs if run.preset != PEERS}
     algorithms = [name for name in ALGORITHMS if name in ran]
-    return measurements(out / "measured.json", problems, algorithms, calls, again=again, say=say)
+    return take_measurements(out / "measured.json", problems, algorithms, calls, again=again, say=say)
 
 
 def _is_available(problem: str, say: Said) -> bool:

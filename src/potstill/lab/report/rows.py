@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from potstill.lab.measure.latency import Latency
+from potstill.lab.measure import Latency
 from potstill.lab.report.runs import LATENCY_MS, PEERS, Run, Runs
-from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.comparison import Comparison, Estimate, Measure
-from potstill.lab.runs.results import Trial
+from potstill.lab.runs import ALGORITHMS, Comparison, Estimate, Measure, Trial
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):

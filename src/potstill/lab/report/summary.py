@@ -10,14 +10,11 @@ from typing import Any
 import msgspec
 
 from potstill._version import __version__
-from potstill.lab.measure.measurements import Measurements
-from potstill.lab.problems.scenarios import is_known, scenario
+from potstill.lab.measure import Measurements
+from potstill.lab.problems import is_known, scenario
 from potstill.lab.report.rows import Compared, Final, Imitated, Timed, comparisons, finals, imitation, latencies
 from potstill.lab.report.runs import PEERS, Run, Runs, deviations
-from potstill.lab.runs import results
-from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.comparison import expected_by_chance
-from potstill.lab.runs.provenance import commit
+from potstill.lab.runs import ALGORITHMS, commit, expected_by_chance, results
 
 
 def commits(runs: Runs, folder: Path) -> dict[str, int]:

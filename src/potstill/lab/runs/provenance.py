@@ -14,7 +14,7 @@ import potstill
 from potstill._version import __version__
 from potstill.errors import PotstillError
 from potstill.files import write_atomically
-from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.problems import Scenario
 from potstill.lab.runs.algorithms import Algorithm
 
 

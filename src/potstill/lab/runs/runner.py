@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.keys import Key
-from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.problems import Scenario
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import Algorithm
 from potstill.lab.runs.eta import Group, Pace

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.problems import Scenario
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import ALGORITHMS, Algorithm
 from potstill.lab.runs.comparison import Comparison, Estimate

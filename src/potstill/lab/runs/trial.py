@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from potstill.distill import Student
 from potstill.distill.still import Still
 from potstill.keys import Key
-from potstill.lab.problems.environment import Decided, Float32, World
+from potstill.lab.problems import Decided, Float32, World
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem
 from potstill.teachers import AnyTeacher

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.keys import Key
-from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.problems import Scenario
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.provenance import commit

@@ -16,10 +16,8 @@ import numpy as np
 
 from potstill.keys import Key
 from potstill.lab.errors import LabError
-from potstill.lab.problems.environment import Decided, Environment, Float32, Simulation
-from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.presets import PRESETS
-from potstill.lab.runs.trial import Agent, Fixed, Learned, Turn, play
+from potstill.lab.problems import Decided, Environment, Float32, Simulation
+from potstill.lab.runs import ALGORITHMS, PRESETS, Agent, Fixed, Learned, Turn, play
 from potstill.parallel import advance
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem

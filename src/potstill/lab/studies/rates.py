@@ -25,9 +25,8 @@ from scipy.stats import t as student_t
 from potstill.distill import Student, fidelity, imitate
 from potstill.keys import Key
 from potstill.lab.errors import LabError
-from potstill.lab.problems.environment import Environment, Float32, Float64, Simulation
-from potstill.lab.problems.table import TableProblem
-from potstill.lab.runs.trial import Undistilled, play
+from potstill.lab.problems import Environment, Float32, Float64, Simulation, TableProblem
+from potstill.lab.runs import Undistilled, play
 from potstill.parallel import advance
 from potstill.policy.network import outputs
 from potstill.teachers import LinearTS

@@ -17,7 +17,7 @@ class Conjugate(TimedPeer):
 
     Args:
         actions: Number of actions.
-        seed: of its generator.
+        seed: Seed of its generator.
     """
 
     def __init__(self, actions: int, seed: int) -> None:

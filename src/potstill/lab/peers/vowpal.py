@@ -22,8 +22,8 @@ class Vowpal(TimedPeer):
 
     Args:
         actions: Number of actions.
-        seed: of its randomness, and of the draws from its probabilities.
-        arguments: how it explores.
+        seed: Seed of its randomness, and of the draws from its probabilities.
+        arguments: Command-line arguments that select the exploration.
     """
 
     def __init__(self, actions: int, seed: int, arguments: str) -> None:

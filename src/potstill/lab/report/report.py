@@ -74,15 +74,15 @@ def write_report(
     """Write the report on a folder of results.
 
     Args:
-        folder: that `potstill lab run` has written to.
-        out: for report.html, summary.json, results.md and the pictures.
-        calls: of one decision, for each latency; 0 measures none.
-        again: measure although the same was measured before and kept in `out`.
-        markdown: write the Markdown page here instead, with the pictures and the trials themselves in a folder of its
+        folder: Folder written by `potstill lab run`.
+        out: Folder for report.html, summary.json, results.md and the pictures.
+        calls: Number of timed calls for each latency; 0 measures none.
+        again: Measure although the same was measured before and kept in `out`.
+        markdown: Write the Markdown page here instead, with the pictures and the trials themselves in a folder of its
             name beside it.
-        notes: remarks to print, in paragraphs.
-        command: that asked for the report, to be printed in it.
-        say: told what is done next.
+        notes: Remarks to print, in paragraphs.
+        command: Command line to print in the report.
+        say: Called with what is done next.
     """
     if markdown and markdown.suffix != ".md":
         raise LabError(f"the Markdown page must be called something.md, got {markdown}")

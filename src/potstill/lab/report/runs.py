@@ -58,7 +58,7 @@ class Run:
     """All trials of one algorithm under one preset on one problem.
 
     Args:
-        trials: at least one, with equal batches.
+        trials: One or more trials, with equal batches.
     """
 
     def __init__(self, trials: Sequence[Trial]) -> None:

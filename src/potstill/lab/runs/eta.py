@@ -15,8 +15,8 @@ class Pace:
     """Seconds per trial of each group.
 
     Args:
-        scenarios: by name.
-        pairs: for each problem by name, a preset and an algorithm each.
+        scenarios: Scenarios by name.
+        pairs: Pairs of a preset and an algorithm, by problem.
     """
 
     def __init__(self, scenarios: Mapping[str, Scenario], pairs: Mapping[str, Sequence[tuple[str, Algorithm]]]) -> None:

@@ -47,9 +47,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         library: Potstill's version.
-        seed: of the run.
-        problems: for each, its hash, decisions and batch; and the options of a table of somebody's own.
-        algorithms: for each ``preset/algorithm``, its hyperparameters.
+        seed: Seed of the run.
+        problems: Hash, decisions and batch of each problem, and the options of a user's own table.
+        algorithms: Hyperparameters of each ``preset/algorithm``.
     """
 
     library: str

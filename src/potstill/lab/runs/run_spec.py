@@ -48,11 +48,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     """Problems, algorithms under presets, and how often.
 
     Attributes:
-        scenarios: problems.
-        pairs: for each problem, a preset and an algorithm each.
-        trials: of each.
-        seed: of everything random.
-        skipped: what was asked for by `all` or `peers` and is left out, and why.
+        scenarios: Problems.
+        pairs: Pairs of a preset and an algorithm, by problem.
+        trials: Number of trials of each.
+        seed: Seed of all randomness.
+        skipped: What `all` or `peers` left out, and why.
     """
 
     scenarios: list[Scenario]

@@ -26,7 +26,7 @@ class Display:
     """Shows how far a run has come: bars in a terminal, a line now and then elsewhere.
 
     Args:
-        bars: to draw on.
+        bars: Progress bars to draw on.
     """
 
     def __init__(self, bars: Progress) -> None:

@@ -68,8 +68,8 @@ class Worker:
     """A process and the task it is on.
 
     Args:
-        scenarios: by name.
-        out: where trials are kept.
+        scenarios: Scenarios by name.
+        out: Folder for the trials.
     """
 
     def __init__(self, scenarios: Mapping[str, Scenario], out: Path) -> None:

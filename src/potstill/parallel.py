@@ -77,11 +77,11 @@ def mapped(
     """The results of a function for each task, in the order of the tasks, from processes of one numeric thread each.
 
     Args:
-        function: from a module, so that other processes can import it; it calls `advance` after each step.
-        tasks: begun in their order, so the longest should come first.
-        jobs: processes.
-        steps: of all tasks together.
-        on_progress: told from time to time how many steps are done.
+        function: Function of a module, so that other processes can import it; it calls `advance` after each step.
+        tasks: Begun in their order, so the longest should come first.
+        jobs: Processes.
+        steps: Number of steps of all tasks together.
+        on_progress: Called from time to time with the number of steps done.
     """
     context, others = multiprocessing.get_context("spawn"), multiprocessing.active_children()
     counter: Any = context.Value("L", 0)

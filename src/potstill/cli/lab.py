@@ -17,7 +17,7 @@ from potstill.cli.extras import requires
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
-    from potstill.lab.runs.run_spec import Experiment
+    from potstill.lab.runs import Experiment
 
 lab = typer.Typer(
     name="lab",
@@ -72,8 +72,8 @@ def run(
 
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
     """
-    from potstill.lab.problems.scenarios import OwnTable
-    from potstill.lab.runs.run_spec import Experiment
+    from potstill.lab.problems import OwnTable
+    from potstill.lab.runs import Experiment
 
     if listing:
         _print_list(as_json)
@@ -96,7 +96,7 @@ def run(
 
 
 def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None:
-    from potstill.lab.runs.terminal import display, print_rows
+    from potstill.lab.runs import display, print_rows
 
     make_directory(out)
     console = Console(stderr=as_json)
@@ -131,8 +131,8 @@ def _split(names: Names | None) -> Names:
 
 
 def _print_list(as_json: bool) -> None:
-    from potstill.lab.problems.scenarios import SCENARIOS
-    from potstill.lab.runs.algorithms import ALGORITHMS
+    from potstill.lab.problems import SCENARIOS
+    from potstill.lab.runs import ALGORITHMS
 
     if as_json:
         problems = [
@@ -167,7 +167,7 @@ def data(
 
     They are looked for in the folder named by POTSTILL_DATA, then beside the checkout, then in the cache.
     """
-    from potstill.lab.problems.data import download, located
+    from potstill.lab.problems import download, located
 
     # Present files are downloaded again only into a stated folder.
     with exit_on(OSError):
@@ -208,7 +208,7 @@ def report(
     Writes report.html, figures as PNG, summary.json and results.md, for all problems, presets and algorithms have
     finished trials.
     """
-    from potstill.lab.report.report import report as written
+    from potstill.lab.report import write_report as written
 
     if not results.is_dir():
         fail(f"there is no folder {results}: run trials first with potstill lab run --out {results}")
@@ -254,8 +254,7 @@ def demo(
     with undistilled Thompson sampling, uniform choice and the optimum. Writes a policy file and a report page, and
     prints three lines of Python that use the policy.
     """
-    from potstill.lab.demo.demo import Demo
-    from potstill.lab.demo.terminal import run
+    from potstill.lab.demo import Demo, run
 
     make_directory(out)
     report = run(Demo(decisions=decisions, batch=batch, seed=seed), out, as_json=as_json)

@@ -15,7 +15,7 @@ from potstill.cli.extras import requires
 from potstill.cli.lab import Label, Levels, Target, Without, cores, lab
 
 if TYPE_CHECKING:
-    from potstill.lab.problems.scenarios import Scenario
+    from potstill.lab.problems import Scenario
     from potstill.pages import Page, Table
 
 Problem = Annotated[str, typer.Option(help="Simulated problem of `lab run --list`, or your own table.")]
@@ -177,10 +177,10 @@ def _scenario(
     name: str, label: str | None, target: str | None, levels: int, without: list[str] | None, decisions: int
 ) -> Scenario:
     """A problem by name or from a table, with enough rows for the decisions."""
-    from potstill.lab.problems.scenarios import OwnTable, named, refuse_unused
+    from potstill.lab.problems import OwnTable, find_scenario, refuse_unused
 
     own = OwnTable(label=label, target=target, levels=levels, without=tuple(without or ()))
-    found = named(name, own, decisions)
+    found = find_scenario(name, own, decisions)
     refuse_unused(own, [found])
     return found
 

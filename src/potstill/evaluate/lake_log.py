@@ -31,13 +31,13 @@ class LakeLog:
     """Observations of a workspace, as a log to evaluate policies on. Rows that come later are not seen.
 
     Args:
-        workspace: the workspace.
-        after: only of cuts above this one.
-        to: and up to this one; the last if left out.
-        since: only decisions from this moment on; microseconds since 1970.
-        until: and before this one.
-        by: features whose raw values the blocks carry, for segments.
-        on_progress: told of rows while blocks are read.
+        workspace: The workspace.
+        after: Cuts up to this one are excluded.
+        to: Last cut to include; the newest if left out.
+        since: First moment to include; microseconds since 1970.
+        until: First moment to exclude; microseconds since 1970.
+        by: Features whose raw values the blocks carry, for segments.
+        on_progress: Called with the rows read so far and the total.
     """
 
     def __init__(

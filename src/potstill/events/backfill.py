@@ -43,19 +43,19 @@ def add(
     under another number.
 
     Args:
-        lake: the tables of events.
-        cuts: the folder of cuts.
-        problem: the observations must fit it.
+        lake: The tables of events.
+        cuts: The folder of cuts.
+        problem: The observations must fit it.
         frames: `id`, `time`, `action`, `propensity`, `reward`, `source` (``"import"``, or ``"import-estimated"`` if
             propensities were worked out afterwards) and the context columns; if known, `policy` and `weight`. The
             caller sees to it that no id has been observed.
-        source: what is imported.
-        made: when, in microseconds since 1970, UTC; now if left out.
+        source: The file that is imported.
+        made: Time of the import, in microseconds since 1970, UTC; now if left out.
 
     Raises:
-        InvalidObservation: a row does not fit the problem.
-        AlreadyImported: the same file was imported before.
-        CutConflict: another process made a cut meanwhile; run it again.
+        InvalidObservation: A row does not fit the problem.
+        AlreadyImported: The same file was imported before.
+        CutConflict: Another process made a cut meanwhile; run it again.
     """
     refuse_again(lake, cuts, source.sha256, source.name)
     cut = _record(lake, cuts, problem, source, now() if made is None else made)

@@ -81,8 +81,8 @@ class Checker:
         """An event as the payload of a frame.
 
         Raises:
-            InvalidContext: its context does not fit the problem.
-            InvalidEvent: something else in it does not.
+            InvalidContext: The context does not fit the problem.
+            InvalidEvent: Something else in it does not.
         """
         row: msgspec.Struct
         if isinstance(event, LoggedDecision):

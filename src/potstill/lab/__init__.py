@@ -1,21 +1,25 @@
-"""The lab: problems whose best action is known, simulated or from tables, and what is run on them."""
+"""The lab: problems whose best action is known, simulated or from tables, and experiments on them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from potstill.lab.problems.environment import Environment
-from potstill.lab.problems.video import VideoUpload
-from potstill.lab.problems.wheel import Wheel
+from potstill.lab.lazy import lazy
 
 if TYPE_CHECKING:
+    from potstill.lab.errors import LabError
+    from potstill.lab.problems.environment import Environment
     from potstill.lab.problems.table import ClassificationProblem, DoseProblem
+    from potstill.lab.problems.video import VideoUpload
+    from potstill.lab.problems.wheel import Wheel
 
-__all__ = ["ClassificationProblem", "DoseProblem", "Environment", "VideoUpload", "Wheel"]
+__all__ = ["ClassificationProblem", "DoseProblem", "Environment", "LabError", "VideoUpload", "Wheel"]
 
-
-def __getattr__(name: str) -> Any:
-    # Simulators do without Polars, which tables need.
-    if name in ("ClassificationProblem", "DoseProblem"):
-        from potstill.lab.problems import table
-
-        return getattr(table, name)
-    raise AttributeError(f"module 'potstill.lab' has no attribute {name!r}")
+__getattr__ = lazy(
+    __name__,
+    {
+        "errors": ("LabError",),
+        "problems.environment": ("Environment",),
+        "problems.table": ("ClassificationProblem", "DoseProblem"),
+        "problems.video": ("VideoUpload",),
+        "problems.wheel": ("Wheel",),
+    },
+)

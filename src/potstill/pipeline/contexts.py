@@ -23,7 +23,7 @@ class ExtraContexts:
     """Contexts in memory, or to be streamed; and what a lineage says of them.
 
     Attributes:
-        contexts: as `Still.update` takes them.
+        contexts: Contexts as `Still.update` takes them.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ def extra_contexts(
     Up to `update.contexts_in_memory` of them are in memory; more are streamed, and their labels go into the store.
 
     Args:
-        workspace: whose configuration names the table.
-        engine: that labels what is streamed; with many workers and contexts, each trains a student.
-        store: of the labels.
-        again: what a lineage says, to read the same version of a table of Delta Lake, with as many students.
+        workspace: Workspace whose configuration names the table.
+        engine: Engine that labels streamed contexts; with many workers and contexts, each trains a student.
+        store: Store of the labels.
+        again: Entry of a lineage, to read the same version of a Delta Lake table with as many students.
     """
     stated = workspace.config.update
     if stated.contexts is None or not stated.contexts_at_most:

@@ -32,10 +32,10 @@ class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
     """A version made again.
 
     Attributes:
-        version: that was made again.
-        identical: whether its file is the same, byte for byte.
-        differs: what does not agree, if it is not.
-        replayed: the versions that had to be made again on the way, since their states were not kept.
+        version: Version that was reproduced.
+        identical: Whether its file is the same, byte for byte.
+        differs: Differences, if it is not identical.
+        replayed: Versions that were reproduced on the way because their states were not kept.
     """
 
     version: int

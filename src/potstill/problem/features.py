@@ -32,11 +32,11 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     """A number, scaled so that ``low`` is 0 and ``high`` is 1, and clipped to [0, 1].
 
     Args:
-        name: the key in the context.
-        low: the value that becomes 0.
-        high: the value that becomes 1.
+        name: Key in the context.
+        low: Value that is encoded as 0.
+        high: Value that is encoded as 1.
         scale: ``"log"`` puts equal ratios at equal distances, as bandwidths, prices and sizes want.
-        missing: what an absent or ``None`` value means: ``"error"``; a number that stands in for it; or ``"flag"``, 0
+        missing: What an absent or ``None`` value means: ``"error"``; a number that stands in for it; or ``"flag"``, 0
             in the column and 1 in a column of its own. NaN and infinity are errors, never missing.
     """
 
@@ -144,9 +144,9 @@ class Categorical(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
     """One of several strings, one-hot, with a last column for values that are not in the list.
 
     Args:
-        name: the key in the context.
-        values: the known values, in the order of their columns.
-        missing: what an absent or ``None`` value means: ``"unseen"``, the last column, or ``"error"``.
+        name: Key in the context.
+        values: Known values, in the order of their columns.
+        missing: What an absent or ``None`` value means: ``"unseen"``, the last column, or ``"error"``.
     """
 
     name: str
@@ -212,8 +212,8 @@ class Boolean(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     """True or false, as 1 or 0.
 
     Args:
-        name: the key in the context.
-        missing: what an absent or ``None`` value means: ``"error"``; ``True`` or ``False`` in its place; or
+        name: Key in the context.
+        missing: What an absent or ``None`` value means: ``"error"``; ``True`` or ``False`` in its place; or
             ``"flag"``, 0 in the column and 1 in a column of its own.
     """
 

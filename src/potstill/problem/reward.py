@@ -16,10 +16,10 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The reward of a decision.
 
     Args:
-        default: the reward of a decision for which none arrived in time.
-        window: how long after the decision a reward still counts: a whole number and ``s``, ``m``, ``h`` or ``d``.
-        low: the smallest possible reward, if there is one; observations below it are refused.
-        high: the largest possible reward, if there is one.
+        default: Reward of a decision for which none arrived in time.
+        window: Time after the decision in which a reward counts: a whole number and ``s``, ``m``, ``h`` or ``d``.
+        low: Smallest possible reward, if there is one; observations below it are refused.
+        high: Largest possible reward, if there is one.
     """
 
     default: float = 0.0

@@ -39,21 +39,21 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One change, and how things stand after it. Everything from `version` on is about one version.
 
     Attributes:
-        number: counts from 1, without gaps.
-        time: microseconds since 1970, UTC.
-        event: a version was published, or one that had been published before was made to serve.
-        serving: the version that serves from now on, if any.
-        latest: the highest version number that was given out.
-        back: the entry whose serving version a rollback returns to, if there is one.
-        writer: random, so that a writer knows its own entry when a store's answer got lost.
-        note: what the one who made the change had to say.
-        version: that was published or made to serve.
-        parent: the version that it was distilled after, if any.
-        problem: hash of its problem.
-        observations: that it has learnt from, in all.
-        kl: its mean held-out divergence from its teacher in nats, if it was measured.
-        reasons: why it was not to serve; none if nothing was against it.
-        files: of the version.
+        number: Counts from 1, without gaps.
+        time: Microseconds since 1970, UTC.
+        event: A version was published, or one that had been published before was made to serve.
+        serving: The version that serves from now on, if any.
+        latest: The highest version number that was given out.
+        back: The entry whose serving version a rollback returns to, if there is one.
+        writer: Random, so that a writer knows its own entry when a store's answer got lost.
+        note: Note of the person who made the change.
+        version: Version that was published or promoted.
+        parent: The version that it was distilled after, if any.
+        problem: Hash of its problem.
+        observations: Total number of observations it has learnt from.
+        kl: Mean held-out divergence from its teacher in nats, if it was measured.
+        reasons: Why it was not to serve; none if nothing was against it.
+        files: Files of the version.
     """
 
     number: int

@@ -37,7 +37,7 @@ class Journal:
         """The number of the last entry, 0 if there is none.
 
         Args:
-            hint: a number that it may be, or be near to; what was noted at the last change if left out.
+            hint: A number that it may be, or be near to; what was noted at the last change if left out.
         """
         hint = self._hint() if hint is None else hint
         if hint > 0 and self.has(hint) and not self.has(hint + 1):

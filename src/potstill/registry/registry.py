@@ -23,8 +23,8 @@ class Registry:
     """The versions of one workspace. It remembers nothing, so that any number may share a place, also as threads.
 
     Args:
-        storage: where it is.
-        problem: what is decided; only policies for it are published and served.
+        storage: Storage of the registry.
+        problem: The problem; only policies for it are published and served.
     """
 
     def __init__(self, storage: Storage, problem: Problem) -> None:
@@ -45,7 +45,7 @@ class Registry:
         """The last entry, if there is one after that number. Meant for polling: one small read while nothing changes.
 
         Args:
-            number: of the last entry that the caller knows; 0 for none.
+            number: Number of the last entry that the caller knows; 0 for none.
         """
         if not self._journal.has(number + 1):
             return None
@@ -74,7 +74,7 @@ class Registry:
         """A version's policy, verified.
 
         Args:
-            version: the one that serves if left out, which must then be for this problem. One that is asked for by
+            version: The one that serves if left out, which must then be for this problem. One that is asked for by
                 its number may be for an earlier problem of this workspace.
         """
         return self._policy(self._serving() if version is None else self._published(version))
@@ -109,16 +109,16 @@ class Registry:
         """Keep a new version, and serve it unless something is against it.
 
         Args:
-            policy: for this problem, with the number that `next_version` gives; the very first may have 0.
-            teacher: the state of the teacher that it was distilled from, if it is to be kept.
-            report: what its update did.
-            reasons: why it must not serve; with any it is kept, but not served.
+            policy: Policy for this problem, with the number that `next_version` gives; the first may have 0.
+            teacher: The state of the teacher that it was distilled from, if it is to be kept.
+            report: Report of its update.
+            reasons: Why it must not serve; with any it is kept, but not served.
             serve: False to stage it, so that it can be made to serve later.
-            expected: the number of the last entry when the work on this version began; 0 if there was none.
-            note: kept with the change.
+            expected: The number of the last entry when the work on this version began; 0 if there was none.
+            note: Kept with the change.
 
         Raises:
-            Conflict: somebody changed the registry in the meantime.
+            Conflict: Somebody changed the registry in the meantime.
         """
         head = self.head()
         if expected != (head.number if head else 0):
@@ -152,9 +152,9 @@ class Registry:
         """Return to a version that served before. It is verified first.
 
         Args:
-            to: the version; the one that served before the present one if left out. Rolling back again goes further
+            to: The version; the one that served before the present one if left out. Rolling back again goes further
                 back, and never to what was rolled back from.
-            note: kept with the change.
+            note: Kept with the change.
         """
         number, state = self._journal.standing()
         if state is None or state.serving is None:
@@ -174,7 +174,7 @@ class Registry:
         """Delete teachers' states, save those of the latest versions and of the serving one.
 
         Args:
-            keep: how many of the latest versions keep theirs.
+            keep: Number of newest versions that keep their state.
 
         Returns:
             The versions whose states were deleted.

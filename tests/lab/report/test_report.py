@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from potstill.cli import app
 from potstill.lab.measure.complexity import Growth
 from potstill.lab.measure.latency import Latency
-from potstill.lab.measure.measurements import Machine, Measurements, _measured, measurements
+from potstill.lab.measure.measurements import Machine, Measurements, _measured, take_measurements
 from potstill.lab.report import summary, tables
 from potstill.lab.report.page import identifier
-from potstill.lab.report.report import markdown_text, report
+from potstill.lab.report.report import markdown_text, write_report
 from potstill.lab.report.runs import LATENCY_MS, Runs, deviations
 from potstill.lab.runs import results
 from potstill.lab.runs.comparison import Estimate
@@ -98,8 +98,8 @@ MEASURED = Measurements(
 def written(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("potstill.lab.report.report.measurements", lambda *_, **__: MEASURED)
-        made = report(folder, out, markdown=out / "docs" / "page.md")
+        patch.setattr("potstill.lab.report.report.take_measurements", lambda *_, **__: MEASURED)
+        made = write_report(folder, out, markdown=out / "docs" / "page.md")
     return out, made.summary
 
 
@@ -252,7 +252,7 @@ def test_commands_ask_for_no_more_than_was_run(tmp_path):
 def test_names_in_other_alphabets_have_figures(tmp_path):
     for name in ("да.csv", "нет.csv"):
         results.save(tmp_path, trial(name, "potstill", "linear-ts", 0, 0.3), Seconds(total=1.0, stages={}))
-    report(tmp_path, tmp_path / "out", calls=0)
+    write_report(tmp_path, tmp_path / "out", calls=0)
     assert {path.stem for path in (tmp_path / "out").glob("*.png")} == {"да-csv-potstill", "нет-csv-potstill"}
 
 
@@ -284,7 +284,7 @@ def test_trials_of_other_seeds_are_no_pairs():
 def test_a_single_algorithm_with_few_trials_is_enough_for_a_page(tmp_path, trials):
     for number in range(trials):
         results.save(tmp_path, trial("own.table", "paper", "mine", number, 0.3), Seconds(total=1.0, stages={}))
-    made = report(tmp_path, tmp_path / "out", calls=0)
+    made = write_report(tmp_path, tmp_path / "out", calls=0)
     assert made.summary.comparisons == made.summary.latency == made.summary.imitation == []
     assert made.summary.measurements is None
     assert {path.stem for path in (tmp_path / "out").glob("*.png")} == {"own-table-paper"}
@@ -300,7 +300,7 @@ def test_without_trials_the_command_says_what_to_do(tmp_path):
 
 def test_a_page_needs_a_name_that_leaves_one_for_its_folder(folder, tmp_path):
     with pytest.raises(ValueError, match=r"something\.md"):
-        report(folder, tmp_path, calls=0, markdown=tmp_path / "page")
+        write_report(folder, tmp_path, calls=0, markdown=tmp_path / "page")
 
 
 def test_a_broken_trial_is_named(tmp_path):
@@ -330,7 +330,7 @@ def test_measurements_are_kept_until_something_else_is_asked_for(tmp_path, monke
     )
 
     def measure(calls, again=False):
-        return measurements(tmp_path / "kept.json", ["wheel"], ["uniform"], calls, again=again, say=print)
+        return take_measurements(tmp_path / "kept.json", ["wheel"], ["uniform"], calls, again=again, say=print)
 
     assert measure(10) == measure(10)
     assert len(asked) == 1

@@ -197,11 +197,11 @@ class CutInputs:
     """The rows of the lake that matter to a cut.
 
     Attributes:
-        decisions: those that it takes up.
-        soon: the decisions that are not final, and can have rewards that are.
-        rewards: all of them.
-        taken_rewards: those that it takes up.
-        arrived_rewards: those that arrived since the last cut, whatever their time, where that is known.
+        decisions: Decisions that the cut joins.
+        soon: Decisions that are not final yet but can have rewards that are.
+        rewards: All rewards.
+        taken_rewards: Rewards that the cut accounts for.
+        arrived_rewards: Rewards of any time that arrived since the last cut, where that is known.
     """
 
     lake: Lake

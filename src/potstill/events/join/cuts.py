@@ -40,9 +40,9 @@ class ImportedFile(msgspec.Struct, frozen=True, kw_only=True):
     """Where imported observations came from.
 
     Attributes:
-        name: of the file, as the user gave it.
-        sha256: of its bytes; the same file is not imported twice.
-        rows: how many it has.
+        name: Name of the file, as the user gave it.
+        sha256: SHA-256 of its bytes; the same file is not imported twice.
+        rows: Number of rows.
     """
 
     name: str
@@ -56,19 +56,19 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     An import has no rules; its `until`, `decisions` and `rewards` are those of the cut before it, where joins go on.
 
     Attributes:
-        number: from 1; numbers go up and may leave some out.
+        number: Number of the cut, from 1; numbers rise and may have gaps.
         kind: ``"join"`` for events from the log, ``"import"`` for historical ones.
-        made: when, in microseconds since 1970, UTC.
-        after: the complete cut before this one; 0 if it is the first.
-        until: decisions up to this time have been joined; microseconds since 1970, UTC.
-        decisions: the version of the table of decisions that was read; None if there was no table.
-        rewards: the version of the table of rewards.
-        problem: the hash of the problem.
-        aggregate: what several rewards of one decision come to.
-        window: seconds after a decision in which a reward counts.
-        settle: seconds that rewards were given to arrive after that.
-        default: the reward of a decision without one.
-        source: of an import.
+        made: Time at which the cut was made, in microseconds since 1970, UTC.
+        after: The complete cut before this one; 0 if it is the first.
+        until: Decisions up to this time have been joined; microseconds since 1970, UTC.
+        decisions: The version of the table of decisions that was read; None if there was no table.
+        rewards: The version of the table of rewards.
+        problem: The hash of the problem.
+        aggregate: How several rewards of one decision are combined.
+        window: Seconds after a decision in which a reward counts.
+        settle: Seconds that rewards were given to arrive after that.
+        default: The reward of a decision without one.
+        source: Imported file; None for a join.
     """
 
     number: int

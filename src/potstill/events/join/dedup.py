@@ -39,7 +39,7 @@ class Partition:
     """The ids whose hash, divided by `of`, leaves `number`. All rows of an id are in one partition.
 
     Attributes:
-        probe: the hash of a known word, by which a machine that hashes otherwise is found out.
+        probe: The hash of a known word, by which a machine that hashes otherwise is found out.
     """
 
     number: int
@@ -121,9 +121,9 @@ class Duplicates:
     """What is known of ids that stand more than once.
 
     Attributes:
-        firsts: such an `id`, and the time of the row that counts; no time if it was observed by an earlier cut.
-        duplicates: how many other rows say the same as the one that counts.
-        conflicting: how many say another action, propensity or policy.
+        firsts: Such an `id`, and the time of the row that counts; no time if it was observed by an earlier cut.
+        duplicates: Number of further rows that agree with the row that counts.
+        conflicting: Number of further rows with another action, propensity or policy.
     """
 
     firsts: pl.DataFrame
@@ -155,9 +155,9 @@ def find_duplicates(sources: CutInputs, partition: Partition, index: Index) -> D
     """The ids that stand more than once, or were observed by an earlier cut near one of their days.
 
     Args:
-        sources: the rows.
-        partition: the ids to look at.
-        index: the decisions of these ids that the cut takes up.
+        sources: The rows.
+        partition: The ids to look at.
+        index: The decisions of these ids that the cut takes up.
     """
     days = index.days(margin=1)
     observed = sources.observed(days)

@@ -47,9 +47,9 @@ class CutPlan(NamedTuple):
     """What is known of the rows of a cut before it is made.
 
     Attributes:
-        copies: the ids that stand more than once.
-        counts: copies, and rewards that count for no observation.
-        slices: pieces of time ``(after, to]`` with about as many decisions each, which are all of them.
+        copies: The ids that stand more than once.
+        counts: Copies, and rewards that count for no observation.
+        slices: Pieces of time ``(after, to]`` with about as many decisions each, which are all of them.
     """
 
     copies: Duplicates
@@ -69,10 +69,10 @@ def plan_cut(sources: CutInputs, decisions: int, slice_rows: int, each: Map) -> 
     """Look over the rows of a cut.
 
     Args:
-        sources: the rows.
-        decisions: how many it takes up.
-        slice_rows: how many of them make a slice.
-        each: maps over partitions.
+        sources: The rows.
+        decisions: Number of decisions that the cut joins.
+        slice_rows: Number of decisions in a slice.
+        each: Maps over partitions.
     """
     count = 1 + (decisions + sources.taken_rewards.count()) // PARTITION
     every = max(slice_rows // MARKS, 1)
@@ -104,9 +104,9 @@ class CutExecution:
     """One cut, and what is counted on the way.
 
     Args:
-        lake: the tables of events; its problem says what fits.
-        cut: what to read, and by which rules.
-        previous: the complete cut before it.
+        lake: The tables of events; its problem says what fits.
+        cut: What to read, and by which rules.
+        previous: The complete cut before it.
     """
 
     def __init__(self, lake: Lake, cut: Cut, previous: Cut | None) -> None:
@@ -122,7 +122,7 @@ class CutExecution:
             False if another process has made this cut, or a later one, and nothing was added.
 
         Raises:
-            Overtaken: an earlier cut was completed meanwhile, which this one does not know.
+            Overtaken: An earlier cut was completed meanwhile, which this one does not know.
         """
         lake, number = self.lake, self.cut.number
         missing = (lake.transaction("observations", WRITER) or 0) < number
@@ -166,9 +166,9 @@ class SliceResult(NamedTuple):
     """What became of a slice.
 
     Attributes:
-        decisions: that were in it.
-        counts: what became of them.
-        files: of its observations, if they were to be written.
+        decisions: Number of decisions in the slice.
+        counts: How they were counted.
+        files: Files with its observations, if they were written.
     """
 
     decisions: int

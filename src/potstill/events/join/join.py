@@ -69,14 +69,14 @@ def join(
     """Turn the decisions that became final into observations, or finish the cut that was interrupted.
 
     Args:
-        lake: the tables of events.
-        cuts: the folder of cuts.
-        problem: states the window and the default reward, and what fits.
-        aggregate: what several rewards of one decision come to.
-        settle: seconds after a window's end in which rewards may still arrive.
-        now: microseconds since 1970, UTC.
-        on_progress: called after each slice of decisions.
-        each: maps functions over partitions of the ids and over slices of time; one after the other, if left out.
+        lake: The tables of events.
+        cuts: The folder of cuts.
+        problem: States the window and the default reward, and what fits.
+        aggregate: How several rewards of one decision are combined.
+        settle: Seconds after a window's end in which rewards may still arrive.
+        now: Microseconds since 1970, UTC.
+        on_progress: Called after each slice of decisions.
+        each: Maps functions over partitions of the ids and over slices of time; one after the other, if left out.
     """
     started = time.perf_counter()
     while True:

@@ -14,12 +14,12 @@ class RewardCounts(msgspec.Struct, frozen=True, kw_only=True):
     time up to its `until` that no earlier cut took up, and for `too_late` those that arrived since the last cut.
 
     Attributes:
-        matched: in the window of their decision, each counted once.
-        duplicates: the same key and value again; without a key, the same time and value again.
-        conflicting: the same key again with another value; the first by time counts, then the smaller.
-        late: after the window of their decision.
-        too_late: in the window, but they arrived when their decision had been observed without them.
-        orphans: without a decision, as far as a window and a day before them and a minute after them.
+        matched: Rewards in the window of their decision, each counted once.
+        duplicates: Repeated rewards: the same key and value, or without a key the same time and value.
+        conflicting: Rewards with a known key and another value; the first by time counts, then the smaller.
+        late: Rewards after the window of their decision.
+        too_late: Rewards in the window that arrived after their decision was joined without them.
+        orphans: Rewards without a decision from a window and a day before them to a minute after them.
     """
 
     matched: int = 0
@@ -37,13 +37,13 @@ class JoinCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the decisions and rewards that a cut took up.
 
     Attributes:
-        decisions: observations made, one for each decision.
-        rewarded: those for which a reward came.
-        defaulted: those that got the default reward.
-        duplicates: decisions that say again what another one of the same id says.
-        conflicting: decisions that say something else than the one of the same id that counts.
-        unfit: decisions that do not fit the problem, or whose reward does not.
-        rewards: what became of the rewards.
+        decisions: Number of observations made, one for each decision.
+        rewarded: Number of observations with a reward.
+        defaulted: Number of observations with the default reward.
+        duplicates: Number of decisions that repeat another one of the same id.
+        conflicting: Number of decisions that disagree with the one of the same id that counts.
+        unfit: Number of decisions that do not fit the problem, or whose reward does not.
+        rewards: Counts of the rewards.
     """
 
     decisions: int = 0
@@ -62,10 +62,10 @@ class JoinReport(JoinCounts, frozen=True, kw_only=True):
     """What a join did, or would do: its counts, and these.
 
     Attributes:
-        cut: its number; None if no decision was final and nothing was done.
-        until: decisions up to this time were taken up; microseconds since 1970, UTC.
-        pending: decisions in the lake that are not final yet, copies included.
-        seconds: how long it took.
+        cut: Number of the cut; None if no decision was final and nothing was done.
+        until: Decisions up to this time were joined; microseconds since 1970, UTC.
+        pending: Number of decisions in the lake that are not final yet, duplicates included.
+        seconds: Duration in seconds.
     """
 
     cut: int | None

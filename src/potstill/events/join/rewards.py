@@ -109,9 +109,9 @@ def count_unused_rewards(sources: CutInputs, partition: Partition, decisions: In
     """Count the rewards that a cut takes up and cannot use; see `RewardCounts` for which is which.
 
     Args:
-        sources: the rows.
-        partition: the ids to look at.
-        decisions: those of these ids that the cut takes up.
+        sources: The rows.
+        partition: The ids to look at.
+        decisions: Decisions of these ids that the cut joins.
     """
     window = sources.cut.window * SECOND
     rewards = partition.rows(sources.taken_rewards.scan().select("id", "time"))

@@ -89,7 +89,7 @@ def append(table: DeltaTable, rows: Any, writer: str, number: int, file_bytes: i
     The library holds a file in memory until it is full, or all rows are there: one for each day.
 
     Raises:
-        CommitFailedError: another process has committed for the same writer meanwhile, or changed the columns.
+        CommitFailedError: Another process has committed for the same writer meanwhile, or changed the columns.
     """
     write_deltalake(
         table,

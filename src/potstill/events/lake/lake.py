@@ -53,9 +53,9 @@ class Lake:
     Storage that is away raises `LakeUnavailable`; a frame that is still to be collected raises what Polars raises.
 
     Args:
-        root: a folder, or an address such as ``s3://bucket/prefix``; made when the first row comes.
-        problem: gives the columns their types.
-        storage_options: time limits and retries of an object store, as `deltalake` takes them. Its address and
+        root: A folder, or an address such as ``s3://bucket/prefix``; made when the first row comes.
+        problem: Gives the columns their types.
+        storage_options: Time limits and retries of an object store, as `deltalake` takes them. Its address and
             credentials come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
     """
 
@@ -107,11 +107,11 @@ class Lake:
         Columns that the frame lacks are null, those that the table lacks are added to it, and `day` is worked out.
 
         Args:
-            table: its name.
-            frame: the rows.
-            writer: whose numbers these are.
-            number: of this append; a writer's numbers go up.
-            after: the writer's last number when the frame was put together (0 for none). If it is another one at the
+            table: Name of the table.
+            frame: The rows.
+            writer: Name of the writer.
+            number: Number of this append; a writer's numbers rise.
+            after: The writer's last number when the frame was put together (0 for none). If it is another one at the
                 time of the commit, and still below `number`, this is `Overtaken`.
 
         Returns:
@@ -137,7 +137,7 @@ class Lake:
             False as in `append`.
 
         Raises:
-            LakeUnavailable: also if another process changed the table's columns meanwhile. Nothing was added, but
+            LakeUnavailable: Also if another process changed the table's columns meanwhile. Nothing was added, but
                 batches were taken, and the caller has to begin again.
         """
         frames = (with_day(batch) for batch in batches)
@@ -178,11 +178,11 @@ class Lake:
         """A table's rows, with the columns of the present problem; those that old files lack are null.
 
         Args:
-            table: its name.
-            version: of the table; the last one if left out.
-            since: leave out files that were in this version already. Compacted files count as new. If the version is
+            table: Name of the table.
+            version: Version of the table; the newest if left out.
+            since: Leave out files that were in this version already. Compacted files count as new. If the version is
                 gone, nothing is left out.
-            days: only rows of these UTC days.
+            days: Only rows of these UTC days.
         """
         files = self.files(table, version)
         if since is not None:

@@ -30,11 +30,11 @@ class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
     """What compaction did to a table.
 
     Attributes:
-        table: its name.
-        files_before: how many it had.
-        files_after: how many it has now.
-        bytes_before: their size.
-        bytes_after: their size now.
+        table: Name of the table.
+        files_before: Number of files before.
+        files_after: Number of files after.
+        bytes_before: Size of the files before.
+        bytes_after: Size of the files after.
     """
 
     table: Table
@@ -72,10 +72,10 @@ def vacuum(lake: Lake, older_than: float, *, dry_run: bool = False) -> list[Vacu
     """Delete files from storage that no table refers to, and that are out of use for a while.
 
     Args:
-        lake: the tables.
-        older_than: seconds since a file was taken out of its table, or written by someone who then crashed; rounded up
+        lake: The tables.
+        older_than: Seconds since a file was taken out of its table, or written by someone who then crashed; rounded up
             to hours. At least an hour. Versions of the tables from before then cannot be read any more.
-        dry_run: only say which.
+        dry_run: Only say which.
     """
     if older_than < SHORTEST:
         raise InvalidRetention(
@@ -100,9 +100,9 @@ def expire(lake: Lake, older_than: float, *, now: int | None = None) -> list[Exp
     Whoever has not joined them by then has lost them. `vacuum` deletes the files later.
 
     Args:
-        lake: the tables.
-        older_than: seconds; only UTC days that ended longer ago than that.
-        now: microseconds since 1970, UTC; the present if left out.
+        lake: The tables.
+        older_than: Seconds; only UTC days that ended longer ago than that.
+        now: Microseconds since 1970, UTC; the present if left out.
     """
     moment = dt.datetime.fromtimestamp((present() if now is None else now) / 1e6 - older_than, dt.UTC)
     tables: tuple[Table, ...] = ("decisions", "rewards")

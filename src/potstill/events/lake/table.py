@@ -35,12 +35,12 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a table.
 
     Attributes:
-        uri: its path or address.
-        day: the UTC day of all its rows.
-        rows: how many there are.
-        bytes: its size.
-        first: no row's time is before this; microseconds since 1970, UTC.
-        last: no row's time is after this.
+        uri: Path or address.
+        day: The UTC day of all its rows.
+        rows: Number of rows.
+        bytes: Size in bytes.
+        first: No row's time is before this; microseconds since 1970, UTC.
+        last: No row's time is after this.
     """
 
     uri: str
@@ -55,8 +55,8 @@ class LakeTable:
     """A Delta table at a place, where there may be none yet.
 
     Args:
-        url: a folder, or an address in an object store.
-        options: of an object store, as `deltalake` takes them.
+        url: A folder, or an address in an object store.
+        options: Options of an object store, as `deltalake` takes them.
     """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
@@ -115,7 +115,7 @@ class LakeTable:
         """Do something to the table as it is now, and again if others were faster; it is on disk when this returns.
 
         Raises:
-            LakeUnavailable: the storage is away, others were faster each time, or there is no table.
+            LakeUnavailable: The storage is away, others were faster each time, or there is no table.
         """
         for _ in range(attempts):
             handle = self.current()

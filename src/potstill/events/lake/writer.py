@@ -44,8 +44,8 @@ def add_files(
         False if the table had that number already, or a later one, and nothing was added.
 
     Raises:
-        Overtaken: the writer's last number is not `after` any more.
-        FileNotFoundError: a file is gone; a vacuum takes away what is in no table for a while.
+        Overtaken: The writer's last number is not `after` any more.
+        FileNotFoundError: A file is gone; a vacuum takes away what is in no table for a while.
     """
     stored = lake.tables[table]
     check_files_exist(lake.url(table), (file.path for file in files))

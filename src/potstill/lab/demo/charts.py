@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.lab.demo.demo import ALGORITHMS, Batch
 from potstill.lab.demo.results import Results, microseconds
-from potstill.lab.problems.environment import Float64
-from potstill.lab.problems.video import BITRATES, VideoUpload
+from potstill.lab.problems import BITRATES, Float64, VideoUpload
 from potstill.pages import Chart
 from potstill.policy import Policy
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from potstill.distill import Report, Still
 from potstill.keys import Key
 from potstill.lab.errors import LabError
-from potstill.lab.problems.environment import Columns, Float64, regrets
-from potstill.lab.problems.video import VideoUpload
+from potstill.lab.problems import Columns, Float64, VideoUpload, regrets
 from potstill.policy import Policy
 from potstill.problem import Observations
 from potstill.teachers import AnyFiniteTeacher, LinearTS
@@ -48,9 +47,9 @@ class Outcome(msgspec.Struct, frozen=True):
     """What one algorithm did in one batch of N decisions.
 
     Attributes:
-        actions: int64[N].
-        rewards: float64[N].
-        regrets: expected reward given up against the best action, float64[N].
+        actions: Int64[N].
+        rewards: Float64[N].
+        regrets: Expected reward given up against the best action, float64[N].
     """
 
     actions: Actions
@@ -62,9 +61,9 @@ class Timing(msgspec.Struct, frozen=True):
     """How long things took; the only part of a batch that differs between runs with one seed.
 
     Attributes:
-        decide_us: median microseconds of ``policy.decide`` on one context.
-        sample_us: median microseconds of one decision by sampling from the posterior.
-        update_s: seconds to learn and distil the next policy.
+        decide_us: Median microseconds of ``policy.decide`` on one context.
+        sample_us: Median microseconds of one decision by sampling from the posterior.
+        update_s: Seconds to learn and distil the next policy.
     """
 
     decide_us: float
@@ -76,14 +75,14 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """One turn of the circle.
 
     Attributes:
-        number: from 1.
-        decisions: taken up to the end of this batch.
-        contexts: of this batch's requests.
-        decided_by: the policy that took this batch's decisions.
-        outcomes: by algorithm, as named in `ALGORITHMS`.
-        policy: distilled after this batch.
-        report: on that policy.
-        timing: of that policy.
+        number: Number of the batch, from 1.
+        decisions: Taken up to the end of this batch.
+        contexts: Contexts of the batch's requests.
+        decided_by: The policy that took this batch's decisions.
+        outcomes: Outcomes by algorithm, as named in `ALGORITHMS`.
+        policy: Distilled after this batch.
+        report: Fidelity report of that policy.
+        timing: Timing of that policy.
     """
 
     number: int
@@ -100,9 +99,9 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a run. Equal settings give equal results, apart from timings.
 
     Args:
-        decisions: to take in all.
-        batch: decisions between two updates.
-        seed: of everything random.
+        decisions: Total number of decisions.
+        batch: Decisions between two updates.
+        seed: Seed of all randomness.
     """
 
     decisions: int = 20_000

@@ -16,11 +16,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One batch.
 
     Attributes:
-        batch: its number, from 1.
-        decisions: taken up to its end.
-        reward: mean reward in it, by algorithm.
-        fidelity: of the policy distilled after it.
-        timing: of that policy.
+        batch: Number of the batch, from 1.
+        decisions: Taken up to its end.
+        reward: Mean reward in it, by algorithm.
+        fidelity: Fidelity of the policy distilled after it.
+        timing: Timing of that policy.
     """
 
     batch: int
@@ -45,11 +45,11 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run.
 
     Attributes:
-        settings: of the run.
-        reward: mean reward over all decisions, by algorithm.
-        late_reward: mean reward over the last quarter of the batches, by algorithm.
-        regret: expected reward given up against the best possible, in all, by algorithm.
-        rows: the batches.
+        settings: Settings of the run.
+        reward: Mean reward over all decisions, by algorithm.
+        late_reward: Mean reward over the last quarter of the batches, by algorithm.
+        regret: Expected reward given up against the best possible, in all, by algorithm.
+        rows: The batches.
     """
 
     settings: Demo

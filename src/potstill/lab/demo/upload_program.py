@@ -16,7 +16,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from potstill.lab.problems.video import BITRATES, VideoUpload
+from potstill.lab.problems import BITRATES, VideoUpload
 from potstill.problem import Numeric
 
 _PROBLEM = VideoUpload().problem
@@ -31,9 +31,9 @@ def upload(contexts: Any, actions: Any, rewards: Any = None) -> Any:
     Transfer time is bitrate · duration / bandwidth; patience is a power of the duration times what the moods do.
 
     Args:
-        contexts: encoded by the problem of `VideoUpload`, float32[N, 38].
-        actions: positions in its action list, int32[N].
-        rewards: float32[N]: 0 for an upload that failed.
+        contexts: Encoded by the problem of `VideoUpload`, float32[N, 38].
+        actions: Positions in its action list, int32[N].
+        rewards: Float32[N]: 0 for an upload that failed.
     """
     steepness = numpyro.sample("steepness", dist.LogNormal(0.7, 0.5))
     patience = numpyro.sample("patience", dist.Normal(3.0, 1.5))  # ln seconds, for a video of one second

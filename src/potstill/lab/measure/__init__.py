@@ -1,1 +1,35 @@
 """Latency and complexity of one decision."""
+
+from typing import TYPE_CHECKING
+
+from potstill.lab.lazy import lazy
+
+if TYPE_CHECKING:
+    from potstill.lab.measure.complexity import Growth
+    from potstill.lab.measure.latency import LEARNT, PROBLEMS, Latency
+    from potstill.lab.measure.measurements import Measurements, take_measurements
+
+__all__ = [
+    "LEARNT",
+    "PROBLEMS",
+    "Growth",
+    "Latency",
+    "Measurements",
+    "take_measurements",
+]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "complexity": ("Growth",),
+        "latency": (
+            "LEARNT",
+            "Latency",
+            "PROBLEMS",
+        ),
+        "measurements": (
+            "Measurements",
+            "take_measurements",
+        ),
+    },
+)

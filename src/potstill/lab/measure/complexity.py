@@ -15,7 +15,7 @@ import numpy as np
 from potstill.keys import Key
 from potstill.lab.measure.deciders import Decider, by_features, by_networks, by_policy, by_posterior
 from potstill.lab.measure.latency import timed
-from potstill.lab.problems.environment import Float64
+from potstill.lab.problems import Float64
 from potstill.policy import Policy
 from potstill.policy.network import Layer
 from potstill.problem import Discrete, Numeric, Problem
@@ -57,12 +57,12 @@ class Method(NamedTuple):
     """A row of the paper's table.
 
     Attributes:
-        title: of the method.
-        formula: the paper's, for time and, where it differs, for space.
-        products: the formula for time as a number.
-        numbers: the formula for space as a number.
-        build: the method at a size.
-        grow: for each dimension that is grown, its sizes, and where the others are held.
+        title: Title of the method.
+        formula: The paper's, for time and, where it differs, for space.
+        products: The formula for time as a number.
+        numbers: The formula for space as a number.
+        build: The method at a size.
+        grow: Sizes of each dimension that is varied, and the sizes at which the others are held.
     """
 
     title: str
@@ -77,18 +77,18 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     """One method as one dimension grows.
 
     Attributes:
-        method: title.
-        formula: the paper's.
-        dimension: d, k, h or b.
-        fixed: the other dimensions.
-        sizes: of the dimension.
-        us: microseconds per decision: a tenth of the calls were faster. Slower ones were held up by other programs.
-        bytes: that have to be where decisions are taken.
-        time_slope: fitted exponent of time, over sizes that take clearly longer than the smallest one and fit the
+        method: Title.
+        formula: The paper's.
+        dimension: D, k, h or b.
+        fixed: The other dimensions.
+        sizes: Sizes of the dimension.
+        us: Microseconds per decision: a tenth of the calls were faster. Slower ones were held up by other programs.
+        bytes: Number of bytes needed where decisions are taken.
+        time_slope: Fitted exponent of time, over sizes that take clearly longer than the smallest one and fit the
             cache; None where there are no two of them.
-        time_expected: the exponent of the paper's formula, fitted alike.
-        space_slope: fitted exponent of bytes.
-        space_expected: the exponent of the paper's formula for space, fitted alike.
+        time_expected: The exponent of the paper's formula, fitted alike.
+        space_slope: Fitted exponent of bytes.
+        space_expected: The exponent of the paper's formula for space, fitted alike.
     """
 
     method: str
@@ -156,10 +156,10 @@ def slope(
     exponent should be 0, and is fitted to the values as they are.
 
     Args:
-        sizes: ascending.
-        values: one for each.
-        formula: what the values should be proportional to.
-        used: which sizes to fit on; all if left out.
+        sizes: Ascending.
+        values: One for each.
+        formula: Formula that the values should be proportional to.
+        used: Sizes to fit on; all if left out.
     """
     x, y = np.log(np.asarray(sizes, np.float64)), np.asarray(values, np.float64)
     chosen = np.ones(len(x), bool) if used is None else np.asarray(used)

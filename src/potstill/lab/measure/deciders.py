@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from potstill.keys import Key
-from potstill.lab.problems.environment import Float32
-from potstill.lab.runs.trial import Agent, Fixed, Undistilled
+from potstill.lab.problems import Float32
+from potstill.lab.runs import Agent, Fixed, Undistilled
 from potstill.policy import Policy
 from potstill.teachers import BootstrapTS, LinearTS, NeuralGreedy, NeuralLinearTS
 from potstill.teachers.linear.nig import Posterior

@@ -14,10 +14,8 @@ import numpy as np
 
 from potstill.keys import Key
 from potstill.lab.measure.deciders import Decider, decider
-from potstill.lab.problems.environment import Float32, Simulation
-from potstill.lab.problems.scenarios import scenario
-from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.trial import Agent, Fixed
+from potstill.lab.problems import Float32, Simulation, scenario
+from potstill.lab.runs import ALGORITHMS, Agent, Fixed
 from potstill.policy import Policy
 
 #: Problems that differ in what a decision costs: the paper's, and the larger of the two Warfarin problems.
@@ -34,13 +32,13 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """Of one algorithm on one problem.
 
     Attributes:
-        problem: name.
-        algorithm: name.
-        calls: that were timed.
-        mean_us: microseconds per decision.
-        two_se_us: two standard errors of the mean.
-        median_us: half of the calls were faster. The mean also holds what other programs on the machine cost.
-        p99_us: the 99th percentile over single calls.
+        problem: Name.
+        algorithm: Name.
+        calls: Number of timed calls.
+        mean_us: Microseconds per decision.
+        two_se_us: Two standard errors of the mean.
+        median_us: Half of the calls were faster. The mean also holds what other programs on the machine cost.
+        p99_us: The 99th percentile over single calls.
     """
 
     problem: str
@@ -64,12 +62,12 @@ def measure(
     """Time every algorithm on every problem.
 
     Args:
-        problems: names of scenarios.
-        algorithms: names.
-        calls: for each.
-        preset: of hyperparameters, for algorithms that it has.
-        seconds: after which a slow algorithm is timed no further.
-        on_progress: told what is measured next.
+        problems: Names of scenarios.
+        algorithms: Names.
+        calls: Number of timed calls of each.
+        preset: Preset of hyperparameters, for algorithms that have one.
+        seconds: Time limit for each algorithm, in seconds.
+        on_progress: Called with what is measured next.
     """
     measured = []
     for problem in problems:

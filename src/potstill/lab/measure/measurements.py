@@ -40,12 +40,12 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         library: Potstill's version.
-        machine: where.
-        calls: for each latency, unless it was too slow.
-        problems: that latency was asked for.
-        algorithms: likewise.
-        latency: in that order.
-        complexity: one entry for each method and dimension.
+        machine: The machine.
+        calls: Number of timed calls of each, unless it was too slow.
+        problems: Problems on which latency was measured.
+        algorithms: Likewise.
+        latency: Latencies, in that order.
+        complexity: One entry for each method and dimension.
     """
 
     library: str
@@ -57,18 +57,18 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     complexity: list[Growth]
 
 
-def measurements(
+def take_measurements(
     kept: Path, problems: Sequence[str], algorithms: Sequence[str], calls: int, *, again: bool, say: Said
 ) -> Measurements:
     """Measure, or take what was kept in a file by an equal request on this machine.
 
     Args:
-        kept: the file.
-        problems: to measure latency on.
-        algorithms: to measure latency of.
-        calls: for each.
-        again: measure in any case.
-        say: told what is measured next.
+        kept: The file.
+        problems: Problems to measure latency on.
+        algorithms: Algorithms to measure latency of.
+        calls: Number of timed calls of each.
+        again: Measure in any case.
+        say: Called with what is measured next.
     """
     wanted = Measurements(
         library=__version__,

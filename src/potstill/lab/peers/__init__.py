@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from potstill.errors import PotstillError
-from potstill.lab.runs.trial import Agent
+from potstill.lab.runs import Agent
 from potstill.problem import Problem
 from potstill.spaces import finite
 
@@ -26,13 +26,13 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """An algorithm of another library.
 
     Attributes:
-        name: on the command line and in results.
-        title: in tables and figures.
-        about: one line.
-        package: its library, as it is installed and imported.
-        file: in this folder, whose ``make(actions, seed, **options)`` gives an agent.
-        options: hyperparameters.
-        cost: very roughly, seconds per update.
+        name: Name on the command line and in results.
+        title: Title in tables and figures.
+        about: One line about it.
+        package: Library, as it is installed and imported.
+        file: Module in this folder whose ``make(actions, seed, **options)`` gives an agent.
+        options: Hyperparameters.
+        cost: Approximate seconds per update.
     """
 
     name: str

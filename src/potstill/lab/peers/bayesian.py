@@ -6,7 +6,7 @@ import numpy as np
 from bayesianbandits import Arm, ContextualAgent, NormalInverseGammaRegressor, ThompsonSampling
 
 from potstill.lab.peers.shared import TimedPeer, with_intercept
-from potstill.lab.problems.environment import Decided, Float32
+from potstill.lab.problems import Decided, Float32
 from potstill.problem import Observations
 
 
@@ -17,7 +17,7 @@ class Conjugate(TimedPeer):
 
     Args:
         actions: Number of actions.
-        seed: of its generator.
+        seed: Seed of its generator.
     """
 
     def __init__(self, actions: int, seed: int) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from mabwiser.mab import MAB, LearningPolicy
 
 from potstill.lab.peers.shared import TimedPeer, with_intercept
-from potstill.lab.problems.environment import Decided, Float32
+from potstill.lab.problems import Decided, Float32
 from potstill.problem import Observations
 
 
@@ -15,9 +15,9 @@ class Mabwiser(TimedPeer):
 
     Args:
         actions: Number of actions.
-        seed: of its generator.
-        policy: name of a linear learning policy.
-        alpha: how much it explores.
+        seed: Seed of its generator.
+        policy: Name of a linear learning policy.
+        alpha: Amount of exploration.
     """
 
     def __init__(self, actions: int, seed: int, policy: str, alpha: float) -> None:

@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from potstill.lab.problems.environment import Float32, Float64
-from potstill.lab.runs.trial import Learned
+from potstill.lab.problems import Float32, Float64
+from potstill.lab.runs import Learned
 from potstill.problem import Observations
 
 

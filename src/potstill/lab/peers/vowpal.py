@@ -13,7 +13,7 @@ from vowpalwabbit import Workspace
 
 from potstill.keys import Key
 from potstill.lab.peers.shared import TimedPeer
-from potstill.lab.problems.environment import Decided, Float32
+from potstill.lab.problems import Decided, Float32
 from potstill.problem import Observations
 
 
@@ -22,8 +22,8 @@ class Vowpal(TimedPeer):
 
     Args:
         actions: Number of actions.
-        seed: of its randomness, and of the draws from its probabilities.
-        arguments: how it explores.
+        seed: Seed of its randomness, and of the draws from its probabilities.
+        arguments: Command-line arguments that select the exploration.
     """
 
     def __init__(self, actions: int, seed: int, arguments: str) -> None:

@@ -1,1 +1,97 @@
-"""Problems whose best action is known, simulated or from tables."""
+"""Problems of the lab: simulators, tables, replayed logs, and the scenarios that run them."""
+
+from typing import TYPE_CHECKING
+
+from potstill.lab.lazy import lazy
+
+if TYPE_CHECKING:
+    from potstill.lab.problems.data import MissingData, download, located
+    from potstill.lab.problems.environment import (
+        Columns,
+        Decided,
+        Environment,
+        Float32,
+        Float64,
+        Simulation,
+        World,
+        regrets,
+    )
+    from potstill.lab.problems.scenarios import (
+        SCENARIOS,
+        OwnTable,
+        Scenario,
+        find_scenario,
+        is_known,
+        refuse_unused,
+        scenario,
+    )
+    from potstill.lab.problems.table import ClassificationProblem, DoseProblem, TableProblem
+    from potstill.lab.problems.video import BITRATES, VideoUpload
+    from potstill.lab.problems.wheel import Wheel
+
+__all__ = [
+    "BITRATES",
+    "SCENARIOS",
+    "ClassificationProblem",
+    "Columns",
+    "Decided",
+    "DoseProblem",
+    "Environment",
+    "Float32",
+    "Float64",
+    "MissingData",
+    "OwnTable",
+    "Scenario",
+    "Simulation",
+    "TableProblem",
+    "VideoUpload",
+    "Wheel",
+    "World",
+    "download",
+    "find_scenario",
+    "is_known",
+    "located",
+    "refuse_unused",
+    "regrets",
+    "scenario",
+]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "data": (
+            "MissingData",
+            "download",
+            "located",
+        ),
+        "environment": (
+            "Columns",
+            "Decided",
+            "Environment",
+            "Float32",
+            "Float64",
+            "Simulation",
+            "World",
+            "regrets",
+        ),
+        "scenarios": (
+            "OwnTable",
+            "SCENARIOS",
+            "Scenario",
+            "find_scenario",
+            "is_known",
+            "refuse_unused",
+            "scenario",
+        ),
+        "table": (
+            "ClassificationProblem",
+            "DoseProblem",
+            "TableProblem",
+        ),
+        "video": (
+            "BITRATES",
+            "VideoUpload",
+        ),
+        "wheel": ("Wheel",),
+    },
+)

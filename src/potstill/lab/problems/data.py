@@ -35,11 +35,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """One data file.
 
     Attributes:
-        name: of the file.
-        about: what it is, where it comes from, and its licence.
-        url: that it is fetched from, as published; no test reaches it.
-        kind: how it is wrapped there.
-        rows: that it has.
+        name: Name of the file.
+        about: Contents, origin and licence.
+        url: URL of the published file; no test fetches it.
+        kind: Archive format at that URL.
+        rows: Number of rows.
     """
 
     name: str
@@ -145,8 +145,8 @@ def download(folder: Path | None = None, sources: Iterable[Source] = tuple(SOURC
     """Fetch the data files that are not in the folder yet, one after the other.
 
     Args:
-        folder: to keep them in; the cache if not given.
-        sources: the files.
+        folder: Folder for the files; the cache if not given.
+        sources: The files.
     """
     folder = folder or cache()
     for source in sources:

@@ -59,8 +59,8 @@ class Batch(NamedTuple):
     """What came of one batch of decisions.
 
     Attributes:
-        observations: for the algorithm to learn from.
-        regret: expected reward given up in all of it; None where the truth is not known.
+        observations: Observations to learn from.
+        regret: Expected reward given up in all of it; None where the truth is not known.
     """
 
     observations: Observations
@@ -82,9 +82,9 @@ class Simulation:
     """A world of known truth: an environment, and the requests of one trial in their order.
 
     Args:
-        environment: where rewards come from.
-        decisions: in the whole trial.
-        key: of contexts and luck.
+        environment: The environment.
+        decisions: Number of decisions in the trial.
+        key: Key of contexts and reward noise.
     """
 
     def __init__(self, environment: Environment, decisions: int, key: Key) -> None:

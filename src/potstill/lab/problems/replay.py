@@ -53,12 +53,12 @@ def write_log(
     """Log uniformly random decisions, a file at a time. What an interrupted call has written is not written again.
 
     Args:
-        folder: of the log.
-        environment: whose contexts are logged; their columns must be the problem's features.
-        rows: in all.
-        seed: of contexts, actions and luck.
-        chunk: rows in a file.
-        progress: called after each file.
+        folder: Folder of the log.
+        environment: Environment whose contexts are logged; their columns must be the problem's features.
+        rows: Total number of rows.
+        seed: Seed of contexts, actions and reward noise.
+        chunk: Number of rows in a file.
+        progress: Called after each file.
     """
     if rows < 1 or chunk < 1:
         raise LabError(f"a log needs 1 or more rows and chunk, got rows={rows} and chunk={chunk}")
@@ -132,8 +132,8 @@ class Replay:
     """A world made of logged rows, which are met once each, in the order in which they come.
 
     Args:
-        problem: what was decided.
-        parts: the log, in parts of any size; one is held at a time.
+        problem: The problem.
+        parts: The log, in parts of any size; one is held at a time.
     """
 
     def __init__(self, problem: Problem, parts: Iterable[Observations]) -> None:
@@ -185,9 +185,9 @@ def parts_of(folder: Path, problem: Problem, key: Key) -> Iterator[Observations]
     """The parts of a log on disk, encoded: in an order of this key's own, with the rows of each part shuffled.
 
     Args:
-        folder: of Parquet files, with the problem's features and `action`, `reward` and `propensity` as columns.
-        problem: what was decided.
-        key: of the order.
+        folder: Folder of Parquet files with the problem's features, `action`, `reward` and `propensity` as columns.
+        problem: The problem.
+        key: Key of the order.
     """
     paths = sorted(folder.glob("part-*.parquet"))
     if not paths:

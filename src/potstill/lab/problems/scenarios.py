@@ -31,10 +31,10 @@ class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be decided in a table.
 
     Attributes:
-        label: column of the class to name; or
-        target: column of the amount to hit, in so many
-        levels: evenly spaced ones.
-        without: columns that are not to be seen.
+        label: Column of the class to name; or
+        target: Column of the amount to hit, in so many
+        levels: Evenly spaced ones.
+        without: Columns that are not to be seen.
     """
 
     label: str | None = None
@@ -50,7 +50,7 @@ class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
         return (*what, *levels, *(word for name in self.without for word in ("--without", name)))
 
 
-def named(name: str, own: OwnTable, decisions: int | None = None) -> Scenario:
+def find_scenario(name: str, own: OwnTable, decisions: int | None = None) -> Scenario:
     """The scenario of a problem's name, or of a file's with a table."""
     path = Path(name)
     if not is_known(name) and (path.suffix.lower() in _ENDINGS or "/" in name or path.exists()):
@@ -69,9 +69,9 @@ def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Sce
     """The scenario of a table; every row once in random order, unless more decisions are asked for.
 
     Args:
-        path: of a CSV file with a header row, or of a Parquet file.
-        own: what to decide.
-        decisions: in a trial; one per row if left out.
+        path: Path of a CSV file with a header row, or of a Parquet file.
+        own: What to decide in the table.
+        decisions: Number of decisions in a trial; one per row if left out.
     """
     if own.label is None and own.target is None:
         raise LabError(f"{path}: say what to decide: --label COLUMN for a class, or --target COLUMN for a dose")
@@ -115,13 +115,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """One problem of the evaluation. Data is read when the problem or a world is asked for, and raises MissingData.
 
     Attributes:
-        name: that commands and files use.
-        title: for people.
-        decisions: in a trial.
-        batch: decisions between updates.
-        environment: makes the simulated problem; a function that can be pickled, for processes to share.
-        log_rows: replay a log with so many rows instead, as the paper does where no simulator is at hand.
-        options: that a command needs beside the name, of a table of somebody's own.
+        name: Name in commands and files.
+        title: Title in tables and figures.
+        decisions: Number of decisions in a trial.
+        batch: Decisions between updates.
+        environment: Makes the simulated problem; a function that can be pickled, for processes to share.
+        log_rows: Replay a log with so many rows instead, as the paper does where no simulator is at hand.
+        options: Further command-line options, for a user's own table.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """Read or write what trials need, before any of them: so that all errors come now, and a log is written once.
 
         Args:
-            progress: told of the rows that a log has, and will have.
+            progress: Called with the rows written and the total.
         """
         if self.log_rows is not None:
             upload_log(self.environment(), self.log_rows, progress)

@@ -38,9 +38,9 @@ class TableProblem:
     """Rows of a table as requests; what they earn is left to the two kinds below.
 
     Attributes:
-        problem: what is decided.
-        dropped: how many more the table had, in which the label or target is missing.
-        resample: whether a trial draws rows with replacement; if not, it meets each at most once, in random order.
+        problem: The problem.
+        dropped: Number of rows left out because the label or target is missing.
+        resample: Whether a trial draws rows with replacement; if not, it meets each at most once, in random order.
     """
 
     def __init__(self, table: pl.DataFrame, problem: Problem, *, dropped: int, resample: bool) -> None:
@@ -110,15 +110,15 @@ class ClassificationProblem(TableProblem):
     """Name the class of each row: 1 if it is right and 0 if not, or what a table of rewards says.
 
     Args:
-        table: the rows.
-        label: column of the class; rows without one are left out.
-        features: columns to see, by name or as a Feature that says how; all but the label if not given.
-        without: columns not to see.
-        rewards: what each action earns on rows of each class, a number or several of equal chance, as in
+        table: The rows.
+        label: Column of the class; rows without one are left out.
+        features: Columns to see, by name or as a Feature that says how; all but the label if not given.
+        without: Columns not to see.
+        rewards: What each action earns on rows of each class, a number or several of equal chance, as in
             ``{"edible": {"eat": 5}, "poisonous": {"eat": (5, -35), "abstain": 0}}``. An action that a class leaves out
             earns 0 there.
-        name: of the problem.
-        resample: draw rows with replacement; if not, a trial meets each row at most once.
+        name: Name of the problem.
+        resample: Draw rows with replacement; if not, a trial meets each row at most once.
     """
 
     def __init__(
@@ -164,15 +164,15 @@ class DoseProblem(TableProblem):
     with the target clipped to the range of levels, so that rewards lie in [0, 1] and have no noise.
 
     Args:
-        table: the rows.
-        target: column of the right amount, numbers; rows without one are left out.
-        levels: how many.
-        low: the lowest level; the smallest target if not given.
-        high: the highest level; the largest target if not given.
-        features: columns to see, by name or as a Feature that says how; all but the target if not given.
-        without: columns not to see.
-        name: of the problem.
-        resample: draw rows with replacement; if not, a trial meets each row at most once.
+        table: The rows.
+        target: Column of the right amount, numbers; rows without one are left out.
+        levels: Number of levels.
+        low: The lowest level; the smallest target if not given.
+        high: The highest level; the largest target if not given.
+        features: Columns to see, by name or as a Feature that says how; all but the target if not given.
+        without: Columns not to see.
+        name: Name of the problem.
+        resample: Draw rows with replacement; if not, a trial meets each row at most once.
     """
 
     def __init__(

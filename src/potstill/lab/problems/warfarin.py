@@ -49,8 +49,8 @@ def warfarin(levels: int = 20, resample: bool = False) -> DoseProblem:
     """The paper's dosing problem.
 
     Args:
-        levels: evenly spaced doses from 0 to 92.5 mg per week.
-        resample: draw patients with replacement; if not, a trial meets each at most once.
+        levels: Evenly spaced doses from 0 to 92.5 mg per week.
+        resample: Draw patients with replacement; if not, a trial meets each at most once.
     """
     path = data.find(data.WARFARIN.name)
     table = patients(path)

@@ -29,8 +29,8 @@ class Wheel(msgspec.Struct, frozen=True):
     where the action that is named after the point's quadrant earns 50. The rim has a share of 1 - delta² of the points.
 
     Args:
-        delta: inner radius of the rim, from 0 to below 1.
-        noise: standard deviation of the rewards.
+        delta: Inner radius of the rim, from 0 to below 1.
+        noise: Standard deviation of the rewards.
     """
 
     delta: float = 0.95

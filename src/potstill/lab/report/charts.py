@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from potstill.lab.measure.complexity import Growth
+from potstill.lab.measure import Growth
 from potstill.lab.report.rows import Compared, Imitated, Timed
 from potstill.lab.report.runs import PEERS, Run, problem_title
 from potstill.pages import Chart

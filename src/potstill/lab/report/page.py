@@ -8,13 +8,12 @@ from textwrap import dedent
 
 import numpy as np
 
-from potstill.lab.measure.latency import LEARNT
-from potstill.lab.measure.measurements import Measurements
+from potstill.lab.measure import LEARNT, Measurements
 from potstill.lab.report import charts, tables
 from potstill.lab.report.rows import Compared, Final, Imitated, Timed, with_cost
 from potstill.lab.report.runs import PEERS, Run, Runs, problem_title
 from potstill.lab.report.summary import Summary
-from potstill.lab.runs.comparison import LEAST_TRIALS
+from potstill.lab.runs import LEAST_TRIALS
 from potstill.pages import Chart, Page, Section
 
 _CURVES = """

@@ -10,15 +10,12 @@ import msgspec
 
 from potstill.files import write_atomically
 from potstill.lab.errors import LabError
-from potstill.lab.measure.latency import PROBLEMS
-from potstill.lab.measure.measurements import Measurements, measurements
-from potstill.lab.problems.data import MissingData
-from potstill.lab.problems.scenarios import scenario
+from potstill.lab.measure import PROBLEMS, Measurements, take_measurements
+from potstill.lab.problems import MissingData, scenario
 from potstill.lab.report.page import page
 from potstill.lab.report.runs import PEERS, Runs
 from potstill.lab.report.summary import Summary, summary
-from potstill.lab.runs import results
-from potstill.lab.runs.algorithms import ALGORITHMS
+from potstill.lab.runs import ALGORITHMS, results
 from potstill.pages import Page, Section, Table, png
 
 Said = Callable[[str], None]
@@ -63,7 +60,7 @@ class Written(msgspec.Struct, frozen=True):
     summary: Summary
 
 
-def report(
+def write_report(
     folder: Path,
     out: Path,
     *,
@@ -77,15 +74,15 @@ def report(
     """Write the report on a folder of results.
 
     Args:
-        folder: that `potstill lab run` has written to.
-        out: for report.html, summary.json, results.md and the pictures.
-        calls: of one decision, for each latency; 0 measures none.
-        again: measure although the same was measured before and kept in `out`.
-        markdown: write the Markdown page here instead, with the pictures and the trials themselves in a folder of its
+        folder: Folder written by `potstill lab run`.
+        out: Folder for report.html, summary.json, results.md and the pictures.
+        calls: Number of timed calls for each latency; 0 measures none.
+        again: Measure although the same was measured before and kept in `out`.
+        markdown: Write the Markdown page here instead, with the pictures and the trials themselves in a folder of its
             name beside it.
-        notes: remarks to print, in paragraphs.
-        command: that asked for the report, to be printed in it.
-        say: told what is done next.
+        notes: Remarks to print, in paragraphs.
+        command: Command line to print in the report.
+        say: Called with what is done next.
     """
     if markdown and markdown.suffix != ".md":
         raise LabError(f"the Markdown page must be called something.md, got {markdown}")
@@ -112,7 +109,7 @@ def _measured(runs: Runs, out: Path, calls: int, again: bool, say: Said) -> Meas
     problems = [name for name in PROBLEMS if name in runs.problems and _is_available(name, say)]
     ran = {run.algorithm for run in runs.runs if run.preset != PEERS}
     algorithms = [name for name in ALGORITHMS if name in ran]
-    return measurements(out / "measured.json", problems, algorithms, calls, again=again, say=say)
+    return take_measurements(out / "measured.json", problems, algorithms, calls, again=again, say=say)
 
 
 def _is_available(problem: str, say: Said) -> bool:

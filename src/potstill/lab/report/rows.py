@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from potstill.lab.measure.latency import Latency
+from potstill.lab.measure import Latency
 from potstill.lab.report.runs import LATENCY_MS, PEERS, Run, Runs
-from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.comparison import Comparison, Estimate, Measure
-from potstill.lab.runs.results import Trial
+from potstill.lab.runs import ALGORITHMS, Comparison, Estimate, Measure, Trial
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,11 +17,11 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         problem, preset, algorithm: names.
-        title: of the algorithm.
-        measure: which of the two.
-        final: the mean over trials.
-        best_peer: whether it is the best of the other libraries.
-        against_best_peer: compared with it, paired by trial; None for peers, or without them.
+        title: Title of the algorithm.
+        measure: The measure.
+        final: The mean over trials.
+        best_peer: Whether it is the best of the other libraries.
+        against_best_peer: Compared with it, paired by trial; None for peers, or without them.
     """
 
     problem: str
@@ -52,11 +50,11 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         problem, algorithm: names.
-        title: of the algorithm.
+        title: Title of the algorithm.
         calls, mean_us, two_se_us, median_us, p99_us: measured here.
-        paper_us: the paper's mean; None where it has none.
-        speedup: median latency of Thompson sampling over that of this, its distilled policy; None for others.
-        paper_speedup: the same in the paper, of means.
+        paper_us: The paper's mean; None where it has none.
+        speedup: Median latency of Thompson sampling over that of this, its distilled policy; None for others.
+        paper_speedup: The same in the paper, of means.
     """
 
     problem: str
@@ -132,12 +130,12 @@ class Imitated(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         problem, preset, algorithm: names.
-        title: of the algorithm.
-        decisions: in a trial.
-        kl: held-out divergence from the teacher after each update, in nats, the mean over trials.
-        price: the paper's bound on what these divergences cost, L·√(KL/2) per decision, added up over a trial's
+        title: Title of the algorithm.
+        decisions: Number of decisions in a trial.
+        kl: Held-out divergence from the teacher after each update, in nats, the mean over trials.
+        price: The paper's bound on what these divergences cost, L·√(KL/2) per decision, added up over a trial's
             decisions: each batch at the price of the policy that decided it.
-        cost: what was given up against Thompson sampling, in all, paired by trial; None if that was not run.
+        cost: Total regret over Thompson sampling, paired by trial; None if that was not run.
     """
 
     problem: str

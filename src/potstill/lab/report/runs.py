@@ -9,12 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from potstill.lab.errors import LabError
-from potstill.lab.problems.environment import Float64
-from potstill.lab.problems.scenarios import SCENARIOS, is_known, scenario
-from potstill.lab.runs import results
-from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.comparison import Comparison, Estimate, Measure
-from potstill.lab.runs.results import Trial
+from potstill.lab.problems import SCENARIOS, Float64, is_known, scenario
+from potstill.lab.runs import ALGORITHMS, Comparison, Estimate, Measure, Trial, results
 
 PEERS = "peers"
 _PRESETS = ["paper", "potstill", PEERS]
@@ -62,7 +58,7 @@ class Run:
     """All trials of one algorithm under one preset on one problem.
 
     Args:
-        trials: at least one, with equal batches.
+        trials: One or more trials, with equal batches.
     """
 
     def __init__(self, trials: Sequence[Trial]) -> None:

@@ -10,14 +10,11 @@ from typing import Any
 import msgspec
 
 from potstill._version import __version__
-from potstill.lab.measure.measurements import Measurements
-from potstill.lab.problems.scenarios import is_known, scenario
+from potstill.lab.measure import Measurements
+from potstill.lab.problems import is_known, scenario
 from potstill.lab.report.rows import Compared, Final, Imitated, Timed, comparisons, finals, imitation, latencies
 from potstill.lab.report.runs import PEERS, Run, Runs, deviations
-from potstill.lab.runs import results
-from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.comparison import expected_by_chance
-from potstill.lab.runs.provenance import commit
+from potstill.lab.runs import ALGORITHMS, commit, expected_by_chance, results
 
 
 def commits(runs: Runs, folder: Path) -> dict[str, int]:
@@ -103,18 +100,18 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         library: Potstill's version.
-        commit: that the report was made from; None outside a checkout.
-        commits: that ran the trials, each with how many.
-        commands: that make such results.
-        trials: finished ones that were read.
-        deviations: from the paper, if its problems were run.
-        notes: remarks that were handed over.
-        finals: where every algorithm ended.
-        comparisons: distilled policies against their Thompson sampling.
-        outside_by_chance: how many of these would be outside two standard errors if nothing differed.
-        imitation: error, price and cost of the distilled policies.
-        latency: beside the paper's.
-        measurements: of this machine, raw; None if none were asked for.
+        commit: Commit that the report was made from; None outside a checkout.
+        commits: Number of trials by the commit that ran them.
+        commands: Commands that reproduce the results.
+        trials: Finished ones that were read.
+        deviations: Deviations from the paper, if its problems were run.
+        notes: Remarks that were handed over.
+        finals: Final result of every algorithm.
+        comparisons: Distilled policies against their Thompson sampling.
+        outside_by_chance: Expected number outside two standard errors if nothing differed.
+        imitation: Error, price and cost of the distilled policies.
+        latency: Beside the paper's.
+        measurements: Raw measurements of this machine; None if none were made.
     """
 
     library: str

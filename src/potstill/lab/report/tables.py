@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from potstill.lab.measure.complexity import Growth
+from potstill.lab.measure import Growth
 from potstill.lab.report.rows import Compared, Final, Imitated, Timed
 from potstill.lab.report.runs import problem_title
-from potstill.lab.runs.comparison import Comparison, Estimate
+from potstill.lab.runs import Comparison, Estimate
 from potstill.pages import Table
 
 

@@ -1,1 +1,68 @@
-"""Trials of algorithms on problems."""
+"""Runs: algorithms on scenarios in trials, their results and comparisons."""
+
+from typing import TYPE_CHECKING
+
+from potstill.lab.lazy import lazy
+
+if TYPE_CHECKING:
+    from potstill.lab.runs.algorithms import ALGORITHMS
+    from potstill.lab.runs.comparison import LEAST_TRIALS, Comparison, Estimate, Measure, expected_by_chance
+    from potstill.lab.runs.presets import PRESETS
+    from potstill.lab.runs.provenance import commit
+    from potstill.lab.runs.results import Trial
+    from potstill.lab.runs.run_spec import Experiment
+    from potstill.lab.runs.terminal import display, duration, print_rows
+    from potstill.lab.runs.trial import Agent, Fixed, Learned, Turn, Undistilled, play
+
+__all__ = [
+    "ALGORITHMS",
+    "LEAST_TRIALS",
+    "PRESETS",
+    "Agent",
+    "Comparison",
+    "Estimate",
+    "Experiment",
+    "Fixed",
+    "Learned",
+    "Measure",
+    "Trial",
+    "Turn",
+    "Undistilled",
+    "commit",
+    "display",
+    "duration",
+    "expected_by_chance",
+    "play",
+    "print_rows",
+]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "algorithms": ("ALGORITHMS",),
+        "comparison": (
+            "Comparison",
+            "Estimate",
+            "LEAST_TRIALS",
+            "Measure",
+            "expected_by_chance",
+        ),
+        "presets": ("PRESETS",),
+        "provenance": ("commit",),
+        "results": ("Trial",),
+        "run_spec": ("Experiment",),
+        "terminal": (
+            "display",
+            "duration",
+            "print_rows",
+        ),
+        "trial": (
+            "Agent",
+            "Fixed",
+            "Learned",
+            "Turn",
+            "Undistilled",
+            "play",
+        ),
+    },
+)

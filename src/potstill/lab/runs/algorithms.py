@@ -23,14 +23,14 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent is made for one trial.
 
     Attributes:
-        name: on the command line and in results.
-        title: in tables and figures.
-        about: one line.
-        teacher: its row in `PRESETS`; None if it has no hyperparameters.
-        imitates: name of the Thompson sampling whose distilled policy this is.
-        cost: very roughly, seconds per update; for the order of a run, and for the time left before anything was
+        name: Name on the command line and in results.
+        title: Title in tables and figures.
+        about: One line about it.
+        teacher: Row in `PRESETS`; None if it has no hyperparameters.
+        imitates: Name of the Thompson sampling whose distilled policy this is.
+        cost: Very roughly, seconds per update; for the order of a run, and for the time left before anything was
             measured.
-        limit: decisions in a trial up to which `all` includes it.
+        limit: Decisions in a trial up to which `all` includes it.
     """
 
     name: str
@@ -74,7 +74,7 @@ class PeerAlgorithm(Algorithm, frozen=True, kw_only=True):
     """Another library's algorithm, with that library's hyperparameters.
 
     Attributes:
-        peer: how to make it.
+        peer: The algorithm of another library.
     """
 
     peer: peers.Peer

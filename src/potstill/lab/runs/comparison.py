@@ -31,9 +31,9 @@ class Estimate(msgspec.Struct, frozen=True):
     """A mean over trials.
 
     Attributes:
-        mean: over trials.
-        two_se: two standard errors of the mean; None for a single trial.
-        trials: their number.
+        mean: Over trials.
+        two_se: Two standard errors of the mean; None for a single trial.
+        trials: Number of trials.
     """
 
     mean: float
@@ -52,11 +52,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What one algorithm earns or gives up against another, paired by trial.
 
     Attributes:
-        difference: mean of (one less other), with two standard errors of that mean.
-        ratio: of the two means, one over other; None if the other's mean is 0.
+        difference: Mean of (one less other), with two standard errors of that mean.
+        ratio: Ratio of the two means, one over other; None if the other's mean is 0.
         low, high: 95 % interval of the ratio, by Fieller with t quantiles; None where there is none.
-        outside: whether the difference is more than two standard errors away from 0; None with too few trials.
-        verdict: in words.
+        outside: Whether the difference is more than two standard errors away from 0; None with too few trials.
+        verdict: Verdict in words.
     """
 
     difference: Estimate

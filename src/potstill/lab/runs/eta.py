@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.problems import Scenario
 from potstill.lab.runs.algorithms import Algorithm
 
 #: Problem, preset, algorithm: what trials share that differ in their luck alone.
@@ -15,8 +15,8 @@ class Pace:
     """Seconds per trial of each group.
 
     Args:
-        scenarios: by name.
-        pairs: for each problem by name, a preset and an algorithm each.
+        scenarios: Scenarios by name.
+        pairs: Pairs of a preset and an algorithm, by problem.
     """
 
     def __init__(self, scenarios: Mapping[str, Scenario], pairs: Mapping[str, Sequence[tuple[str, Algorithm]]]) -> None:

@@ -14,7 +14,7 @@ import potstill
 from potstill._version import __version__
 from potstill.errors import PotstillError
 from potstill.files import write_atomically
-from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.problems import Scenario
 from potstill.lab.runs.algorithms import Algorithm
 
 
@@ -47,9 +47,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         library: Potstill's version.
-        seed: of the run.
-        problems: for each, its hash, decisions and batch; and the options of a table of somebody's own.
-        algorithms: for each ``preset/algorithm``, its hyperparameters.
+        seed: Seed of the run.
+        problems: Hash, decisions and batch of each problem, and the options of a user's own table.
+        algorithms: Hyperparameters of each ``preset/algorithm``.
     """
 
     library: str

@@ -22,16 +22,16 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One finished trial; lists have one entry per batch.
 
     Attributes:
-        problem: name of the scenario.
-        preset: of hyperparameters, ``paper`` or ``potstill``; ``peers`` for other libraries.
-        algorithm: name.
-        trial: number, from 0; trials of one number meet the same requests with the same luck.
-        seed: that everything random in it came from.
-        decisions: in each batch.
-        reward: sum over each batch.
-        regret: sum over each batch; None where the truth is not known.
-        kl: held-out divergence of the policy distilled after each batch but the last; None if nothing was distilled.
-        price: what that divergence can cost per decision at most, in reward (the paper's bound).
+        problem: Name of the scenario.
+        preset: Preset of hyperparameters, ``paper`` or ``potstill``; ``peers`` for other libraries.
+        algorithm: Name.
+        trial: Number, from 0; trials of one number meet the same requests with the same luck.
+        seed: Seed of all randomness.
+        decisions: Number of decisions in each batch.
+        reward: Sum over each batch.
+        regret: Sum over each batch; None where the truth is not known.
+        kl: Held-out divergence of the policy distilled after each batch but the last; None if nothing was distilled.
+        price: Upper bound on the reward per decision that this divergence can cost (the paper's bound).
     """
 
     problem: str

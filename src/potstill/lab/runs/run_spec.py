@@ -8,10 +8,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.lab.errors import LabError
-from potstill.lab.problems.data import MissingData
-from potstill.lab.problems.scenarios import SCENARIOS, OwnTable, Scenario, refuse_unused
-from potstill.lab.problems.scenarios import named as scenario_named
-from potstill.lab.problems.table import TableProblem
+from potstill.lab.problems import SCENARIOS, MissingData, OwnTable, Scenario, TableProblem, find_scenario, refuse_unused
 from potstill.lab.runs import runner
 from potstill.lab.runs.algorithms import Algorithm, PeerAlgorithm, named
 from potstill.lab.runs.presets import PRESETS
@@ -51,11 +48,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     """Problems, algorithms under presets, and how often.
 
     Attributes:
-        scenarios: problems.
-        pairs: for each problem, a preset and an algorithm each.
-        trials: of each.
-        seed: of everything random.
-        skipped: what was asked for by `all` or `peers` and is left out, and why.
+        scenarios: Problems.
+        pairs: Pairs of a preset and an algorithm, by problem.
+        trials: Number of trials of each.
+        seed: Seed of all randomness.
+        skipped: What `all` or `peers` left out, and why.
     """
 
     scenarios: list[Scenario]
@@ -137,7 +134,7 @@ def _is_missing(name: str, asked: Sequence[str], skipped: dict[str, str]) -> boo
 
 
 def _found(name: str, decisions: int | None, own: OwnTable, quick: bool) -> Scenario:
-    one = scenario_named(name, own, decisions)
+    one = find_scenario(name, own, decisions)
     count = decisions or (QUICK.decisions.get(name) if quick else None)
     return one.with_decisions(count) if count else one
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.keys import Key
-from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.problems import Scenario
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import Algorithm
 from potstill.lab.runs.eta import Group, Pace
@@ -31,12 +31,12 @@ class Progress(msgspec.Struct, kw_only=True):
     """How far a run has come; what `on_progress` is given.
 
     Attributes:
-        total: tasks, including those that were kept from earlier runs.
-        kept: tasks that earlier runs had finished.
-        finished: tasks that this run has finished.
-        failures: tasks that failed in this run.
-        running: for each task under way, the share of its decisions that are taken.
-        seconds_left: as measured so far.
+        total: Tasks, including those that were kept from earlier runs.
+        kept: Tasks that earlier runs had finished.
+        finished: Tasks that this run has finished.
+        failures: Tasks that failed in this run.
+        running: Share of decisions taken, for each running task.
+        seconds_left: Estimated seconds left.
     """
 
     total: int
@@ -62,13 +62,13 @@ def run(
     Workers import the script that calls this, which therefore has to do so under ``if __name__ == "__main__":``.
 
     Args:
-        scenarios: problems, each with its number of decisions.
-        pairs: for each problem by name, a preset and an algorithm each.
-        trials: of each algorithm on each problem, with the same requests and luck for all algorithms.
-        jobs: processes.
-        seed: of everything random.
-        out: folder for results; `OtherSettings` if it holds those of another experiment.
-        on_progress: told whenever something has happened.
+        scenarios: Problems, each with its number of decisions.
+        pairs: Pairs of a preset and an algorithm, by problem.
+        trials: Number of trials of each algorithm on each problem; all algorithms get the same requests and noise.
+        jobs: Processes.
+        seed: Seed of all randomness.
+        out: Folder for results; `OtherSettings` if it holds those of another experiment.
+        on_progress: Called after every event.
     """
     Settings.of(seed, scenarios, pairs).recorded(out)
     wanted = tasks(scenarios, pairs, trials, seed)
@@ -112,8 +112,8 @@ class Backlog:
     """Tasks that nobody has begun, so arranged that programs are compiled once and nothing long is left for last.
 
     Args:
-        tasks: in any order.
-        seconds: what a task of a group takes, roughly.
+        tasks: Tasks, in any order.
+        seconds: Approximate seconds of a task, by group.
     """
 
     def __init__(self, tasks: Iterable[Task], seconds: Callable[[Group], float]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.problems import Scenario
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import ALGORITHMS, Algorithm
 from potstill.lab.runs.comparison import Comparison, Estimate
@@ -18,13 +18,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """An algorithm on a problem.
 
     Attributes:
-        problem: name of the scenario.
-        preset: of hyperparameters.
-        algorithm: name.
+        problem: Name of the scenario.
+        preset: Preset of hyperparameters.
+        algorithm: Name.
         measure: ``regret`` is the total of a trial, ``reward`` the mean per decision.
-        final: its mean over trials, with two standard errors.
-        against_ts: the distilled policy's total against that of its Thompson sampling, paired by trial.
-        seconds: per trial.
+        final: Mean over trials, with two standard errors.
+        against_ts: The distilled policy's total against that of its Thompson sampling, paired by trial.
+        seconds: Per trial.
     """
 
     problem: str

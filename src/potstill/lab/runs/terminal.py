@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
-from potstill.lab.report.tables import estimate
+from potstill.lab.report import estimate
 from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.comparison import Comparison
 from potstill.lab.runs.runner import Progress as Run
@@ -26,7 +26,7 @@ class Display:
     """Shows how far a run has come: bars in a terminal, a line now and then elsewhere.
 
     Args:
-        bars: to draw on.
+        bars: Progress bars to draw on.
     """
 
     def __init__(self, bars: Progress) -> None:

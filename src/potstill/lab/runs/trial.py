@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from potstill.distill import Still, Student
 from potstill.keys import Key
-from potstill.lab.problems.environment import Decided, Float32, World
+from potstill.lab.problems import Decided, Float32, World
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem
 from potstill.teachers import AnyFiniteTeacher, AnyTeacher
@@ -22,9 +22,9 @@ class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one update did.
 
     Attributes:
-        kl: held-out divergence of the policy from its teacher, in nats; None if nothing was distilled.
-        price: the most that the divergence can cost per decision (the paper's bound), in reward.
-        seconds: per stage.
+        kl: Held-out divergence of the policy from its teacher, in nats; None if nothing was distilled.
+        price: The most that the divergence can cost per decision (the paper's bound), in reward.
+        seconds: Per stage.
     """
 
     kl: float | None = None
@@ -63,11 +63,11 @@ class Distilled(Fixed):
     """A teacher's distilled policy decides (the paper's TS-IL).
 
     Args:
-        problem: what is decided.
-        teacher: the posterior.
-        student: that imitates it.
-        seed: of everything random.
-        contexts: further contexts to imitate on, float32[M, d].
+        problem: The problem.
+        teacher: The posterior.
+        student: Student that imitates it.
+        seed: Seed of all randomness.
+        contexts: Further contexts to imitate on, float32[M, d].
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Undistilled:
     """Batch on-policy Thompson sampling: the teacher acts on its own samples.
 
     Args:
-        problem: what is decided.
-        teacher: the posterior.
-        seed: of everything random.
+        problem: The problem.
+        teacher: The posterior.
+        seed: Seed of all randomness.
     """
 
     def __init__(self, problem: Problem, teacher: AnyFiniteTeacher, seed: int) -> None:
@@ -129,10 +129,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """One batch of a trial.
 
     Attributes:
-        decisions: in the batch.
-        reward: their sum.
-        regret: expected reward given up in the batch; None where the truth is not known.
-        learned: what the update after the batch did.
+        decisions: Number of decisions in the batch.
+        reward: Sum of rewards.
+        regret: Expected reward given up in the batch; None where the truth is not known.
+        learned: Result of the update after the batch.
     """
 
     decisions: int
@@ -145,10 +145,10 @@ def play(world: World, agent: Agent, sizes: Sequence[int], seed: int) -> Iterato
     """Play batches of those sizes.
 
     Args:
-        world: that is met; worlds and seeds that are equal give every agent the same first batch.
-        agent: that decides from the second batch on.
-        sizes: decisions in each batch.
-        seed: of the first, uniform batch.
+        world: World to decide in; equal worlds and seeds give every agent the same first batch.
+        agent: Agent that decides from the second batch on.
+        sizes: Decisions in each batch.
+        seed: Seed of the first, uniform batch.
     """
     uniform = Fixed(Policy.uniform(world.problem, seed=seed))
     for number, size in enumerate(sizes):

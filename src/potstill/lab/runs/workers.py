@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.keys import Key
-from potstill.lab.problems.scenarios import Scenario
+from potstill.lab.problems import Scenario
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.provenance import commit
@@ -68,8 +68,8 @@ class Worker:
     """A process and the task it is on.
 
     Args:
-        scenarios: by name.
-        out: where trials are kept.
+        scenarios: Scenarios by name.
+        out: Folder for the trials.
     """
 
     def __init__(self, scenarios: Mapping[str, Scenario], out: Path) -> None:

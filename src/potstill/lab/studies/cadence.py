@@ -16,10 +16,8 @@ import numpy as np
 
 from potstill.keys import Key
 from potstill.lab.errors import LabError
-from potstill.lab.problems.environment import Decided, Environment, Float32, Simulation
-from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.presets import PRESETS
-from potstill.lab.runs.trial import Agent, Fixed, Learned, Turn, play
+from potstill.lab.problems import Decided, Environment, Float32, Simulation
+from potstill.lab.runs import ALGORITHMS, PRESETS, Agent, Fixed, Learned, Turn, play
 from potstill.parallel import advance
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem
@@ -34,14 +32,14 @@ class Cadence(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the study. Equal settings give equal results, apart from seconds.
 
     Args:
-        problem: its name.
-        decisions: in a trial.
-        batches: decisions between two updates, in ascending order.
-        delays: of rewards, in decisions, in ascending order.
-        trials: of each batch and delay; trials of one number meet the same requests.
-        algorithm: by its name in the lab, such as ``linear-ts-il``.
-        preset: of its hyperparameters.
-        seed: of everything random.
+        problem: Name of the problem.
+        decisions: Number of decisions in a trial.
+        batches: Decisions between two updates, in ascending order.
+        delays: Delays of rewards, in decisions, in ascending order.
+        trials: Number of trials of each batch and delay; trials of one number get the same requests.
+        algorithm: Name of the algorithm in the lab, such as ``linear-ts-il``.
+        preset: Preset of its hyperparameters.
+        seed: Seed of all randomness.
     """
 
     problem: str = "video"
@@ -94,10 +92,10 @@ class Delayed:
     """An agent that learns of each reward so many decisions later.
 
     Args:
-        agent: that decides, once it has learnt anything.
-        problem: what is decided.
-        delay: in decisions.
-        seed: of the uniform decisions before that.
+        agent: Agent that decides once it has learnt from a batch.
+        problem: The problem.
+        delay: Delay of rewards, in decisions.
+        seed: Seed of the uniform decisions before that.
     """
 
     def __init__(self, agent: Agent, problem: Problem, delay: int, seed: int) -> None:
@@ -134,12 +132,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a cell.
 
     Attributes:
-        batch: decisions between updates.
-        delay: of rewards, in decisions.
-        trial: number, from 0.
-        regret: of the whole trial.
-        uniform: regret of uniform choice on the same requests.
-        seconds: of each update, the median; 0 if there was none.
+        batch: Decisions between updates.
+        delay: Delay of rewards, in decisions.
+        trial: Number, from 0.
+        regret: Regret of the trial.
+        uniform: Regret of uniform choice on the same requests.
+        seconds: Median seconds of an update; 0 if there was none.
     """
 
     batch: int
@@ -239,14 +237,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A batch size and a delay.
 
     Attributes:
-        batch: decisions between updates.
-        delay: of rewards, in decisions.
-        updates: in a trial; the first ones may have nothing to learn from yet.
-        regret: of a trial.
-        cost: more regret than with the smallest batch and the smallest delay, as a share.
-        cost_of_batch: more regret than with the smallest batch and the same delay, as a share.
-        seconds: of one update, the median.
-        work: seconds of updating per decision.
+        batch: Decisions between updates.
+        delay: Delay of rewards, in decisions.
+        updates: Number of updates in a trial; the first may have nothing to learn from yet.
+        regret: Regret of a trial.
+        cost: More regret than with the smallest batch and the smallest delay, as a share.
+        cost_of_batch: More regret than with the smallest batch and the same delay, as a share.
+        seconds: Median seconds of an update.
+        work: Seconds of updating per decision.
     """
 
     batch: int
@@ -263,9 +261,9 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """A finished study.
 
     Attributes:
-        cadence: its settings.
-        rows: for each delay and batch size.
-        uniform: regret of uniform choice.
+        cadence: Settings of the study.
+        rows: One row for each delay and batch size.
+        uniform: Regret of uniform choice.
     """
 
     cadence: Cadence
@@ -313,8 +311,8 @@ def study(cadence: Cadence, environment: Callable[[], Environment], mapped: Mapp
     """Run the study.
 
     Args:
-        cadence: its settings.
-        environment: makes the simulated problem; a function from a module, so that other processes can call it.
-        mapped: applies a function to all tasks, as `map` or `studies.mapped` do.
+        cadence: Settings of the study.
+        environment: Makes the simulated problem; a function from a module, so that other processes can call it.
+        mapped: Applies a function to all tasks, as `map` or `studies.mapped` do.
     """
     return Findings.of(cadence, list(mapped(outcome, cells(cadence, environment))))

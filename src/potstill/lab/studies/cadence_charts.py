@@ -7,7 +7,7 @@ import math
 import altair as alt
 import polars as pl
 
-from potstill.lab.runs.terminal import duration
+from potstill.lab.runs import duration
 from potstill.lab.studies.cadence import TOLERABLE, Estimate, Findings, Row
 from potstill.pages import Chart, Page, Section, Table
 

@@ -25,9 +25,8 @@ from scipy.stats import t as student_t
 from potstill.distill import Student, fidelity, imitate
 from potstill.keys import Key
 from potstill.lab.errors import LabError
-from potstill.lab.problems.environment import Environment, Float32, Float64, Simulation
-from potstill.lab.problems.table import TableProblem
-from potstill.lab.runs.trial import Undistilled, play
+from potstill.lab.problems import Environment, Float32, Float64, Simulation, TableProblem
+from potstill.lab.runs import Undistilled, play
 from potstill.parallel import advance
 from potstill.policy.network import outputs
 from potstill.spaces import FiniteDistribution
@@ -53,12 +52,12 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the study. Equal settings give equal results.
 
     Args:
-        problem: its name.
+        problem: Name of the problem.
         contexts: N, in ascending order.
         labels: N_a, sampled actions per context, in ascending order; exact labels are always added.
-        repeats: of everything but the teacher: contexts, labels and training.
-        decisions: that the teacher has learnt from, by Thompson sampling in batches of 1,000.
-        seed: of everything random.
+        repeats: Number of repeats of everything but the teacher: contexts, labels and training.
+        decisions: Number of decisions that the teacher has learnt from, by Thompson sampling in batches of 1,000.
+        seed: Seed of all randomness.
     """
 
     problem: str = "video"
@@ -100,11 +99,11 @@ class Lesson(NamedTuple):
     """What a task needs.
 
     Attributes:
-        rates: the settings.
-        environment: whose contexts are imitated on.
-        fresh: whose contexts the policies are measured on; the same, unless contexts are rows of a table.
-        state: of a teacher that has learnt.
-        contexts: how many to imitate on.
+        rates: The settings.
+        environment: Environment whose contexts are imitated on.
+        fresh: Environment whose contexts policies are measured on; the same, unless contexts are rows of a table.
+        state: State of a trained teacher.
+        contexts: Number of contexts to imitate on.
     """
 
     rates: Rates
@@ -120,7 +119,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         contexts: N.
         labels: N_a; 0 stands for exact labels.
-        kl: in nats, one for each repeat.
+        kl: Divergence in nats, one for each repeat.
     """
 
     contexts: int
@@ -236,12 +235,12 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """A finished study.
 
     Attributes:
-        rates: its settings.
-        points: for each N and each kind of labels.
-        blind: divergence of the best policy that ignores the context.
-        floor: the smallest divergence that was reached.
-        in_contexts: for each kind of labels, the power of N with which divergence falls.
-        in_labels: the power of N·N_a with which what sampled labels add to the divergence of exact ones falls.
+        rates: Settings of the study.
+        points: One point for each N and kind of labels.
+        blind: Divergence of the best policy that ignores the context.
+        floor: The smallest divergence that was reached.
+        in_contexts: Power of N with which divergence falls, by kind of labels.
+        in_labels: The power of N·N_a with which what sampled labels add to the divergence of exact ones falls.
     """
 
     rates: Rates
@@ -338,9 +337,9 @@ def study(rates: Rates, environment: Environment, mapped: Mapped) -> Findings:
     """Run the study.
 
     Args:
-        rates: its settings.
-        environment: the problem. Of a table, half of the rows are imitated on, and the others are measured on.
-        mapped: applies a function to all tasks, as `map` or `studies.mapped` do.
+        rates: Settings of the study.
+        environment: The problem. Of a table, half of the rows are imitated on, and the others are measured on.
+        mapped: Applies a function to all tasks, as `map` or `studies.mapped` do.
     """
     tasks = lessons(rates, environment)
     points = [point for some in mapped(learn, tasks) for point in some]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -158,7 +159,7 @@ def evaluate(
         level=level,
         low=log.problem.reward.low,
         high=log.problem.reward.high,
-        largest=_largest(log_terms.terms, smallest),
+        largest=_largest(log_terms.terms, smallest, density=log.problem.actions.measure == "lebesgue"),
         caveat="" if smallest else "valid if no propensity could be smaller than the smallest in the log",
         key=Key(seed).child("bootstrap"),
     )
@@ -273,12 +274,14 @@ def _checked_names(intervals: Sequence[IntervalName]) -> tuple[IntervalName, ...
     return tuple(intervals)
 
 
-def _largest(terms: Sequence[Terms], smallest: float | None) -> float:
-    """Largest weight that a row could have had."""
+def _largest(terms: Sequence[Terms], smallest: float | None, *, density: bool) -> float:
+    """Largest weight that a row could have had; infinite for densities, as those of targets have no bound."""
     logged = float(terms[0].propensity.min())
     if smallest is None:
         smallest = logged
     if not 0 < smallest <= logged:
         raise ValueError(f"smallest must be above 0 and at most {logged:g}, the smallest in the log, got {smallest}")
+    if density:
+        return math.inf
     # Rounding: a target's probabilities may add up to slightly more than one.
     return max(1 / smallest, *(float(each.weight.max()) for each in terms))

@@ -15,6 +15,7 @@ from rich.table import Table
 from potstill.cli.app import AsJson, needs, print_json, refusing
 from potstill.cli.common import MENDABLE, Place
 from potstill.cli.evaluate import evaluate
+from potstill.errors import InvalidOption
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,7 +208,7 @@ def _floor(stated: float | None, own: float, actions: int) -> float:
         higher = [floor for floor in FLOORS if own < floor <= 1 / actions]
         return next((floor for floor in higher if floor >= _USUAL), max(higher, default=own))
     if stated > 1 / actions:
-        raise ValueError(f"--floor must be at most 1/{actions}, one over the number of actions, got {stated}")
+        raise InvalidOption(f"--floor must be at most 1/{actions}, one over the number of actions, got {stated}")
     return stated
 
 
@@ -231,7 +232,7 @@ def _contexts(workspace: Workspace, log: LakeLog, table: str | None) -> Any:
         return table_contexts(table, workspace.problem, _CONTEXTS)
     found = log.recent_contexts(_CONTEXTS)
     if not len(found):
-        raise ValueError(
+        raise InvalidOption(
             f"{workspace.url} has no observations to take contexts from; state a table of contexts with --contexts: "
             f"columns {', '.join(feature.name for feature in workspace.problem.context)}"
         )

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidLog
+from potstill.errors import InvalidLog, InvalidOption
 from potstill.evaluate import targets
 from potstill.evaluate.blocks import LogWithSupport
 from potstill.evaluate.diagnostics import (
@@ -260,17 +260,17 @@ def _chosen(estimators: Sequence[str] | Mapping[str, Estimator]) -> Mapping[str,
     else:
         unknown = [name for name in estimators if name not in ESTIMATORS]
         if unknown:
-            raise ValueError(f"unknown estimator {unknown[0]!r}; there are {', '.join(ESTIMATORS)}")
+            raise InvalidOption(f"unknown estimator {unknown[0]!r}; there are {', '.join(ESTIMATORS)}")
         chosen = {name: ESTIMATORS[name] for name in estimators}
     if not chosen:
-        raise ValueError(f"no estimator was requested; there are {', '.join(ESTIMATORS)}")
+        raise InvalidOption(f"no estimator was requested; there are {', '.join(ESTIMATORS)}")
     return chosen
 
 
 def _checked_names(intervals: Sequence[IntervalName]) -> tuple[IntervalName, ...]:
     unknown = [name for name in intervals if name not in INTERVALS]
     if unknown:
-        raise ValueError(f"unknown interval {unknown[0]!r}; there are {', '.join(INTERVALS)}")
+        raise InvalidOption(f"unknown interval {unknown[0]!r}; there are {', '.join(INTERVALS)}")
     return tuple(intervals)
 
 
@@ -280,7 +280,7 @@ def _largest(terms: Sequence[Terms], smallest: float | None, *, density: bool) -
     if smallest is None:
         smallest = logged
     if not 0 < smallest <= logged:
-        raise ValueError(f"smallest must be above 0 and at most {logged:g}, the smallest in the log, got {smallest}")
+        raise InvalidOption(f"smallest must be above 0 and at most {logged:g}, the smallest in the log, got {smallest}")
     if density:
         return math.inf
     # Rounding: a target's probabilities may add up to slightly more than one.

@@ -255,10 +255,21 @@ def _range(problem: Problem, rewards: NDArray[np.float64]) -> float | None:
 
 
 def _model(log: LakeLog) -> Callable[[Any], Any] | None:
-    """The reward model of the log, for the cost of a floor; None without a log."""
-    from potstill.evaluate import fitted
+    """The reward model of the log, float[n, K], for the cost of a floor; None without a log."""
+    import numpy as np
+
+    from potstill.evaluate import FunctionModel, fitted
+    from potstill.spaces import finite, off_policy
 
     if not len(log):
         return None
-    model = fitted(None, log)
-    return lambda contexts: model.predict(contexts, 0)
+    model, space = fitted(None, log), finite(log.problem.actions, "evaluate plan")
+    # One fold's model for all contexts: they are not rows of the log.
+    one_fold = FunctionModel(lambda *rows: model.predict(*rows, 0))
+
+    def rewards(contexts: Any) -> Any:
+        predictions = off_policy(space).predictions(one_fold, contexts, 0, (-math.inf, math.inf))
+        actions = (np.full(len(contexts), action, np.int32) for action in range(len(space)))
+        return np.stack([predictions.at(each) for each in actions], axis=1)
+
+    return rewards

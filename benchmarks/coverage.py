@@ -1,16 +1,16 @@
-"""How often intervals contain the truth: every estimator and every interval over many simulated logs.
+"""Coverage of intervals: every estimator and every interval over many simulated logs.
 
     python benchmarks/coverage.py --logs 1000 --jobs 2
 
 The problem has four contexts, three actions and rewards of 0 and 1, so that the truth is a sum of twelve products. Each
-log is evaluated as a user would, reward model included; the anytime interval is made anew at each of a number of looks,
-and counts as right only if it is right at all of them. `low` and `high` mark what luck does not explain: a coverage
-outside of where it is in 99.7 % of runs if it is the nominal one. Bernstein, exact and anytime intervals promise at
-least the nominal coverage, so for them only `low` counts.
+log is evaluated as a user would, reward model included. The anytime interval is computed at each of several looks, and
+counts as covering only if it covers at all of them. `low` and `high` mark a coverage outside the range that holds in
+99.7 % of runs if the coverage is nominal. Bernstein, exact and anytime intervals promise at least the nominal coverage,
+so for them only `low` counts.
 
-Some lows are as they should be: replay needs logs of uniformly random actions, the interval of the direct method knows
-nothing of the errors of its model, and estimators that give up some weight for less variance accept a bias. A second
-table has the coverage of normal intervals by effective rows, on logs with large weights.
+Some lows are expected: replay needs logs of uniformly random actions, the interval of the direct method leaves out the
+error of its model, and estimators that shrink weights accept a bias. A second table has the coverage of normal
+intervals by effective sample size, on logs with large weights.
 """
 
 import argparse
@@ -52,8 +52,8 @@ CONTEXTS = PROBLEM.encode_many([{"mobile": m, "evening": e} for m in (False, Tru
 
 
 @dataclass(frozen=True)
-class Columns:
-    """A simulated log, of which any first rows can be had."""
+class SimulatedLog:
+    """A simulated log, of which any number of first rows can be used."""
 
     contexts: np.ndarray
     actions: np.ndarray
@@ -61,7 +61,7 @@ class Columns:
     propensities: np.ndarray
 
     @classmethod
-    def drawn(cls, logging: np.ndarray, rows: int, rng: np.random.Generator) -> "Columns":
+    def drawn(cls, logging: np.ndarray, rows: int, rng: np.random.Generator) -> "SimulatedLog":
         """Actions by the logging policy [contexts, actions]."""
         contexts = rng.choice(4, rows, p=FREQUENCY)
         actions = (rng.random((rows, 1)) > logging[contexts].cumsum(axis=1)).sum(axis=1)
@@ -79,22 +79,22 @@ class Columns:
         )
 
     def target(self, rows: int) -> np.ndarray:
-        """What the target does in them."""
+        """Probabilities of the target in the first rows."""
         return TARGET[self.contexts[:rows]]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Whether intervals contained the truth, and how wide they were in the end; [estimators, intervals] each."""
+class CoverageResult:
+    """Whether intervals covered the truth, and their final width; [estimators, intervals] each."""
 
     covered: np.ndarray
     width: np.ndarray
 
 
-def one_log(logging: str, rows: int, looks: int, seed: int) -> Outcome:
-    columns = Columns.drawn(LOGGING[logging], rows, Key(seed).child(logging).generator())
+def one_log(logging: str, rows: int, looks: int, seed: int) -> CoverageResult:
+    columns = SimulatedLog.drawn(LOGGING[logging], rows, Key(seed).child(logging).generator())
     shape = len(ESTIMATORS), len(INTERVALS)
-    outcome = Outcome(np.ones(shape, bool), np.full(shape, np.inf))
+    outcome = CoverageResult(np.ones(shape, bool), np.full(shape, np.inf))
     for n in np.unique(np.geomspace(FIRST_LOOK, rows, looks).astype(int)).tolist():
         fixed = INTERVALS[:-1] if n == rows else ()
         smallest = float(LOGGING[logging].min())
@@ -107,17 +107,17 @@ def one_log(logging: str, rows: int, looks: int, seed: int) -> Outcome:
     return outcome
 
 
-def many_logs(logging: str, rows: int, looks: int, seeds: range, jobs: int) -> Outcome:
+def many_logs(logging: str, rows: int, looks: int, seeds: range, jobs: int) -> CoverageResult:
     """The share of logs in which the truth was covered, and the mean width."""
     task = partial(one_log, logging, rows, looks)
     with ProcessPoolExecutor(jobs) as pool:
         outcomes = list(pool.map(task, seeds, chunksize=10))
     covered, width = (np.mean([getattr(each, name) for each in outcomes], axis=0) for name in ("covered", "width"))
-    return Outcome(covered, width)
+    return CoverageResult(covered, width)
 
 
 def band(logs: int) -> tuple[float, float]:
-    """Where the coverage is in 99.7 % of runs if it is the nominal one."""
+    """Range of the coverage in 99.7 % of runs if it is nominal."""
     from scipy.stats import binom
 
     low, high = binom(logs, LEVEL).ppf([0.0015, 0.9985]) / logs
@@ -131,7 +131,7 @@ def mark(name: str, covered: float, logs: int) -> str:
     return "high" if covered > high and name not in AT_LEAST else ""
 
 
-def lines(outcome: Outcome, logs: int) -> Iterator[str]:
+def lines(outcome: CoverageResult, logs: int) -> Iterator[str]:
     yield f"{'':12}" + "".join(f"{name:>20}" for name in INTERVALS)
     for estimator, covered, widths in zip(ESTIMATORS, outcome.covered, outcome.width, strict=True):
         cells = [
@@ -142,7 +142,7 @@ def lines(outcome: Outcome, logs: int) -> Iterator[str]:
 
 
 def by_effective_rows(logs: int, rng: np.random.Generator) -> Iterator[str]:
-    """Normal intervals where one action in thirty has most of the weight: how many effective rows are enough."""
+    """Coverage of normal intervals where one action in thirty has most of the weight."""
     logging, target, means = np.array([0.9, 0.07, 0.03]), np.array([0.1, 0.3, 0.6]), np.array([0.2, 0.3, 0.4])
     for effective in (30, FEW, 300, ENOUGH):
         rows, covered = round(effective * (target**2 / logging).sum()), np.zeros(2)
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     low, high = band(options.logs)
-    print(f"nominal {LEVEL}; luck explains {low:.3f} to {high:.3f} over {options.logs:,} logs; truth {TRUTH:.4f}")
+    print(f"nominal {LEVEL}; chance explains {low:.3f} to {high:.3f} over {options.logs:,} logs; truth {TRUTH:.4f}")
     for logging in options.logging:
         began, seeds = time.perf_counter(), range(options.seed, options.seed + options.logs)
         outcome = many_logs(logging, options.rows, options.looks, seeds, options.jobs)

@@ -5,10 +5,10 @@
     python benchmarks/evaluate.py --obp OTHER/bin/python   # the estimates of Open Bandit Pipeline beside ours
 
 The log is on disk, as plain columns, and is read in blocks of 100,000 rows. Its actions were drawn from a softmax; the
-target is a policy of 2 x 100 units. Beside the evaluation runs the least that any estimate has to do: read the log
-once, ask the policy for its probabilities, and take the mean of weighted rewards with its standard error. Each is
-measured in a process of its own. With `--obp`, an interpreter that has Open Bandit Pipeline gets the same weights and
-the same predictions of rewards, so that estimates must agree to rounding.
+target is a policy of 2 x 100 units. The baseline is the minimum for any estimate: read the log once, compute the
+policy's probabilities, and take the mean of weighted rewards with its standard error. Each is measured in a process of
+its own. With `--obp`, an interpreter with Open Bandit Pipeline gets the same weights and the same predicted rewards, so
+that estimates must agree to rounding.
 """
 
 import argparse
@@ -47,7 +47,7 @@ PROBLEM = ps.Problem(
     reward=ps.Reward(low=0, high=1),
 )
 COLUMNS = {"contexts": "<f4", "actions": "<i4", "rewards": "<f8", "propensities": "<f8"}
-#: Parameters for which both libraries are asked.
+#: Parameters for both libraries.
 THRESHOLD, SHRINKAGE = 3.0, 25.0
 
 
@@ -122,7 +122,7 @@ def bound(folder: Path, rows: int) -> dict[str, object]:
 
 
 def given_predictions(folder: Path, _: int) -> dict[str, object]:
-    """Our estimates from the arrays that the other library gets, which are written for it as well."""
+    """Our estimates from the arrays that are written for the other library."""
     log, decides = DiskLog(folder), target(PROBLEM, policy())
     model = fitted(None, log)
     arrays = [

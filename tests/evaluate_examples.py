@@ -1,4 +1,4 @@
-"""Logs for tests of estimates: a world small enough to enumerate, and a larger one with everything a log can have."""
+"""Logs for tests of evaluation: a problem small enough to enumerate, and one with every column of a log."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def events(logging=LOGGING, noise=NOISE) -> list[Event]:
 
 
 def logs(rows: int, *, logging=LOGGING, stated=None, noise=NOISE) -> Iterator[tuple[ArrayLog, float]]:
-    """Every log of so many rows with its probability; `stated` are the propensities that it holds, right or wrong."""
+    """Every log of `rows` rows with its probability; `stated` are the logged propensities, right or wrong."""
     stated = logging if stated is None else stated
     for chosen in product(events(logging, noise), repeat=rows):
         x, a = np.array([e.context for e in chosen]), np.array([e.action for e in chosen])
@@ -60,12 +60,12 @@ def logs(rows: int, *, logging=LOGGING, stated=None, noise=NOISE) -> Iterator[tu
 
 
 def table(rows: np.ndarray):
-    """A function of contexts that looks its answer up, by context."""
+    """A function of contexts that looks rows up by context."""
     return lambda contexts: rows[contexts[:, 0].astype(int)]
 
 
 def terms_of(log, what, model=None, **options) -> Terms:
-    """The terms of one target, under a reward model that is a function of contexts (nothing, if left out)."""
+    """The terms of one target, under a reward model that is a function of contexts (zeros if left out)."""
     fixed = FunctionModel(model or (lambda contexts: np.zeros((len(contexts), len(log.problem.actions)))))
     return compute_terms(log, [target(log.problem, what)], fixed, **options).terms[0]
 

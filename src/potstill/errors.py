@@ -68,3 +68,7 @@ class InvalidTarget(PotstillError, ValueError):
 
 class InvalidModel(PotstillError, ValueError):
     """A reward model gives something other than one finite number per row and action."""
+
+
+class InvalidOption(PotstillError, ValueError):
+    """An option or argument is unknown or out of range; the message names it, its value and the way out."""

@@ -1,4 +1,4 @@
-"""A log read through: rows are checked and numbered, blocks have one size, actions are noted."""
+"""Passes over a log: rows are checked and numbered, blocks have one size, logged actions are recorded."""
 
 import numpy as np
 import pytest

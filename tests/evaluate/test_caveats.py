@@ -1,4 +1,4 @@
-"""What weights do not show: biased estimators, and policies that have learnt from the log."""
+"""Caveats that weights do not show: biased estimators, and policies that were trained on the log."""
 
 import numpy as np
 import pytest

@@ -17,7 +17,7 @@ RUNS = 400
 
 
 def most_misses(level):
-    """What a sequence that misses as often as it may still stays below, but for one seed in 10,000."""
+    """Bound on the misses of a valid sequence that holds for all but one seed in 10,000."""
     return stats.binom(RUNS, 1 - level).ppf(0.9999)
 
 

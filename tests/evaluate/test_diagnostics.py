@@ -15,7 +15,7 @@ class Terms:
 
 
 def drawn(logging, target, n=20_000, *, stated=None, seed=0):
-    """Weights of a log whose actions are drawn by `logging`, which says that it draws by `stated`."""
+    """Weights of a log whose actions are drawn by `logging`, with propensities `stated`."""
     logging, target = np.array(logging), np.array(target)
     stated = logging if stated is None else np.array(stated)
     actions = np.random.default_rng(seed).choice(len(logging), n, p=logging)
@@ -112,7 +112,7 @@ def test_few_rows_that_decide():
 
 
 def test_the_gravest_reason_speaks():
-    """A little support is missing, which is a caution; far too few rows count, which is worse."""
+    """A little support is missing, which is a caution; a tiny effective sample size is worse."""
     verdict = trust(diagnose(Terms(np.full(30, 0.98), missing=0.02)))
     assert verdict.grade == "no"
     assert verdict.sentence.endswith("as 30 rows of its own would, which is too few.")

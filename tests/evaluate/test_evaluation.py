@@ -1,4 +1,4 @@
-"""Evaluations as a whole: the same however a log is cut, compared, by segment and over time."""
+"""Evaluations end to end: invariant to the blocks of a log, compared, by segment and over time."""
 
 import math
 
@@ -241,7 +241,7 @@ def test_wishes_that_cannot_be_met(options, message):
         evaluate(by_hand(), "a", **options)
 
 
-def test_bad_rows_are_refused_whatever_is_asked():
+def test_bad_rows_are_refused_by_every_evaluation():
     class Bad:
         problem = TINY
 

@@ -123,7 +123,7 @@ def test_bernstein_by_hand():
 @pytest.mark.parametrize("level", [0.5, 0.9])
 @pytest.mark.parametrize("n", [2, 10, 60])
 def test_bernstein_covers_every_coin(n, level):
-    """All outcomes of n tosses with their probabilities, so nothing is left to luck."""
+    """All outcomes of n tosses with their probabilities, so that the coverage is exact."""
     heads = [intervals.bernstein(np.repeat([1.0, 0.0], [k, n - k]), 0, 1, level) for k in range(n + 1)]
     for p in np.linspace(0.001, 0.999, 41):
         covered = [interval.low <= p <= interval.high for interval in heads]

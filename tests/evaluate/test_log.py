@@ -1,4 +1,4 @@
-"""Logs that can be read, and logs that cannot."""
+"""Valid and invalid logs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Reward models: the algebra of sums against refits by hand, and the corners."""
+"""Reward models: regressions from sums against explicit refits, and corner cases."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is foreseen against hand-sized cases and against logs that are then really made."""
+"""Predicted precision against hand-sized cases and against simulated logs."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The page of an evaluation, its words and its figures."""
+"""The HTML page of an evaluation: text and charts."""
 
 import re
 

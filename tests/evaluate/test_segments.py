@@ -1,4 +1,4 @@
-"""Segments: every row in one, in an order that reads well."""
+"""Segments: every row is in one, and their order."""
 
 import numpy as np
 import pytest

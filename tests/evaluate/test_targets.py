@@ -1,4 +1,4 @@
-"""Targets: what they would do, and what they cannot say."""
+"""Targets: their distributions, and answers that are refused."""
 
 import numpy as np
 import pytest

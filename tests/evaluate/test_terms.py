@@ -1,4 +1,4 @@
-"""The pass over a log: terms by hand, draws, actions that the log never took."""
+"""Terms by hand, draws, and actions that were never logged."""
 
 import numpy as np
 import pytest

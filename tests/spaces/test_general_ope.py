@@ -149,7 +149,7 @@ register(Steps, learn="potstill.spaces.discrete.learn")
 register(Unit, learn="potstill.spaces.discrete.learn")
 
 STEPS = ps.Problem(name="steps", context=[ps.Boolean("x")], actions=Steps(3, 5))
-UNIT = ps.Problem(name="unit", context=[ps.Boolean("x")], actions=Unit(0, 1))
+UNIT = ps.Problem(name="unit", context=[ps.Boolean("x")], actions=Unit(0, 1), reward=ps.Reward(low=-10.0, high=10.0))
 
 
 @pytest.fixture
@@ -382,14 +382,24 @@ def test_densities_are_evaluated():
     rewards = 1 + doses * (1 + x) + rng.normal(0, 0.1, 20_000)
     actions = doses[:, None].astype(np.float32)
     log = ArrayLog(UNIT, contexts=CONTEXTS[x], actions=actions, rewards=rewards, propensities=propensities)
-    found = evaluate(log, "uniform")
+    found = evaluate(log, "uniform", intervals=("normal", "bernstein"))
     for estimator in ("ips", "snips", "dr"):
         estimate = found.target.estimates[estimator]
         assert abs(estimate.value - (1 + 0.5 * 1.5)) < 4 * estimate.standard_error
     assert found.target.estimates["dm"].value == pytest.approx(1.75, abs=0.01)
     assert found.target.estimates["replay"].value is None
+    assert "no bound" in found.target.estimates["ips"].intervals["bernstein"].note
     with pytest.raises(UnsupportedSpace, match=r"has no density on .*potstill\.evaluate\.continuous"):
         evaluate(log, 0.5)
+
+
+def test_targets_with_a_propensity_that_is_no_number_are_refused():
+    class Broken(StepTarget):
+        def distribution(self, block, first_row):
+            return StepDistribution(np.full((len(block), 3), np.nan), 3)
+
+    with pytest.raises(InvalidTarget, match="steps, row 0: the propensity of the logged action must be a finite"):
+        evaluate(steps_log(20), Broken())
 
 
 def test_a_density_must_be_finite():

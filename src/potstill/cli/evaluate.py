@@ -15,6 +15,7 @@ from rich.table import Table
 from potstill.cli.common import USER_ERRORS, AsJson, default_group, exit_on, fail, make_directory, print_json
 from potstill.cli.extras import requires
 from potstill.cli.root import app
+from potstill.errors import InvalidOption
 from potstill.evaluate import Evaluation, OffPolicyEstimate, SegmentEvaluation
 from potstill.evaluate.text import Figures, doubt, doubtful, footnotes, percent, spanned, starred, trusted, verdict
 
@@ -261,7 +262,7 @@ def _range(stated: str | None) -> Reward:
     low, comma, high = stated.partition(",")
     ends = _number(low), _number(high)
     if not comma or None in ends:
-        raise ValueError(f"--reward-range must be two numbers, such as 0,1, got {stated!r}")
+        raise InvalidOption(f"--reward-range must be two numbers, such as 0,1, got {stated!r}")
     return Reward(low=ends[0], high=ends[1])
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from potstill.errors import InvalidAction, InvalidLog, InvalidTarget
+from potstill.errors import InvalidAction, InvalidLog, InvalidOption, InvalidTarget
 from potstill.evaluate import (
     WHY,
     FixedActionTarget,
@@ -177,7 +177,7 @@ def moment(text: str | None, option: str) -> int | None:
     try:
         stated = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{option} must be a day or a time, such as 2026-11-16, got {text!r}") from None
+        raise InvalidOption(f"{option} must be a day or a time, such as 2026-11-16, got {text!r}") from None
     return round((stated if stated.tzinfo else stated.replace(tzinfo=UTC)).timestamp() * 1_000_000)
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, print_json
 from potstill.cli.evaluate import evaluate
 from potstill.cli.extras import requires
+from potstill.errors import InvalidOption
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,7 +208,7 @@ def _floor(stated: float | None, own: float, actions: int) -> float:
         higher = [floor for floor in FLOORS if own < floor <= 1 / actions]
         return next((floor for floor in higher if floor >= _USUAL), max(higher, default=own))
     if stated > 1 / actions:
-        raise ValueError(f"--floor must be at most 1/{actions}, one over the number of actions, got {stated}")
+        raise InvalidOption(f"--floor must be at most 1/{actions}, one over the number of actions, got {stated}")
     return stated
 
 
@@ -231,7 +232,7 @@ def _contexts(workspace: Workspace, log: LakeLog, table: str | None) -> Any:
         return table_contexts(table, workspace.problem, _CONTEXTS)
     found = log.recent_contexts(_CONTEXTS)
     if not len(found):
-        raise ValueError(
+        raise InvalidOption(
             f"{workspace.url} has no observations to take contexts from; state a table of contexts with --contexts: "
             f"columns {', '.join(feature.name for feature in workspace.problem.context)}"
         )
@@ -254,10 +255,21 @@ def _range(problem: Problem, rewards: NDArray[np.float64]) -> float | None:
 
 
 def _model(log: LakeLog) -> Callable[[Any], Any] | None:
-    """The reward model of the log, for the cost of a floor; None without a log."""
-    from potstill.evaluate import fitted
+    """The reward model of the log, float[n, K], for the cost of a floor; None without a log."""
+    import numpy as np
+
+    from potstill.evaluate import FunctionModel, fitted
+    from potstill.spaces import finite, off_policy
 
     if not len(log):
         return None
-    model = fitted(None, log)
-    return lambda contexts: model.predict(contexts, 0)
+    model, space = fitted(None, log), finite(log.problem.actions, "evaluate plan")
+    # One fold's model for all contexts: they are not rows of the log.
+    one_fold = FunctionModel(lambda *rows: model.predict(*rows, 0))
+
+    def rewards(contexts: Any) -> Any:
+        predictions = off_policy(space).predictions(one_fold, contexts, 0, (-math.inf, math.inf))
+        actions = (np.full(len(contexts), action, np.int32) for action in range(len(space)))
+        return np.stack([predictions.at(each) for each in actions], axis=1)
+
+    return rewards

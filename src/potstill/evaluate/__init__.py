@@ -31,7 +31,7 @@ from potstill.evaluate.estimators import ESTIMATORS, Estimator, clipped_ips, dr_
 from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation, evaluate
 from potstill.evaluate.intervals import Interval, check_level, fieller, normal
 from potstill.evaluate.log import ArrayLog, Block, Log
-from potstill.evaluate.models import FittedModel, RewardModel, RidgeModel, fitted, predict
+from potstill.evaluate.models import FittedModel, FunctionModel, RewardModel, RidgeModel, fitted, predict
 from potstill.evaluate.planning import FLOORS, ExplorationPlan, FloorEffect, TargetPrecision, plan
 from potstill.evaluate.segments import Over, by_value
 from potstill.evaluate.targets import FixedActionTarget, LoggedTarget, ProbabilityTarget, Target, target
@@ -72,6 +72,7 @@ __all__ = [
     "FittedModel",
     "FixedActionTarget",
     "FloorEffect",
+    "FunctionModel",
     "Interval",
     "InvalidLog",
     "InvalidModel",

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from potstill.errors import InvalidOption
 from potstill.evaluate.intervals import Interval, Values, check_bounds, check_level
 
 #: Number of rows at which the asymptotic sequence is tightest by default. At ten times as many rows it is 7 % wider
@@ -59,7 +60,7 @@ def asymptotic_running(values: Values, level: float, best_at: float = BEST_AT) -
 def margin(n: ArrayLike, level: float, best_at: float = BEST_AT) -> NDArray[np.float64]:
     """The half-width of the asymptotic sequence in standard deviations at each n."""
     if not best_at > 0:
-        raise ValueError(f"best_at must be a number of rows above 0, got {best_at}")
+        raise InvalidOption(f"best_at must be a number of rows above 0, got {best_at}")
     alpha = 1 - check_level(level)
     v = np.asarray(n, np.float64) * (_best(alpha) / best_at)
     return np.sqrt((v + 1) / v * np.log((v + 1) / alpha**2) / np.asarray(n, np.float64))

@@ -55,7 +55,7 @@ class IntervalOptions:
         level: Confidence level.
         low: Smallest possible reward, if known.
         high: Largest possible reward, if known.
-        largest: Largest weight that a row could have had.
+        largest: Largest weight that a row could have had; infinite if there is no bound.
         caveat: Assumption behind `largest`.
         key: Key of bootstraps.
     """
@@ -129,6 +129,8 @@ def _bounds(parts: Parts, options: IntervalOptions) -> tuple[float, float] | str
     if parts.denominator is not None:
         return "there is none for a ratio"
     weight = min(parts.largest, options.largest)
+    if math.isinf(weight):
+        return "importance weights of densities have no bound"
     if parts.base is None:
         return weight * min(low, 0.0), weight * max(high, 0.0)
     return low - weight * (high - low), high + weight * (high - low)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
 from potstill.evaluate.terms import Terms
 from potstill.spaces.influence import Parts
 
@@ -142,7 +143,7 @@ def _corrected(terms: Terms, shrink: _Shrink, parameter: float, largest: float) 
 
 def _given(name: str, parameter: float | None) -> float | None:
     if parameter is not None and not parameter > 0:
-        raise ValueError(f"{name} must be above 0 (infinity for none), got {parameter}")
+        raise InvalidOption(f"{name} must be above 0 (infinity for none), got {parameter}")
     return parameter
 
 

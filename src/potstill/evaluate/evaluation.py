@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidLog
+from potstill.errors import InvalidLog, InvalidOption
 from potstill.evaluate import targets
 from potstill.evaluate.blocks import LogWithSupport
 from potstill.evaluate.diagnostics import (
@@ -158,7 +159,7 @@ def evaluate(
         level=level,
         low=log.problem.reward.low,
         high=log.problem.reward.high,
-        largest=_largest(log_terms.terms, smallest),
+        largest=_largest(log_terms.terms, smallest, density=log.problem.actions.measure == "lebesgue"),
         caveat="" if smallest else "valid if no propensity could be smaller than the smallest in the log",
         key=Key(seed).child("bootstrap"),
     )
@@ -259,26 +260,28 @@ def _chosen(estimators: Sequence[str] | Mapping[str, Estimator]) -> Mapping[str,
     else:
         unknown = [name for name in estimators if name not in ESTIMATORS]
         if unknown:
-            raise ValueError(f"unknown estimator {unknown[0]!r}; there are {', '.join(ESTIMATORS)}")
+            raise InvalidOption(f"unknown estimator {unknown[0]!r}; there are {', '.join(ESTIMATORS)}")
         chosen = {name: ESTIMATORS[name] for name in estimators}
     if not chosen:
-        raise ValueError(f"no estimator was requested; there are {', '.join(ESTIMATORS)}")
+        raise InvalidOption(f"no estimator was requested; there are {', '.join(ESTIMATORS)}")
     return chosen
 
 
 def _checked_names(intervals: Sequence[IntervalName]) -> tuple[IntervalName, ...]:
     unknown = [name for name in intervals if name not in INTERVALS]
     if unknown:
-        raise ValueError(f"unknown interval {unknown[0]!r}; there are {', '.join(INTERVALS)}")
+        raise InvalidOption(f"unknown interval {unknown[0]!r}; there are {', '.join(INTERVALS)}")
     return tuple(intervals)
 
 
-def _largest(terms: Sequence[Terms], smallest: float | None) -> float:
-    """Largest weight that a row could have had."""
+def _largest(terms: Sequence[Terms], smallest: float | None, *, density: bool) -> float:
+    """Largest weight that a row could have had; infinite for densities, as those of targets have no bound."""
     logged = float(terms[0].propensity.min())
     if smallest is None:
         smallest = logged
     if not 0 < smallest <= logged:
-        raise ValueError(f"smallest must be above 0 and at most {logged:g}, the smallest in the log, got {smallest}")
+        raise InvalidOption(f"smallest must be above 0 and at most {logged:g}, the smallest in the log, got {smallest}")
+    if density:
+        return math.inf
     # Rounding: a target's probabilities may add up to slightly more than one.
     return max(1 / smallest, *(float(each.weight.max()) for each in terms))

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.spaces.influence import Parts
 
@@ -117,18 +118,18 @@ def two_sided(level: float) -> float:
 def check_level(level: float) -> float:
     """The level, if it is between 0 and 1."""
     if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, such as 0.95, got {level}")
+        raise InvalidOption(f"level must be between 0 and 1, such as 0.95, got {level}")
     return level
 
 
 def check_bounds(values: Values, low: float, high: float) -> None:
     """Refuse terms outside the bounds, which would void the guarantee."""
     if not low < high:
-        raise ValueError(f"low must be below high, got low={low}, high={high}")
+        raise InvalidOption(f"low must be below high, got low={low}, high={high}")
     outside = np.flatnonzero(~((values >= low) & (values <= high)))
     if outside.size:
         row = outside[0]
-        raise ValueError(
+        raise InvalidOption(
             f"row {row}: the term must be from {low} to {high}, got {values[row]} (and {outside.size - 1} more rows); "
             "state bounds that hold for every row that could have been logged"
         )

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidTarget
+from potstill.errors import InvalidOption, InvalidTarget
 from potstill.evaluate.intervals import two_sided
 from potstill.evaluate.log import Block
 from potstill.evaluate.targets import Target, TargetLike, target
@@ -152,7 +152,7 @@ def plan(
 def raised(probabilities: Float64, floor: float, eligible: NDArray[np.bool_] | None = None) -> Float64:
     """Probabilities mixed with a floor, as policies do: every eligible action gets at least the floor."""
     if not floor >= 0:
-        raise ValueError(f"a floor must be at least 0, got {floor}")
+        raise InvalidOption(f"a floor must be at least 0, got {floor}")
     counted = np.ones(probabilities.shape, bool) if eligible is None else eligible
     return np.where(counted, floor + (1 - floor * counted.sum(axis=1, keepdims=True)) * probabilities, 0.0)
 
@@ -186,11 +186,11 @@ def _spread(problem: Problem, sd: float | None) -> float:
     """The assumed standard deviation; bounds limit it to half their distance (Popoviciu 1935)."""
     if sd is not None:
         if not 0 < sd < math.inf:
-            raise ValueError(f"sd must be a number above 0, got {sd}")
+            raise InvalidOption(f"sd must be a number above 0, got {sd}")
         return sd
     range_ = _range(problem)
     if range_ is None:
-        raise ValueError("the problem states no bounds of its reward: state the standard deviation of rewards (sd)")
+        raise InvalidOption("the problem states no bounds of its reward: state the standard deviation of rewards (sd)")
     return range_ / 2
 
 

@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
+
 #: Maximum number of segments of a feature, and number of quantile ranges of a numeric one.
 MOST, PARTS = 12, 5
 MISSING, OTHERS = "missing", "others"
@@ -58,7 +60,7 @@ def over_time(times: NDArray[np.int64], over: Over) -> RowGroups:
     if over == "day" or over == "week":
         return _calendar(times, over)
     if isinstance(over, bool) or not isinstance(over, int) or over < 1:
-        raise ValueError(f"over must be 'day', 'week' or a number of periods of at least 1, got {over!r}")
+        raise InvalidOption(f"over must be 'day', 'week' or a number of periods of at least 1, got {over!r}")
     return _equal_parts(times, over)
 
 

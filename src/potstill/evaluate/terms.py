@@ -152,6 +152,7 @@ class _TargetColumns:
             return
         distribution = self.target.distribution(block, first_row)
         probability = np.asarray(distribution.propensity(block.actions), np.float64)
+        _check_probability(probability, self.target.name, first_row)
         matched = self.ope.matched(distribution, u, block.actions)
         missing = self.support.missing(distribution, len(block))
         self.blocks.append((probability, predictions.expected(distribution), matched, missing))
@@ -172,6 +173,15 @@ class _TargetColumns:
             propensity=propensity,
             matched=matched,
             missing=missing,
+        )
+
+
+def _check_probability(probability: Float64, name: str, first_row: int) -> None:
+    bad = np.flatnonzero(~(probability >= 0) | np.isinf(probability))
+    if bad.size:
+        raise InvalidTarget(
+            f"{name}, row {first_row + bad[0]}: the propensity of the logged action must be a finite number of at "
+            f"least 0, got {probability[bad[0]]}"
         )
 
 

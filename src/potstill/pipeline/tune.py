@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.distill import Still, Student
-from potstill.errors import InvalidLog
+from potstill.errors import InvalidLog, InvalidOption
 from potstill.evaluate import (
     ESTIMATORS,
     LakeLog,
@@ -127,9 +127,9 @@ def tune(
         on_progress: Called with the number of finished updates, of ``len(candidates) * (parts - 1)``.
     """
     if parts < 3:
-        raise ValueError(f"parts must be at least 3: for training, for selection, and held out; got {parts}")
+        raise InvalidOption(f"parts must be at least 3: for training, for selection, and held out; got {parts}")
     if estimator not in ESTIMATORS:
-        raise ValueError(f"unknown estimator {estimator!r}; there are {', '.join(ESTIMATORS)}")
+        raise InvalidOption(f"unknown estimator {estimator!r}; there are {', '.join(ESTIMATORS)}")
     log = LakeLog(workspace)
     bounds = _bounds(log, parts)
     tasks = [_Task(workspace.url, candidate, bounds, estimator) for candidate in candidates]

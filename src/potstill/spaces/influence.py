@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
 from potstill.spaces.contract import Float64
 
 
@@ -32,7 +33,7 @@ class Parts:
 
     def __post_init__(self) -> None:
         if self.base is None and self.numerator is None:
-            raise ValueError("parts must have a base or a numerator")
+            raise InvalidOption("parts must have a base or a numerator")
 
     def __len__(self) -> int:
         return len(self.influence)

@@ -72,7 +72,7 @@ def test_uneven_densities_are_undone():
 
 
 @pytest.mark.parametrize("self_normalised", [False, True])
-def test_doubly_robust_with_a_right_model_is_exact_whatever_the_densities(self_normalised):
+def test_doubly_robust_with_a_right_model_is_exact_for_any_densities(self_normalised):
     rng = np.random.default_rng(0)
     doses, targets = rng.normal(0, 2, 500), rng.normal(0, 1, 500)
     log = Doses(doses, curve(doses), rng.uniform(0.01, 3, 500), targets)

@@ -95,7 +95,7 @@ def test_by_hand():
 
 @pytest.mark.parametrize("depends_on", ["position", "above", "all"])
 def test_positions_that_were_not_shown_count_nothing(depends_on):
-    """The second ranking has one position; whatever stands in the other, it is as if it were a list of one."""
+    """The second ranking has one position; values at the other are ignored."""
     nan = np.nan
     ragged = Rankings(
         rewards=np.array([[1.0, 0.5], [2.0, nan]]),

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidLog
+from potstill.errors import InvalidLog, InvalidOption
 from potstill.spaces.influence import Parts
 
 Values: TypeAlias = NDArray[np.float64]
@@ -117,7 +117,7 @@ def weights(log: Doses, bandwidth: float, kernel: KernelName = "epanechnikov") -
     At the smallest and largest dose, the kernel is truncated and renormalised.
     """
     if not bandwidth > 0:
-        raise ValueError(f"bandwidth must be above 0, got {bandwidth}")
+        raise InvalidOption(f"bandwidth must be above 0, got {bandwidth}")
     shape = KERNELS[kernel]
     draws = log.targets.reshape(len(log.doses), -1)
     total = np.zeros(len(log.doses))

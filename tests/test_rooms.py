@@ -35,6 +35,18 @@ IMPORTS = [
 ]
 
 
+EXPORTS = {
+    name: {
+        element.value
+        for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        for element in ast.walk(node.value)
+        if isinstance(element, ast.Constant)
+    }
+    for name in PACKAGES
+}
+
+
 def room(module):
     """The folder that a module is in; for a package, the package itself."""
     return module if module in PACKAGES else module.rpartition(".")[0]
@@ -45,7 +57,7 @@ def test_rooms_are_entered_by_their_doors():
     around = []
     for importer, module, name in IMPORTS:
         target = f"{module}.{name}" if f"{module}.{name}" in MODULES else module
-        if target in PACKAGES or target not in MODULES:
+        if target in PACKAGES or target not in MODULES or name in EXPORTS.get(module, ()):
             continue
         if not f"{room(importer)}.".startswith(f"{room(target)}."):
             around.append(f"{importer} imports {target}; import {room(target)} instead")

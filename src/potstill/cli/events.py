@@ -109,7 +109,7 @@ def vacuum(
 ) -> None:
     """Delete files that no table of the lake uses: left by compaction, expiry or crashes. No event is lost."""
     from potstill.events.lake.maintenance import vacuum as vacuumed
-    from potstill.problem.reward import seconds
+    from potstill.problem import seconds
     from potstill.workspace import Workspace
 
     with exit_on(*USER_ERRORS), Console(stderr=True).status("vacuuming"):
@@ -137,7 +137,7 @@ def expire(
     update has joined yet are never learnt from. `vacuum` frees the space.
     """
     from potstill.events.lake.maintenance import expire as expired
-    from potstill.problem.reward import seconds
+    from potstill.problem import seconds
     from potstill.workspace import Workspace
 
     with exit_on(*USER_ERRORS):

@@ -104,7 +104,7 @@ def explain(
     The effect of a feature is the change when it is replaced by its mean over the training contexts. Effects of
     interacting features do not add up.
     """
-    from potstill.policy.explain import explain as explained
+    from potstill.policy import explain as explained
 
     with exit_on(ValueError, OSError):
         explanation = explained(Policy.load(policy), read_context(context), eligible=eligible, floor=floor)

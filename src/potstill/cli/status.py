@@ -29,7 +29,7 @@ def status(
 
 
 def _installation(as_json: bool) -> None:
-    from potstill.policy.runtime import default, why_not_native
+    from potstill.policy import default, why_not_native
 
     why_not = why_not_native()
     extras = {extra: is_installed(extra) for extra in EXTRAS}

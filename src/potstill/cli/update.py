@@ -41,7 +41,7 @@ def update(
     from potstill.pipeline.engines import EngineFailed, MissingEngine, open_engine
     from potstill.pipeline.update import foresee
     from potstill.pipeline.update import update as updated
-    from potstill.problem.reward import seconds
+    from potstill.problem import seconds
     from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)

@@ -22,8 +22,7 @@ from potstill.distill.network import Float32, Rescaling, fresh_layers
 from potstill.distill.student import Student
 from potstill.distill.train import Examples, Recipe, train
 from potstill.keys import Key
-from potstill.policy import Layer
-from potstill.policy.network import outputs
+from potstill.policy import Layer, outputs
 from potstill.spaces import Learning
 
 Rows = NDArray[np.int64]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from potstill.keys import Key
 from potstill.problem import InvalidObservation, Observations, Problem, Reward
-from potstill.teachers.contract import Summarising
+from potstill.teachers import Summarising
 
 #: Observed contexts that are kept to imitate on: enough for the student, little enough for any machine.
 CONTEXTS_KEPT = 100_000

@@ -24,9 +24,18 @@ from potstill.parallel import Map, in_turn
 from potstill.policy import Layer, Lineage, Policy
 from potstill.problem import Contexts, InvalidObservation, Observations, Problem
 from potstill.spaces import learning
-from potstill.teachers import AnyTeacher, Exactness, LinearTS, Rereading, Summarising, check_support, to_config
-from potstill.teachers.propensities import label
-from potstill.teachers.states import pack, unpack
+from potstill.teachers import (
+    AnyTeacher,
+    Exactness,
+    LinearTS,
+    Rereading,
+    Summarising,
+    check_support,
+    label,
+    pack,
+    to_config,
+    unpack,
+)
 
 Float32 = NDArray[np.float32]
 

@@ -36,8 +36,8 @@ from potstill.evaluate.planning import FLOORS, ExplorationPlan, FloorEffect, Tar
 from potstill.evaluate.segments import Over, by_value
 from potstill.evaluate.targets import FixedActionTarget, LoggedTarget, ProbabilityTarget, Target, target
 from potstill.evaluate.terms import Terms, compute_terms
+from potstill.spaces import Parts
 from potstill.spaces.continuous import ope as continuous
-from potstill.spaces.influence import Parts
 from potstill.spaces.ranking import ope as rankings
 
 if TYPE_CHECKING:

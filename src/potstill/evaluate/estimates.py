@@ -15,7 +15,7 @@ from potstill.evaluate.confidence_sequences import asymptotic, weighted
 from potstill.evaluate.intervals import Interval, bernstein, bootstrap, normal
 from potstill.evaluate.terms import Terms
 from potstill.keys import Key
-from potstill.spaces.influence import Parts
+from potstill.spaces import Parts
 
 #: Intervals on request; the anytime-valid one is always computed.
 IntervalName: TypeAlias = Literal["normal", "bootstrap", "bernstein", "exact"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidOption
 from potstill.evaluate.terms import Terms
-from potstill.spaces.influence import Parts
+from potstill.spaces import Parts
 
 #: Quantiles of the positive weights that are candidates for clipping levels, thresholds and shrinkages.
 _QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)

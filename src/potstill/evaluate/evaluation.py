@@ -30,7 +30,7 @@ from potstill.evaluate.segments import Over, RowGroups, by_value, over_time
 from potstill.evaluate.targets import Target, TargetLike
 from potstill.evaluate.terms import LogTerms, Terms, compute_terms
 from potstill.keys import Key
-from potstill.spaces.influence import Parts
+from potstill.spaces import Parts
 
 #: Headline estimator, if it is among those requested.
 HEADLINE = "dr"

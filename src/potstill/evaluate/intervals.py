@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidOption
 from potstill.keys import Key
-from potstill.spaces.influence import Parts
+from potstill.spaces import Parts
 
 Values = NDArray[np.float64]
 

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.experiments.config import Arm
-from potstill.policy import Policy
-from potstill.policy.draw import SALT_BYTES, uniform
+from potstill.policy import SALT_BYTES, Policy, uniform
 from potstill.problem import Discrete, Problem
 
 

@@ -25,9 +25,7 @@ from potstill.pipeline.shards import SHARD_ROWS, Encoded, Shard, none_fit, read_
 from potstill.problem import Problem
 from potstill.spaces import learning
 from potstill.storage import LocalStorage, Storage, open_storage
-from potstill.teachers.contract import AnyTeacher
-from potstill.teachers.propensities import label
-from potstill.teachers.states import digest, metadata_of
+from potstill.teachers import AnyTeacher, digest, label, metadata_of
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]

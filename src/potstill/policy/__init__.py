@@ -2,7 +2,26 @@
 
 from potstill.policy.artifact import InvalidPolicy, Lineage, Metadata
 from potstill.policy.decision import Decision
-from potstill.policy.network import Activation, Layer
+from potstill.policy.draw import SALT_BYTES, uniform
+from potstill.policy.explain import explain
+from potstill.policy.native_runtime import digests
+from potstill.policy.network import Activation, Layer, outputs
 from potstill.policy.policy import Policy
+from potstill.policy.runtime import default, why_not_native
 
-__all__ = ["Activation", "Decision", "InvalidPolicy", "Layer", "Lineage", "Metadata", "Policy"]
+__all__ = [
+    "SALT_BYTES",
+    "Activation",
+    "Decision",
+    "InvalidPolicy",
+    "Layer",
+    "Lineage",
+    "Metadata",
+    "Policy",
+    "default",
+    "digests",
+    "explain",
+    "outputs",
+    "uniform",
+    "why_not_native",
+]

@@ -12,8 +12,7 @@ import numpy as np
 
 from potstill.events import DecisionBlock, DecisionRow, now
 from potstill.events.validate import ID_BYTES, text
-from potstill.policy import Policy
-from potstill.policy.native_runtime import digests
+from potstill.policy import Policy, digests
 from potstill.problem import Problem
 from potstill.service.http import unfit
 from potstill.service.snapshot import Snapshot

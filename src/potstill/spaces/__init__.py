@@ -21,6 +21,7 @@ from potstill.spaces.contract import (
 )
 from potstill.spaces.discrete import Discrete
 from potstill.spaces.finite import FiniteDistribution, check_floor, finite, mix_floor
+from potstill.spaces.influence import Parts
 from potstill.spaces.registry import from_config, is_space, lake_columns, learning, off_policy, register
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "LoggedRows",
     "LoggedSupport",
     "OffPolicy",
+    "Parts",
     "Restriction",
     "RewardPredictions",
     "WireTypes",

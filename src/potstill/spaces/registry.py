@@ -10,7 +10,7 @@ import msgspec
 
 from potstill.errors import InvalidProblem, shown
 from potstill.spaces.contract import ActionSpace, LakeColumns, Learning, OffPolicy
-from potstill.spaces.discrete.space import Discrete
+from potstill.spaces.discrete import Discrete
 
 
 class Registered(NamedTuple):

@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from potstill.errors import InvalidLog, PotstillError
-from potstill.problem import Boolean, Categorical, Feature, Numeric, Problem
-from potstill.problem.validate import propensities_fit, propensity_must_be
+from potstill.problem import Boolean, Categorical, Feature, Numeric, Problem, propensities_fit, propensity_must_be
 
 CONTEXT = "context_"
 #: Times are microseconds since 1970, UTC.

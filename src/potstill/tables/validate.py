@@ -36,9 +36,13 @@ from typing import NamedTuple
 
 import polars as pl
 
-from potstill.problem import Boolean, Categorical, Feature, Numeric, Problem
-from potstill.problem.validate import (
+from potstill.problem import (
     YEAR_2200,
+    Boolean,
+    Categorical,
+    Feature,
+    Numeric,
+    Problem,
     action_must_be,
     propensity_must_be,
     propensity_range,

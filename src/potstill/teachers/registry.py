@@ -8,16 +8,12 @@ import msgspec
 
 from potstill.errors import UnsupportedSpace, shown
 from potstill.spaces import ActionSpace
-from potstill.teachers.adaptive.adaptive_ts import AdaptiveTS
+from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
-from potstill.teachers.gp.gp_ts import GaussianProcessTS
-from potstill.teachers.linear.lin_ucb import LinUCB
-from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
-from potstill.teachers.neural.bootstrap_ts import BootstrapTS
-from potstill.teachers.neural.greedy import EpsilonGreedy, NeuralGreedy
-from potstill.teachers.neural.low_rank_ts import LowRankTS
-from potstill.teachers.neural.neural_linear_ts import NeuralLinearTS
+from potstill.teachers.gp import GaussianProcessTS
+from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
+from potstill.teachers.neural import BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS
 
 TEACHERS: dict[str, type[AnyTeacher]] = {
     "adaptive-ts": AdaptiveTS,

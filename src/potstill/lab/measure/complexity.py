@@ -16,12 +16,10 @@ from potstill.keys import Key
 from potstill.lab.measure.deciders import Decider, by_features, by_networks, by_policy, by_posterior
 from potstill.lab.measure.latency import timed
 from potstill.lab.problems import Float64
-from potstill.policy import Policy
-from potstill.policy.network import Layer
+from potstill.policy import Layer, Policy
 from potstill.problem import Discrete, Numeric, Problem
-from potstill.teachers.linear.nig import Posterior
-from potstill.teachers.neural import network
-from potstill.teachers.neural.network import Networks
+from potstill.teachers.linear import Posterior
+from potstill.teachers.neural import Networks, network
 
 #: A size counts for the exponent of time if it takes that many times as long as the smallest one: below, the overhead
 #: of the calls hides what there is to compute.

@@ -21,8 +21,8 @@ from potstill.lab.problems import Float32
 from potstill.lab.runs import Agent, Fixed, Undistilled
 from potstill.policy import Policy
 from potstill.teachers import BootstrapTS, LinearTS, NeuralGreedy, NeuralLinearTS
-from potstill.teachers.linear.nig import Posterior
-from potstill.teachers.neural.network import Networks
+from potstill.teachers.linear import Posterior
+from potstill.teachers.neural import Networks
 
 #: Takes one encoded context, float32[d], and says which action; what it returns is the decider's own affair.
 Decider = Callable[[Float32], Any]

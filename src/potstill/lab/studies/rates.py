@@ -28,9 +28,9 @@ from potstill.lab.errors import LabError
 from potstill.lab.problems import Environment, Float32, Float64, Simulation, TableProblem
 from potstill.lab.runs import Undistilled, play
 from potstill.parallel import advance
-from potstill.policy.network import outputs
+from potstill.policy import outputs
 from potstill.spaces import FiniteDistribution
-from potstill.spaces.discrete.learn import FiniteLearning
+from potstill.spaces.discrete import FiniteLearning
 from potstill.teachers import LinearTS
 
 #: Exact labels, where a number of sampled ones could stand.

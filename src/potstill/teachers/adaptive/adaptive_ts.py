@@ -17,11 +17,8 @@ from potstill.teachers.adaptive.evidence import Mix
 from potstill.teachers.contract import Exactness, Float32
 from potstill.teachers.linear import nig
 from potstill.teachers.memory import Memory
-from potstill.teachers.neural import network
+from potstill.teachers.neural import Networks, Neural, Noise, Units, network
 from potstill.teachers.neural import noise_selection as noises
-from potstill.teachers.neural.base import Neural
-from potstill.teachers.neural.network import Networks, Units
-from potstill.teachers.neural.noise_selection import Noise
 
 Float64 = nig.Float64
 

@@ -18,7 +18,7 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from potstill.keys import Key
 from potstill.teachers.joint_normal import Joint
-from potstill.teachers.linear.nig import Float64, Sums
+from potstill.teachers.linear import Float64, Sums
 
 #: Eigenvalues of a covariance between actions below this share of the largest are left out.
 _NEGLIGIBLE = 1e-4

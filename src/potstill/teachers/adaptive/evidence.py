@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 from scipy.optimize import minimize
 
-from potstill.teachers.linear.nig import Float64
+from potstill.teachers.linear import Float64
 
 #: Over what share of the action list rewards are alike, where the order of actions means something.
 _LENGTHS = (0.1, 0.3, 1.0)

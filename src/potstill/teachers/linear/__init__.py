@@ -1,1 +1,8 @@
 """Bayesian linear regression per action."""
+
+from potstill.teachers.linear import nig
+from potstill.teachers.linear.lin_ucb import LinUCB
+from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
+from potstill.teachers.linear.nig import Float64, Posterior, Sums
+
+__all__ = ["DiagonalLinearTS", "Float64", "LinUCB", "LinearTS", "Posterior", "Sums", "nig"]

@@ -1,1 +1,28 @@
 """Teachers that learn a network."""
+
+from potstill.teachers.neural import network, noise_selection
+from potstill.teachers.neural.base import Neural
+from potstill.teachers.neural.bootstrap_ts import BootstrapTS
+from potstill.teachers.neural.greedy import EpsilonGreedy, NeuralGreedy
+from potstill.teachers.neural.low_rank_ts import LowRankTS
+from potstill.teachers.neural.network import Networks, Units, standard
+from potstill.teachers.neural.neural_linear_ts import NeuralLinearTS
+from potstill.teachers.neural.noise_selection import Noise
+from potstill.teachers.neural.recipe import PAPER, Recipe
+
+__all__ = [
+    "PAPER",
+    "BootstrapTS",
+    "EpsilonGreedy",
+    "LowRankTS",
+    "Networks",
+    "Neural",
+    "NeuralGreedy",
+    "NeuralLinearTS",
+    "Noise",
+    "Recipe",
+    "Units",
+    "network",
+    "noise_selection",
+    "standard",
+]

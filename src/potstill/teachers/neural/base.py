@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
-from potstill.teachers import parts as reading
 from potstill.teachers.contract import NeedsFiniteActions, Parts
 from potstill.teachers.memory import Memory, Weighting, weights
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
+from potstill.teachers.neural import parts as reading
 from potstill.teachers.neural.network import RAW, Data, Networks, Start, Units
 from potstill.teachers.neural.noise_selection import Noise
+from potstill.teachers.neural.parts import Overview
 from potstill.teachers.neural.recipe import Recipe
-from potstill.teachers.parts import Overview
 
 Float64 = NDArray[np.float64]
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers import parts as reading
 from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
+from potstill.teachers.neural import parts as reading
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Networks
 from potstill.teachers.neural.noise_selection import Noise

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers import parts as reading
 from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
 from potstill.teachers.linear import nig
 from potstill.teachers.memory import Memory, Weighting
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
+from potstill.teachers.neural import parts as reading
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Networks, Units
 from potstill.teachers.neural.noise_selection import Noise

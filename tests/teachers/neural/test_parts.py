@@ -9,9 +9,9 @@ from teachers.parts import Parts
 from potstill.keys import Key
 from potstill.problem import Observations
 from potstill.teachers import NeuralGreedy, NeuralLinearTS, Recipe
-from potstill.teachers import parts as reading
 from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
 from potstill.teachers.neural import network, train
+from potstill.teachers.neural import parts as reading
 from potstill.teachers.neural.network import Data
 
 KEY = Key(3)

@@ -172,11 +172,11 @@ def _join(place: Path, n: int) -> dict[str, Any]:
 
 
 def _update(place: Path, n: int) -> dict[str, Any]:
-    from potstill.pipeline.update import update
+    from potstill.pipeline.update import run_update
     from potstill.workspace import Workspace
 
     started = time.perf_counter()
-    report = update(Workspace(place))
+    report = run_update(Workspace(place))
     assert report.observations == n, report
     assert report.still is not None
     took = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in report.seconds.items() if seconds >= 0.05)

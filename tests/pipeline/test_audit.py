@@ -5,22 +5,22 @@ from worlds import LATER, NOON, contexts, log, made
 
 import potstill as ps
 from potstill.events import LoggedDecision
-from potstill.pipeline.audit import audit
-from potstill.pipeline.update import update
+from potstill.pipeline.audit import run_audit
+from potstill.pipeline.update import run_update
 
 
 def logged(workspace, *decisions):
     with workspace.event_log() as opened:
         opened.append(*decisions)
-    update(workspace, now=NOON)
+    run_update(workspace, now=NOON)
 
 
 def test_what_policies_decided_agrees(place):
     workspace = made(place)
     for seed in range(2):
         log(workspace, workspace.start(), 120, seed=seed)
-        update(workspace, now=LATER)
-    found = audit(workspace)
+        run_update(workspace, now=LATER)
+    found = run_audit(workspace)
     assert found.clean
     assert (found.decisions, found.checked) == (240, 240)
     assert found.largest < 1e-7
@@ -29,7 +29,7 @@ def test_what_policies_decided_agrees(place):
 def test_eligible_actions_and_floors_are_taken_into_account(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 120)
-    update(workspace, now=LATER)
+    run_update(workspace, now=LATER)
     policy = workspace.serving()
     decisions = [
         policy.decide(context, id=f"e{i}", eligible=["360p", "1080p"] if i % 2 else None, floor=0.1 if i % 3 else None)
@@ -37,7 +37,7 @@ def test_eligible_actions_and_floors_are_taken_into_account(tmp_path):
     ]
     rows = zip(decisions, contexts(60, seed=3), strict=True)
     logged(workspace, *(LoggedDecision.of(decision, context, time=LATER) for decision, context in rows))
-    found = audit(workspace)
+    found = run_audit(workspace)
     assert found.clean
     assert found.checked == 180
 
@@ -58,10 +58,10 @@ def test_what_the_policy_did_not_draw_is_not_held_against_it(tmp_path):
         for i, c in enumerate(contexts(20))
     ]  # fmt: skip
     logged(workspace, *own, *fixed, *chosen)
-    found = audit(workspace)
+    found = run_audit(workspace)
     assert found.clean
     assert (found.decisions, found.checked, found.fixed) == (60, 40, 20)
-    update(workspace, now=LATER, force=True)
+    run_update(workspace, now=LATER, force=True)
     sources = workspace.lake.scan("observations").collect()["source"].value_counts()
     assert dict(sources.rows()) == {"log": 20, "fallback": 20, "apprentice": 20}
 
@@ -79,7 +79,7 @@ def test_what_was_altered_is_found(tmp_path, change, what):
     workspace = made(str(tmp_path))
     for seed in range(2):
         log(workspace, workspace.start(), 200, seed=seed)
-        update(workspace, now=LATER)
+        run_update(workspace, now=LATER)
     context = {"bandwidth_kbps": 100.0, "connection": "2g"}
     decision = workspace.serving().decide(context, id="altered-1")
     event = LoggedDecision.of(decision, context, time=LATER)
@@ -88,7 +88,7 @@ def test_what_was_altered_is_found(tmp_path, change, what):
         names = (f"another-{i}" for i in range(10_000))
         change = {"id": next(n for n in names if workspace.serving().decide(context, id=n).action != decision.action)}
     logged(workspace, LoggedDecision(**{**honest, **change}))
-    found = audit(workspace)
+    found = run_audit(workspace)
     assert not found.clean
     assert found.checked == (400 if what == "missing" else 401)
     if what == "missing":
@@ -100,5 +100,5 @@ def test_what_was_altered_is_found(tmp_path, change, what):
 
 def test_an_empty_lake_is_clean(tmp_path):
     workspace = made(str(tmp_path))
-    assert audit(workspace).clean
+    assert run_audit(workspace).clean
     assert isinstance(workspace.start(), ps.Policy)

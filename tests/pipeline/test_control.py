@@ -6,10 +6,10 @@ import pytest
 from worlds import CONFIG, LATER, NOON, contexts, made, reward
 
 from potstill.events import LoggedDecision, LoggedReward
-from potstill.pipeline.audit import audit
+from potstill.pipeline.audit import run_audit
 from potstill.pipeline.origin import Origin
-from potstill.pipeline.reproduce import reproduce
-from potstill.pipeline.update import foresee, update
+from potstill.pipeline.reproduce import reproduce_version
+from potstill.pipeline.update import preview_update, run_update
 from potstill.workspace import CONFIG as CONFIG_FILE
 from potstill.workspace import Workspace
 
@@ -57,7 +57,7 @@ def test_what_is_kept_out_is_as_if_it_had_not_been_logged(tmp_path):
     for seed in range(2):
         log(out, 120, seed=seed)
         log(never, 120, seed=seed, control=False)
-        reports = [update(workspace, now=LATER) for workspace in (out, never)]
+        reports = [run_update(workspace, now=LATER) for workspace in (out, never)]
         assert [report.observations for report in reports] == [60, 60]
         assert reports[0].joined.decisions == 120
         layers = [workspace.serving().layers for workspace in (out, never)]
@@ -71,7 +71,7 @@ def test_what_is_kept_out_is_as_if_it_had_not_been_logged(tmp_path):
 def test_unless_it_is_asked_for_control_is_learnt_from(tmp_path):
     workspace = made(str(tmp_path), experiment(train=True))
     log(workspace, 120)
-    assert update(workspace, now=LATER).observations == 120
+    assert run_update(workspace, now=LATER).observations == 120
     assert Origin.of(workspace.serving()).without == ()
 
 
@@ -80,43 +80,43 @@ def test_versions_come_out_the_same_whatever_the_configuration_says_later(tmp_pa
     workspace = made(str(tmp_path), experiment(train=False))
     for seed in range(2):
         log(workspace, 120, seed=seed)
-        update(workspace, now=LATER)
+        run_update(workspace, now=LATER)
     changed = configured(workspace, later)
-    assert all(reproduce(changed, version).identical for version in (1, 2))
+    assert all(reproduce_version(changed, version).identical for version in (1, 2))
 
 
 def test_what_was_kept_out_stays_out_when_the_experiment_is_over(tmp_path):
     workspace = made(str(tmp_path), experiment(train=False))
     log(workspace, 120)
-    update(workspace, now=LATER)
+    run_update(workspace, now=LATER)
     another = b'[teacher]\ntype = "linear-ts"\ndiscount = 0.9\n'
     over = configured(workspace, CONFIG + another)
-    report = update(over, now=LATER)
+    report = run_update(over, now=LATER)
     assert report.why_anew is not None
     assert report.observations == 60
     assert Origin.of(over.serving()).without == OUT
     back = configured(over, experiment(train=True) + another)
-    assert update(back, now=LATER, force=True).version == 3
+    assert run_update(back, now=LATER, force=True).version == 3
     assert Origin.of(back.serving()).without == ()
 
 
 def test_observations_that_are_kept_out_are_not_waited_for(tmp_path):
     workspace = made(str(tmp_path), experiment(train=False))
     log(workspace, 98)
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.outcome, report.observations) == ("waiting", 49)
-    assert foresee(workspace, now=LATER).observations == 49
+    assert preview_update(workspace, now=LATER).observations == 49
 
 
 @pytest.mark.parametrize(("older", "checked", "fixed"), [(None, 240, 120), (0, 360, 0)])
 def test_an_audit_computes_what_was_drawn_and_no_more(tmp_path, older, checked, fixed):
     workspace = made(str(tmp_path))
     log(workspace, 120)
-    update(workspace, now=LATER)
+    run_update(workspace, now=LATER)
     for seed in (1, 2):
         log(workspace, 120, seed=seed, policy=older)
-    update(workspace, now=LATER)
-    found = audit(workspace)
+    run_update(workspace, now=LATER)
+    found = run_audit(workspace)
     assert found.clean
     assert (found.decisions, found.checked, found.fixed) == (360, checked - 60, fixed + 60)
 
@@ -124,12 +124,12 @@ def test_an_audit_computes_what_was_drawn_and_no_more(tmp_path, older, checked, 
 def test_an_older_policy_that_drew_otherwise_is_found(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, 120)
-    update(workspace, now=LATER)
+    run_update(workspace, now=LATER)
     context = contexts(1, seed=5)[0]
     stated = LoggedDecision.of(workspace.registry.policy(0).decide(context, id="a"), context, NOON)
     wrong = msgspec.structs.replace(stated, propensity=0.9, arm="hd:control")
     with workspace.event_log() as opened:
         opened.append(wrong)
-    update(workspace, now=LATER)
-    found = audit(workspace)
+    run_update(workspace, now=LATER)
+    found = run_audit(workspace)
     assert (found.propensities, found.mismatches[0].id, found.mismatches[0].policy) == (1, "a", 0)

@@ -7,7 +7,7 @@ import pytest
 from worlds import LATER, log, made
 
 from potstill.events.lake import count_observations
-from potstill.pipeline.update import STEPS, update
+from potstill.pipeline.update import STEPS, run_update
 from potstill.workspace import Workspace
 
 KILLED = """
@@ -28,13 +28,13 @@ def test_killed_at_a_step(tmp_path, step):
     whole, killed = (made(str(tmp_path / name)) for name in ("whole", "killed"))
     for workspace in (whole, killed):
         log(workspace, workspace.start(), 100)
-    update(whole, now=LATER)
+    run_update(whole, now=LATER)
     ended = subprocess.run([sys.executable, "-c", KILLED, killed.url, step, str(LATER)], check=False)
     assert ended.returncode == -9
     after = Workspace(killed.url)
     published = after.serving().version
     assert published in (0, 1)
-    report = update(after, now=LATER)
+    report = run_update(after, now=LATER)
     assert report.outcome == ("waiting" if published else "published")
     assert after.serving().to_bytes() == whole.serving().to_bytes()
     assert count_observations(after.lake, 0, report.cut) == 100

@@ -25,7 +25,7 @@ from potstill.keys import Key
 from potstill.pipeline.engines import EngineFailed, LocalEngine, MissingEngine, open_engine
 from potstill.pipeline.labels import LabelStore, StreamedContexts, label_shard
 from potstill.pipeline.shards import Table, shards
-from potstill.pipeline.update import update
+from potstill.pipeline.update import run_update
 from potstill.problem import InvalidContext
 from potstill.storage import open_storage
 from potstill.teachers import TEACHERS, LinearTS, Rereading, Summarising
@@ -137,7 +137,7 @@ def grown(place, engine, monkeypatch):
     workspace.storage.replace("contexts.parquet", buffer.getvalue())
     for seed in range(2):
         log(workspace, workspace.start(), 150, seed=seed)
-        report = update(workspace, now=LATER, engine=engine)
+        report = run_update(workspace, now=LATER, engine=engine)
         assert (report.outcome, report.still.contexts) == ("published", 150 * (seed + 1) + 420)
         assert report.contexts_unfit == 10
     return workspace
@@ -173,7 +173,7 @@ def test_a_table_none_of_which_fits_is_refused_as_here(ray_engine, tmp_path, mon
         tmp_path / "contexts.parquet"
     )
     with pytest.raises(InvalidContext, match="none of 300 rows has a usable value"):
-        update(workspace, now=LATER, force=True, engine=ray_engine)
+        run_update(workspace, now=LATER, force=True, engine=ray_engine)
 
 
 def test_without_ray_the_way_out_is_named(monkeypatch):

@@ -11,7 +11,7 @@ from potstill.evaluate.diagnostics import Trust
 from potstill.events.join.cuts import last_cut
 from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.gates import objections
-from potstill.pipeline.update import update
+from potstill.pipeline.update import run_update
 from potstill.policy import Layer
 from potstill.workspace import UpdateConfig
 
@@ -23,7 +23,7 @@ def learnt(tmp_path_factory):
     """A workspace after its first update, and the report."""
     made = worlds.made(str(tmp_path_factory.mktemp("gates") / "video"))
     worlds.log(made, made.start(), ROWS, rewarded=1.0)
-    return made, update(made, now=worlds.LATER)
+    return made, run_update(made, now=worlds.LATER)
 
 
 def always(problem, action):
@@ -110,7 +110,7 @@ def worlds_problem(learnt):
 def test_a_strict_workspace_serves_on_until_the_log_is_sure(tmp_path):
     made = worlds.made(str(tmp_path / "video"), worlds.CONFIG + b"max_loss = 0.0\n")
     worlds.log(made, made.start(), 60)
-    report = update(made, now=worlds.LATER)
+    report = run_update(made, now=worlds.LATER)
     assert report.outcome == "refused"
     assert made.serving().version == 0
     assert "max_loss" in report.reasons[0]

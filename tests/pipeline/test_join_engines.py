@@ -12,7 +12,7 @@ from worlds import LATER, log, made
 from potstill.events.join import execute
 from potstill.events.join.execute import join_slice, summarize_partition
 from potstill.pipeline.engines import LocalEngine
-from potstill.pipeline.update import update
+from potstill.pipeline.update import run_update
 
 
 @pytest.fixture(autouse=True)
@@ -92,5 +92,5 @@ class Spy(LocalEngine):
 def test_an_update_gives_its_engine_to_the_join(tmp_path):
     workspace, spy = made(str(tmp_path)), Spy()
     log(workspace, workspace.start(), 20)
-    assert update(workspace, now=LATER, engine=spy).joined.decisions == 20
+    assert run_update(workspace, now=LATER, engine=spy).joined.decisions == 20
     assert spy.mapped == [summarize_partition, join_slice]

@@ -12,9 +12,9 @@ from potstill.keys import Key
 from potstill.pipeline import labels
 from potstill.pipeline.engines import LocalEngine
 from potstill.pipeline.labels import LabelStore, StreamedContexts, forget_labels
-from potstill.pipeline.reproduce import NotReproducible, reproduce
+from potstill.pipeline.reproduce import NotReproducible, reproduce_version
 from potstill.pipeline.shards import Table, shards
-from potstill.pipeline.update import update
+from potstill.pipeline.update import run_update
 from potstill.problem import InvalidContext, InvalidObservation
 from potstill.storage import open_storage
 from potstill.teachers import GaussianProcessTS, LinearTS
@@ -120,12 +120,12 @@ def workspace_with_contexts(place, n=430, config=STREAMED, seed=5):
 
 def test_an_update_streams_what_does_not_fit_and_can_be_reproduced(place):
     workspace = workspace_with_contexts(place)
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.outcome, report.still.contexts, report.contexts_unfit) == ("published", 530, 0)
     described = workspace.serving().metadata.lineage.origin["contexts"]
     assert (described["table"], described["rows"], described["shards"]) == ("contexts.parquet", 430, 5)
     assert report.still.fidelity.kl_mean < 0.05
-    assert reproduce(workspace, 1).identical
+    assert reproduce_version(workspace, 1).identical
     assert workspace.storage.names("labels") == []
 
 
@@ -135,25 +135,25 @@ def test_the_decisions_of_the_lake_can_be_imitated_on(tmp_path):
     workspace = made(str(tmp_path), config)
     for day in range(3):
         log(workspace, workspace.start(), 120, seed=day, at=NOON - day * 24 * HOUR)
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.observations, report.still.contexts) == (360, 720)
     log(workspace, workspace.start(), 120, seed=3)
-    update(workspace, now=LATER)
-    assert reproduce(workspace, 1).identical  # from the table as it was
+    run_update(workspace, now=LATER)
+    assert reproduce_version(workspace, 1).identical  # from the table as it was
 
 
 def test_a_changed_table_is_not_reproduced(tmp_path):
     workspace = workspace_with_contexts(str(tmp_path))
-    update(workspace, now=LATER)
+    run_update(workspace, now=LATER)
     pl.DataFrame(contexts(430, seed=6)).write_parquet(tmp_path / "contexts.parquet")
     with pytest.raises(NotReproducible, match=r"430 further contexts of contexts\.parquet"):
-        reproduce(workspace, 1)
+        reproduce_version(workspace, 1)
 
 
 def test_labels_can_be_kept(tmp_path):
     workspace = workspace_with_contexts(str(tmp_path), config=STREAMED + b"labels_kept = 1\n")
     for version in (1, 2):
-        update(workspace, now=LATER, force=True)
+        run_update(workspace, now=LATER, force=True)
         assert {name[:8] for name in workspace.storage.names("labels")} == {f"{version:08}"}
     found, made_from = LabelStore(str(tmp_path / "labels"), 2).read(1)
     assert (found.shape, made_from.shape) == ((100, workspace.problem.width), (100, 3))
@@ -174,14 +174,14 @@ class Stopped(LocalEngine):
 
 def test_labelling_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
     whole = workspace_with_contexts(str(tmp_path / "whole"))
-    update(whole, now=LATER)
+    run_update(whole, now=LATER)
     workspace = workspace_with_contexts(str(tmp_path / "stopped"))
     with pytest.raises(KeyboardInterrupt):
-        update(workspace, now=LATER, engine=Stopped())
+        run_update(workspace, now=LATER, engine=Stopped())
     assert len(workspace.storage.names("labels")) == 2
     written, write = [], LabelStore.write
     monkeypatch.setattr(LabelStore, "write", lambda self, n, *rest: (written.append(n), write(self, n, *rest)))
-    update(workspace, now=LATER)
+    run_update(workspace, now=LATER)
     assert written == [2, 3, 4, 5]
     assert workspace.serving().to_bytes() == whole.serving().to_bytes()
 
@@ -193,24 +193,24 @@ def test_rows_that_do_not_fit_are_counted_wherever_they_are(tmp_path, in_memory)
     rows = pl.DataFrame(contexts(430)).with_row_index()
     bad = rows.with_columns(bandwidth_kbps=pl.when(pl.col("index") % 10 == 3).then(None).otherwise("bandwidth_kbps"))
     bad.write_parquet(tmp_path / "contexts.parquet")
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.contexts_unfit, report.still.contexts) == (43, 100 + 387)
     assert workspace.serving().metadata.lineage.origin["contexts"]["unfit"] == 43
     bad.with_columns(bandwidth_kbps=pl.lit(None, pl.Float64)).write_parquet(tmp_path / "contexts.parquet")
     with pytest.raises(InvalidContext, match="none of 430 rows has a usable value of every feature"):
-        update(workspace, now=LATER, force=True)
+        run_update(workspace, now=LATER, force=True)
 
 
 def test_with_an_empty_lake_there_are_the_contexts_and_without_them_nothing(tmp_path):
     workspace = made(str(tmp_path), STREAMED)
     pl.DataFrame(contexts(300)).write_parquet(tmp_path / "contexts.parquet")
-    report = update(workspace, now=LATER, force=True)
+    report = run_update(workspace, now=LATER, force=True)
     assert (report.outcome, report.observations, report.still.contexts) == ("published", 0, 300)
     np.testing.assert_allclose(workspace.serving().probabilities_many(contexts(20)), 1 / 3, atol=0.02)
     empty = made(str(tmp_path / "empty"), STREAMED)
     pl.DataFrame(contexts(1)).clear().write_parquet(tmp_path / "empty" / "contexts.parquet")
     with pytest.raises(InvalidObservation, match="nothing to distil on"):
-        update(empty, now=LATER, force=True)
+        run_update(empty, now=LATER, force=True)
 
 
 def test_students_that_are_averaged_are_reproduced_too(tmp_path, monkeypatch):
@@ -219,8 +219,8 @@ def test_students_that_are_averaged_are_reproduced_too(tmp_path, monkeypatch):
     workspace = workspace_with_contexts(str(tmp_path))
     engine = LocalEngine()
     engine.workers = 3
-    update(workspace, now=LATER, engine=engine)
+    run_update(workspace, now=LATER, engine=engine)
     assert workspace.serving().metadata.lineage.origin["contexts"]["students"] == 3
     monkeypatch.undo()
     monkeypatch.setattr("potstill.pipeline.shards.SHARD_ROWS", 100)
-    assert reproduce(workspace, 1).identical
+    assert reproduce_version(workspace, 1).identical

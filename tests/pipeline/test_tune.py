@@ -19,8 +19,8 @@ from potstill.errors import InvalidLog
 from potstill.evaluate import LakeLog, evaluate
 from potstill.pipeline.candidates import Candidate, candidates
 from potstill.pipeline.resume import configured
-from potstill.pipeline.tune import IntervalEstimate, _bounds, _observations, tune
-from potstill.pipeline.update import update
+from potstill.pipeline.tune import IntervalEstimate, _bounds, _observations, run_tuning
+from potstill.pipeline.update import run_update
 from potstill.teachers import available
 from potstill.workspace import InvalidConfig
 
@@ -32,7 +32,7 @@ HASTY = "student.learning_rate=[1e-9]"  # a student that learns nothing: its pol
 def workspace(tmp_path_factory):
     made = worlds.made(str(tmp_path_factory.mktemp("tune") / "video"))
     worlds.log(made, made.start(), ROWS)
-    update(made, now=worlds.LATER)
+    run_update(made, now=worlds.LATER)
     return made
 
 
@@ -43,7 +43,7 @@ def tried(workspace):
 
 @pytest.fixture(scope="module")
 def found(workspace, tried):
-    return tune(workspace, tried, parts=3)
+    return run_tuning(workspace, tried, parts=3)
 
 
 def test_combinations_of_teachers_and_values(workspace):
@@ -100,7 +100,7 @@ def test_parts_follow_one_another_and_hold_every_decision_once(workspace):
 
 
 def test_equal_results_for_any_number_of_jobs(workspace, tried, found):
-    again = tune(workspace, tried, parts=3, jobs=2)
+    again = run_tuning(workspace, tried, parts=3, jobs=2)
     said = [
         msgspec.structs.replace(one, tried=[msgspec.structs.replace(each, seconds=0.0) for each in one.tried])
         for one in (found, again)
@@ -110,11 +110,11 @@ def test_equal_results_for_any_number_of_jobs(workspace, tried, found):
 
 def test_too_little_to_tell(workspace, tried):
     with pytest.raises(InvalidLog, match=re.escape("1,200 decisions with exact propensities, too few for 13 parts")):
-        tune(workspace, tried, parts=13)
+        run_tuning(workspace, tried, parts=13)
     with pytest.raises(ValueError, match="parts must be at least 3"):
-        tune(workspace, tried, parts=2)
+        run_tuning(workspace, tried, parts=2)
     with pytest.raises(ValueError, match="unknown estimator 'best'; there are replay"):
-        tune(workspace, tried, estimator="best")
+        run_tuning(workspace, tried, estimator="best")
 
 
 def test_the_command_says_who_has_won_and_what_to_write(workspace):

@@ -8,8 +8,8 @@ from worlds import CONFIG, LATER, NOON, PROBLEM, contexts, log, made, rate
 
 import potstill as ps
 from potstill.events.lake import read_observations
-from potstill.pipeline.status import status
-from potstill.pipeline.update import STEPS, Busy, foresee, only_updater, update
+from potstill.pipeline.status import read_status
+from potstill.pipeline.update import STEPS, Busy, only_updater, preview_update, run_update
 from potstill.registry import Conflict
 from potstill.teachers import from_config
 from potstill.workspace import Workspace
@@ -21,7 +21,7 @@ def test_a_workspace_learns_from_its_log(place):
     assert uniform.version == 0
     for seed in range(3):
         log(workspace, workspace.serving(), 400, seed=seed, at=NOON + seed * 10_000_000)
-        report = update(workspace, now=LATER)
+        report = run_update(workspace, now=LATER)
         assert (report.outcome, report.version, report.serving) == ("published", seed + 1, seed + 1)
         assert report.observations == 400
     policy = workspace.serving()
@@ -36,7 +36,7 @@ def test_the_same_log_gives_the_same_policy_wherever_it_is(tmp_path, s3):
         workspace = made(place)
         for seed in range(2):
             log(workspace, workspace.start(), 200, seed=seed)
-            update(workspace, now=LATER)
+            run_update(workspace, now=LATER)
         files.append(workspace.serving().to_bytes())
     assert files[0] == files[1]
 
@@ -44,7 +44,7 @@ def test_the_same_log_gives_the_same_policy_wherever_it_is(tmp_path, s3):
 def test_it_learns_what_a_still_would(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 300)
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     still = ps.Still(workspace.problem, student=ps.Student(hidden=(16,), steps=200), seed=0)
     [observations] = read_observations(workspace.lake, workspace.problem, 0, report.cut)
     still.update(observations)
@@ -61,7 +61,7 @@ def test_a_teacher_that_wants_all_observations_again_reads_them_in_the_lake(tmp_
     still = ps.Still(workspace.problem, from_config(options), student=ps.Student(hidden=(16,), steps=200), seed=0)
     for seed in range(2):
         log(workspace, workspace.start(), 150, seed=seed)
-        report = update(workspace, now=LATER)
+        report = run_update(workspace, now=LATER)
         still.update(list(read_observations(workspace.lake, workspace.problem, report.cut - 1, report.cut)))
     served, rows = workspace.serving(), contexts(300, seed=9)
     np.testing.assert_allclose(served.probabilities_many(rows), still.policy.probabilities_many(rows), atol=1e-3)
@@ -74,39 +74,39 @@ def test_a_teacher_that_wants_all_observations_again_reads_them_in_the_lake(tmp_
 def test_a_decision_counts_when_its_window_has_closed(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 100)
-    early = update(workspace, now=NOON + 1_800_000_000)
+    early = run_update(workspace, now=NOON + 1_800_000_000)
     assert (early.outcome, early.joined.decisions, early.joined.pending) == ("waiting", 0, 100)
     assert "0 new observations, and update.min_observations = 50 are wanted" in early.why
-    assert update(workspace, now=LATER).observations == 100
+    assert run_update(workspace, now=LATER).observations == 100
 
 
 def test_few_observations_wait_and_are_not_lost(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 30)
-    assert update(workspace, now=LATER).outcome == "waiting"
+    assert run_update(workspace, now=LATER).outcome == "waiting"
     log(workspace, workspace.serving(), 30, seed=1)
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.outcome, report.observations) == ("published", 60)
 
 
 def test_nothing_new_can_still_be_distilled_by_force(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 100)
-    update(workspace, now=LATER)
-    assert update(workspace, now=LATER).outcome == "waiting"
-    report = update(workspace, now=LATER, force=True)
+    run_update(workspace, now=LATER)
+    assert run_update(workspace, now=LATER).outcome == "waiting"
+    report = run_update(workspace, now=LATER, force=True)
     assert (report.outcome, report.version, report.observations) == ("published", 2, 0)
 
 
 def test_a_dry_run_says_what_an_update_does_and_does_none_of_it(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 100)
-    update(workspace, now=NOON)  # flushes only
+    run_update(workspace, now=NOON)  # flushes only
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    foreseen = foresee(workspace, now=LATER)
+    foreseen = preview_update(workspace, now=LATER)
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
     assert (foreseen.outcome, foreseen.observations) == ("published", 100)
-    done = update(workspace, now=LATER)
+    done = run_update(workspace, now=LATER)
     assert done.observations == foreseen.observations
     assert done.joined.rewarded == foreseen.joined.rewarded
 
@@ -114,7 +114,7 @@ def test_a_dry_run_says_what_an_update_does_and_does_none_of_it(tmp_path):
 def test_a_staged_version_does_not_serve_until_it_is_told_to(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 100)
-    report = update(workspace, now=LATER, stage=True)
+    report = run_update(workspace, now=LATER, stage=True)
     assert (report.outcome, report.version, report.serving) == ("staged", 1, 0)
     assert workspace.serving().version == 0
     workspace.registry.serve(1)
@@ -124,13 +124,13 @@ def test_a_staged_version_does_not_serve_until_it_is_told_to(tmp_path):
 def test_a_policy_that_a_gate_is_against_is_kept_with_the_reasons(tmp_path):
     workspace = made(str(tmp_path), CONFIG + b"max_kl = 1e-9\n")
     log(workspace, workspace.start(), 100)
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.outcome, report.serving) == ("refused", 0)
     [reason] = report.reasons
     assert "above update.max_kl = 1e-09" in reason
     [_, kept] = workspace.registry.versions()
     assert (kept.version, kept.state, kept.reasons) == (1, "refused", (reason,))
-    again = update(workspace, now=LATER, force=True)
+    again = run_update(workspace, now=LATER, force=True)
     assert (again.version, again.observations) == (2, 100)
 
 
@@ -138,10 +138,10 @@ def test_after_a_rollback_the_next_update_goes_on_from_what_serves(tmp_path):
     workspace = made(str(tmp_path))
     for seed in range(2):
         log(workspace, workspace.start(), 100, seed=seed)
-        update(workspace, now=LATER)
+        run_update(workspace, now=LATER)
     workspace.registry.rollback()
     assert workspace.serving().version == 1
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.version, report.observations) == (3, 100)
     assert workspace.serving().metadata.parent == 1
     assert workspace.serving().metadata.lineage.observations == 200
@@ -150,11 +150,11 @@ def test_after_a_rollback_the_next_update_goes_on_from_what_serves(tmp_path):
 def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 100)
-    update(workspace, now=LATER)
+    run_update(workspace, now=LATER)
     workspace.storage.replace("potstill.toml", CONFIG + b'[teacher]\ntype = "linear-ts"\nprecision = 1.0\n')
     workspace = Workspace(str(tmp_path))
     log(workspace, workspace.serving(), 60, seed=1)
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.outcome, report.observations) == ("published", 160)
     why = "the teacher's state of version 1 does not fit: its teacher differs from the one here in precision"
     assert report.why_anew == why
@@ -163,12 +163,12 @@ def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
 def test_a_changed_problem_starts_afresh_and_keeps_what_fits(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 100)
-    update(workspace, now=LATER)
+    run_update(workspace, now=LATER)
     workspace.storage.replace("problem.toml", PROBLEM.replace(b'"1080p"', b'"1080p", "4k"'))
     workspace = Workspace(str(tmp_path))
     uniform = workspace.start()
     assert (uniform.version, uniform.metadata.lineage.teacher) == (2, None)
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.outcome, report.version, report.observations) == ("published", 3, 100)
     assert workspace.serving().problem.actions.names[-1] == "4k"
 
@@ -179,7 +179,7 @@ def test_further_contexts_are_distilled_on(tmp_path):
     lines = [f"{row['bandwidth_kbps']},{row['connection']},x" for row in rows]
     (tmp_path / "contexts.csv").write_text("\n".join(["bandwidth_kbps,connection,other", *lines]))
     log(workspace, workspace.start(), 100)
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert report.still.contexts == 350
     described = workspace.serving().metadata.lineage.origin["contexts"]
     assert (described["table"], described["rows"]) == ("contexts.csv", 250)
@@ -188,7 +188,7 @@ def test_further_contexts_are_distilled_on(tmp_path):
 def test_a_second_updater_leaves_with_a_message(tmp_path):
     workspace = made(str(tmp_path))
     with only_updater(workspace, wait=False), pytest.raises(Busy, match=r"another update of .* is going on"):
-        update(workspace)
+        run_update(workspace)
 
 
 def test_who_was_overtaken_by_another_machine_publishes_nothing(tmp_path):
@@ -202,30 +202,30 @@ def test_who_was_overtaken_by_another_machine_publishes_nothing(tmp_path):
             )
 
     with pytest.raises(Conflict):
-        update(workspace, now=LATER, on_step=overtake)
+        run_update(workspace, now=LATER, on_step=overtake)
     assert [version.version for version in workspace.registry.versions()] == [0, 1]
-    assert update(workspace, now=LATER).version == 2
+    assert run_update(workspace, now=LATER).version == 2
 
 
 def test_steps_are_told_in_order(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 100)
     told = []
-    report = update(workspace, now=LATER, on_step=lambda step, done, of: told.append(step))
+    report = run_update(workspace, now=LATER, on_step=lambda step, done, of: told.append(step))
     assert list(dict.fromkeys(told)) == list(STEPS)
     assert list(report.seconds) == list(STEPS[:-1])
 
 
 def test_status_says_how_things_stand(tmp_path):
     workspace = made(str(tmp_path))
-    fresh = status(workspace, now=LATER)
+    fresh = read_status(workspace, now=LATER)
     assert (fresh.serving, fresh.published, fresh.fidelity) == (0, False, None)
     log(workspace, workspace.start(), 100)
-    logged = status(workspace, now=LATER)
+    logged = read_status(workspace, now=LATER)
     assert logged.log.segments == 1
     assert "bytes of the log into the lake" in logged.next.why
-    update(workspace, now=LATER)
-    after = status(workspace, now=LATER)
+    run_update(workspace, now=LATER)
+    after = read_status(workspace, now=LATER)
     assert (after.serving, after.published, after.learnt, after.log.segments) == (1, True, 100, 0)
     assert after.fidelity["kl_mean"] >= 0
     assert not after.next.due

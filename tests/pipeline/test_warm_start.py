@@ -6,8 +6,8 @@ from worlds import LATER, contexts, made, rate, reward
 
 from potstill.events.lake import read_observations
 from potstill.keys import Key
-from potstill.pipeline.update import update
-from potstill.pipeline.warm_start import warm_start
+from potstill.pipeline.update import run_update
+from potstill.pipeline.warm_start import import_history
 from potstill.problem import InvalidObservation
 from potstill.tables import Columns
 
@@ -27,12 +27,12 @@ def test_a_policy_starts_from_what_others_did(tmp_path, place, ending):
     log = str(tmp_path / f"log.{ending}")
     frame = history(p=pl.lit(1 / 3)).rename({"action": "quality"})
     frame.write_csv(log) if ending == "csv" else frame.write_parquet(log)
-    found = warm_start(workspace, log, Columns(action="quality", propensity="p"))
+    found = import_history(workspace, log, Columns(action="quality", propensity="p"))
     assert (found.rows, found.observations, found.skipped, found.estimated) == (300, 300, 0, False)
     [observations] = read_observations(workspace.lake, workspace.problem, 0, found.cut)
     assert observations.rewards.tolist() == frame["reward"].to_list()
     assert (observations.contexts == workspace.problem.encode_many(contexts(300, seed=4))).all()
-    report = update(workspace, now=LATER)
+    report = run_update(workspace, now=LATER)
     assert (report.outcome, report.observations) == ("published", 300)
     assert rate(workspace.serving()) > 0.7
 
@@ -41,7 +41,7 @@ def test_without_propensities_shares_stand_in_for_them(tmp_path):
     workspace = made(str(tmp_path / "w"))
     frame = history()
     frame.write_csv(tmp_path / "log.csv")
-    found = warm_start(workspace, str(tmp_path / "log.csv"), Columns(propensity=None))
+    found = import_history(workspace, str(tmp_path / "log.csv"), Columns(propensity=None))
     assert found.estimated
     shares = {action: n / 300 for action, n in frame.group_by("action").len().rows()}
     stored = workspace.lake.scan("observations").collect()
@@ -53,9 +53,9 @@ def test_without_propensities_shares_stand_in_for_them(tmp_path):
 def test_the_same_log_is_imported_once(tmp_path):
     workspace = made(str(tmp_path / "w"))
     history().write_csv(tmp_path / "log.csv")
-    warm_start(workspace, str(tmp_path / "log.csv"), Columns(propensity=None))
+    import_history(workspace, str(tmp_path / "log.csv"), Columns(propensity=None))
     with pytest.raises(ValueError, match="was imported before, as cut 1"):
-        warm_start(workspace, str(tmp_path / "log.csv"), Columns(propensity=None))
+        import_history(workspace, str(tmp_path / "log.csv"), Columns(propensity=None))
     assert len(workspace.lake.scan("observations").collect()) == 300
 
 
@@ -81,7 +81,7 @@ def test_rows_that_do_not_fit_are_named_and_nothing_is_added(tmp_path, columns, 
     history(**columns).write_csv(tmp_path / "log.csv")
     named = {name: name for name in ("propensity", "time") if name in columns}
     with pytest.raises(InvalidObservation, match=r"and 295 more rows\. .* Nothing was added") as refused:
-        warm_start(workspace, str(tmp_path / "log.csv"), Columns(**{"propensity": None} | named))
+        import_history(workspace, str(tmp_path / "log.csv"), Columns(**{"propensity": None} | named))
     assert said in str(refused.value)
     assert workspace.lake.version("observations") is None
     assert not (tmp_path / "w" / "events" / "cuts").exists()
@@ -91,7 +91,7 @@ def test_rows_that_do_not_fit_can_be_left_out(tmp_path):
     workspace = made(str(tmp_path / "w"))
     odd = pl.int_range(pl.len()) % 3 == 0
     history(action=pl.when(odd).then(pl.lit("8k")).otherwise("action")).write_csv(tmp_path / "log.csv")
-    found = warm_start(workspace, str(tmp_path / "log.csv"), Columns(propensity=None), skip=True)
+    found = import_history(workspace, str(tmp_path / "log.csv"), Columns(propensity=None), skip=True)
     assert (found.rows, found.observations, found.skipped) == (300, 200, 100)
     assert len(workspace.lake.scan("observations").collect()) == 200
 
@@ -100,16 +100,16 @@ def test_a_missing_column_is_named_with_the_way_out(tmp_path):
     workspace = made(str(tmp_path / "w"))
     history().drop("bandwidth_kbps").write_csv(tmp_path / "log.csv")
     with pytest.raises(InvalidObservation, match=r"there is no column 'bandwidth_kbps'; .* --feature bandwidth_kbps="):
-        warm_start(workspace, str(tmp_path / "log.csv"), Columns(propensity=None))
+        import_history(workspace, str(tmp_path / "log.csv"), Columns(propensity=None))
     with pytest.raises(InvalidObservation, match="there is no column 'quality'; name the right one with --action"):
-        warm_start(workspace, str(tmp_path / "log.csv"), Columns(action="quality", propensity=None))
+        import_history(workspace, str(tmp_path / "log.csv"), Columns(action="quality", propensity=None))
 
 
 def test_times_keep_their_order_and_may_be_seconds_or_iso(tmp_path):
     for i, moments in enumerate((pl.int_range(1_700_000_300, 1_700_000_000, -1), pl.lit("2023-11-14T22:13:20Z"))):
         workspace = made(str(tmp_path / f"w{i}"))
         history(time=moments).write_csv(tmp_path / f"log{i}.csv")
-        warm_start(workspace, str(tmp_path / f"log{i}.csv"), Columns(time="time", propensity=None))
+        import_history(workspace, str(tmp_path / f"log{i}.csv"), Columns(time="time", propensity=None))
         stored = workspace.lake.scan("observations").collect()
         assert stored["day"].unique().to_list() == [stored["time"][0].date()]
         assert stored["time"].dt.year().unique().to_list() == [2023]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from worlds import LATER
 
-from potstill.pipeline.audit import audit
-from potstill.pipeline.reproduce import reproduce
-from potstill.pipeline.update import update
+from potstill.pipeline.audit import run_audit
+from potstill.pipeline.reproduce import reproduce_version
+from potstill.pipeline.update import run_update
 from potstill.workspace import Workspace
 
 ARCHIVE = Path(__file__).parents[1] / "fixtures" / "workspace-0.1.tar.gz"
@@ -44,17 +44,17 @@ def test_problem_and_policies_are_read_to_the_byte(before):
 
 
 def test_versions_are_reproduced_and_the_next_one_is_the_same(before):
-    found = [reproduce(before, version) for version in (1, 2)]
+    found = [reproduce_version(before, version) for version in (1, 2)]
     if not all(each.identical for each in found):
         # Another processor may add in another order: then weights, and the fidelity measured on them, differ a little.
         differences = [line for each in found for line in each.differs]
         assert not [line for line in differences if not line.startswith(("weights differ", "fidelity:"))]
         pytest.skip("another processor than the one that made the workspace")
-    assert update(before, now=LATER).outcome == "published"
+    assert run_update(before, now=LATER).outcome == "published"
     assert digest(before, 3) == POLICIES[3]
 
 
 def test_segments_of_the_log_are_read_and_every_decision_audits(before):
-    update(before, now=LATER)
-    found = audit(before)
+    run_update(before, now=LATER)
+    found = run_audit(before)
     assert (found.decisions, found.checked, found.clean) == (300, 300, True)

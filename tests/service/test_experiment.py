@@ -17,7 +17,7 @@ from potstill.events.wal.segment_writer import SegmentWriter
 from potstill.experiments.assignment import arm_of
 from potstill.experiments.config import ControlConfig, ExperimentConfig
 from potstill.experiments.rules import Rules
-from potstill.pipeline.audit import audit
+from potstill.pipeline.audit import run_audit
 from potstill.service.decide import Batch, Decider
 from potstill.service.experiment import Experiment
 from potstill.service.metrics import Metrics
@@ -84,7 +84,7 @@ def test_arms_are_answered_and_logged_by_their_own(tmp_path):
         assert {name: row[name] for name in stated} == stated
         assert row["mode"] == (None if answer["mode"] == "online" else "control")
         assert (row["unit"], row["context_connection"]) == (one["unit"], one["context"]["connection"])
-    found = audit(workspace)
+    found = run_audit(workspace)
     assert found.clean
     assert (found.decisions, found.fixed) == (60, Counter(arms(asked).values())["hd:control"])
 
@@ -162,7 +162,7 @@ def test_a_control_that_is_not_eligible_gives_way(tmp_path):
 
     asking(workspace, work)
     assert len(decisions(workspace)) == 20
-    assert audit(workspace).clean
+    assert run_audit(workspace).clean
 
 
 def test_rules_decide_control(tmp_path):
@@ -194,7 +194,7 @@ def test_an_older_policy_decides_control_as_it_did(tmp_path):
 
     asking(workspace, work)
     assert len(decisions(workspace)) == 40
-    found = audit(workspace)
+    found = run_audit(workspace)
     assert found.clean
     assert (found.checked, found.fixed) == (40, 0)
 

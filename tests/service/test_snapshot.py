@@ -8,7 +8,7 @@ import worlds
 from service_examples import flushed, publish, server
 
 import potstill as ps
-from potstill.pipeline.audit import audit
+from potstill.pipeline.audit import run_audit
 from potstill.service.snapshot import FILE, SnapshotWatcher, read_mode, write_mode
 from potstill.workspace import InvalidConfig, Workspace
 
@@ -222,4 +222,4 @@ def test_swaps_under_load_drop_nothing_mix_no_batch_and_pass_the_audit(workspace
 
 def audit_of(workspace: Workspace):
     flushed(workspace)
-    return audit(workspace)
+    return run_audit(workspace)

@@ -17,9 +17,9 @@ from potstill import LoggedDecision, LoggedReward, PotstillError, Workspace
 from potstill.errors import InvalidAction, UnsupportedSpace
 from potstill.evaluate import LakeLog, evaluate
 from potstill.keys import Key
-from potstill.pipeline.audit import audit
-from potstill.pipeline.reproduce import reproduce
-from potstill.pipeline.update import update
+from potstill.pipeline.audit import run_audit
+from potstill.pipeline.reproduce import reproduce_version
+from potstill.pipeline.update import run_update
 from potstill.teachers import LinearTS
 from potstill.teachers.registry import TEACHERS
 
@@ -165,7 +165,7 @@ def workspace(registered, tmp_path):
     made = Workspace.create(str(tmp_path / "workspace"), PROBLEM.encode(), CONFIG)
     for seed in range(3):
         logged(made, made.start() if seed == 0 else made.serving(), 200, seed)
-        assert update(made, now=LATER).outcome == "published"
+        assert run_update(made, now=LATER).outcome == "published"
     return made
 
 
@@ -173,9 +173,9 @@ def test_log_lake_join_update_audit_and_reproduction(workspace):
     decisions = workspace.lake.read("decisions", workspace.lake.files("decisions")).collect()
     assert (decisions.schema["action"], decisions.schema["eligible"]) == (pl.Int64(), pl.List(pl.Int64()))
     assert len(decisions) == 600
-    found = audit(workspace)
+    found = run_audit(workspace)
     assert (found.checked, found.clean) == (600, True)
-    assert reproduce(workspace, 3).identical
+    assert reproduce_version(workspace, 3).identical
     served = workspace.serving()
     taken = [served.decide({"demand": 0.5}, id=str(i)).action for i in range(200)]
     assert abs(np.mean(taken) - best(0.5)) < 1.5
@@ -190,8 +190,8 @@ def test_an_altered_propensity_or_action_is_noticed_by_the_audit(workspace):
     ]
     with workspace.event_log() as log:
         log.append(*forged)
-    update(workspace, now=LATER)
-    found = audit(workspace)
+    run_update(workspace, now=LATER)
+    found = run_audit(workspace)
     assert (found.propensities >= 1, found.actions >= 1) == (True, True)
 
 
@@ -242,4 +242,4 @@ def test_the_service_decides_logs_and_describes_it(workspace):
     rows = flushed(workspace).scan("decisions").filter(pl.col("id").is_in(["s-1", "s-2"])).sort("id").collect()
     assert rows["action"].to_list() == [decided["action"], narrowed["action"]]
     assert rows["eligible"].to_list() == [None, [6, 8]]
-    assert {each.id for each in audit(workspace).mismatches} == {"e"}  # which stated a propensity of its own
+    assert {each.id for each in run_audit(workspace).mismatches} == {"e"}  # which stated a propensity of its own

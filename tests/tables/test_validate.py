@@ -19,9 +19,9 @@ from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.table_log import TableLog, table_contexts
 from potstill.events import EventLog, LoggedDecision, LoggedObservation
 from potstill.lab import ClassificationProblem
-from potstill.pipeline import audit as audits
+from potstill.pipeline import run_audit as audits
 from potstill.pipeline.shards import encode as encode_shard
-from potstill.pipeline.warm_start import warm_start
+from potstill.pipeline.warm_start import import_history
 from potstill.tables import (
     TIME,
     Columns,
@@ -179,7 +179,7 @@ def exploration_plan(problem, value, tmp_path):
 def warm_started(problem, value, tmp_path):
     table_of(value).write_parquet(tmp_path / "t.parquet")
     workspace = workspace_of(problem, tmp_path)
-    warm_start(workspace, str(tmp_path / "t.parquet"), Columns())
+    import_history(workspace, str(tmp_path / "t.parquet"), Columns())
     return encode_contexts(workspace.lake.scan("observations").collect(), problem)[0]
 
 
@@ -259,7 +259,7 @@ def test_csv_is_text_in_which_an_empty_cell_is_null(door, feature, cell, fits, t
     (tmp_path / "t.csv").write_text(f"x,other,action,reward,propensity\n{cell},true,a,0.5,0.25\n")
     doors = {
         "evaluate": lambda: len(TableLog(place, Columns(), problem=problem)),
-        "warm-start": lambda: warm_start(workspace_of(problem, tmp_path), place, Columns()).observations,
+        "warm-start": lambda: import_history(workspace_of(problem, tmp_path), place, Columns()).observations,
         "shards": lambda: len(encode_shard(pl.scan_csv(place), problem, place).contexts),
         "plan": lambda: len(table_contexts(place, problem, 10)),
     }
@@ -325,7 +325,7 @@ def outcome_in_table(row, tmp_path):
 
 def outcome_in_warm_start(row, tmp_path):
     table_of(1.0, **row).write_parquet(tmp_path / "t.parquet")
-    warm_start(workspace_of(PROBLEM, tmp_path), str(tmp_path / "t.parquet"), Columns())
+    import_history(workspace_of(PROBLEM, tmp_path), str(tmp_path / "t.parquet"), Columns())
 
 
 def outcome_in_lake(row, tmp_path):
@@ -361,7 +361,7 @@ def test_times_are_from_1970_up_to_2200(seconds, fits, tmp_path):
     table_of(1.0, when=seconds).with_columns(pl.col("when").cast(pl.Int64)).write_parquet(tmp_path / "t.parquet")
     doors = [
         lambda: TableLog(str(tmp_path / "t.parquet"), Columns(time="when"), problem=PROBLEM),
-        lambda: warm_start(workspace_of(PROBLEM, tmp_path), str(tmp_path / "t.parquet"), Columns(time="when")),
+        lambda: import_history(workspace_of(PROBLEM, tmp_path), str(tmp_path / "t.parquet"), Columns(time="when")),
     ]
     if seconds is not None:
         frame = pl.DataFrame({"time": [seconds]}).select(pl.from_epoch("time", "s").cast(TIME))

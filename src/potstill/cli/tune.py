@@ -55,7 +55,7 @@ def tune(
     potstill tune video --set 'teacher.discount=[0.9, 0.99, 1.0]'
     """
     from potstill.pipeline.candidates import candidates
-    from potstill.pipeline.tune import tune as tuned
+    from potstill.pipeline.tune import run_tuning as tuned
     from potstill.progress import bars
     from potstill.workspace import Workspace
 

@@ -39,8 +39,8 @@ def update(
     """
     from potstill.cli.update_terminal import show_report, steps
     from potstill.pipeline.engines import EngineFailed, MissingEngine, open_engine
-    from potstill.pipeline.update import foresee
-    from potstill.pipeline.update import update as updated
+    from potstill.pipeline.update import preview_update
+    from potstill.pipeline.update import run_update as updated
     from potstill.problem import seconds
     from potstill.workspace import Workspace
 
@@ -48,7 +48,7 @@ def update(
     with exit_on(*USER_ERRORS, EngineFailed, MissingEngine):
         pause = seconds(every, "--every")
         if dry_run:
-            show_report(foresee(Workspace(place)), console, as_json=as_json)
+            show_report(preview_update(Workspace(place)), console, as_json=as_json)
             return
         while True:
             with open_engine(engine, address) as opened, steps(console) as on_step:
@@ -75,7 +75,7 @@ def reproduce(
     Exit code 2 if it differs.
     """
     from potstill.cli.update_terminal import show_reproduction
-    from potstill.pipeline.reproduce import reproduce as reproduced
+    from potstill.pipeline.reproduce import reproduce_version as reproduced
     from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
@@ -93,7 +93,7 @@ def audit(place: Place, as_json: AsJson = False) -> None:
     Exit code 2 if any differs.
     """
     from potstill.cli.update_terminal import rows, show_audit
-    from potstill.pipeline.audit import audit as audited
+    from potstill.pipeline.audit import run_audit as audited
     from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
@@ -131,7 +131,7 @@ def warm_start(
     Example: potstill warm-start video uploads-2025.csv --action quality --reward watched
     """
     from potstill.cli.update_terminal import rows, show_import
-    from potstill.pipeline.warm_start import warm_start as started
+    from potstill.pipeline.warm_start import import_history as started
     from potstill.tables import Columns
     from potstill.workspace import Workspace
 

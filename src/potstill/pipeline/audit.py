@@ -87,7 +87,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def audit(workspace: Workspace, on_progress: Callable[[int, int], None] | None = None) -> Audit:
+def run_audit(workspace: Workspace, on_progress: Callable[[int, int], None] | None = None) -> Audit:
     """Recompute every decision in the lake."""
     lake = workspace.lake
     files = lake.files("decisions")

@@ -44,7 +44,7 @@ class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
     replayed: list[int]
 
 
-def reproduce(workspace: Workspace, version: int) -> Reproduction:
+def reproduce_version(workspace: Workspace, version: int) -> Reproduction:
     """Make a version again from the observations and contexts that its lineage names."""
     published = workspace.registry.policy(version)
     replayed: list[int] = []

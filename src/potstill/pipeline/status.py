@@ -67,7 +67,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     next: Forecast
 
 
-def status(workspace: Workspace, now: int | None = None) -> Status:
+def read_status(workspace: Workspace, now: int | None = None) -> Status:
     """Status of a workspace; it changes nothing."""
     policy, head = workspace.serving(), workspace.registry.head()
     published = head is not None and head.serving == policy.version

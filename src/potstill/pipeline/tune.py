@@ -105,7 +105,7 @@ class TuningResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.tried[0].candidate
 
 
-def tune(
+def run_tuning(
     workspace: Workspace,
     candidates: Sequence[Candidate],
     *,

@@ -91,7 +91,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     seconds: dict[str, float] = {}
 
 
-def update(
+def run_update(
     workspace: Workspace,
     *,
     stage: bool = False,
@@ -148,7 +148,7 @@ def update(
         return _distil(workspace, began, head.number if head else 0, so_far, stage, steps, engine or LocalEngine())
 
 
-def foresee(workspace: Workspace, now: int | None = None) -> UpdateReport:
+def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
     """What an update would do now, without doing any of it. What is still in the log cannot be counted."""
     began = start(workspace, workspace.serving())
     rules = workspace.config.join

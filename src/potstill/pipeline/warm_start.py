@@ -40,7 +40,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     estimated: bool
 
 
-def warm_start(
+def import_history(
     workspace: Workspace,
     log: str,
     columns: Columns,

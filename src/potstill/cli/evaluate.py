@@ -16,8 +16,7 @@ from potstill.cli.common import USER_ERRORS, AsJson, default_group, exit_on, fai
 from potstill.cli.extras import requires
 from potstill.cli.root import app
 from potstill.errors import InvalidOption
-from potstill.evaluate import Evaluation, OffPolicyEstimate, SegmentEvaluation
-from potstill.evaluate.text import Figures, doubt, doubtful, footnotes, percent, spanned, starred, trusted, verdict
+from potstill.evaluate import Evaluation, OffPolicyEstimate, SegmentEvaluation, text
 
 if TYPE_CHECKING:
     from potstill.cli.evaluate_logs import EvaluationInputs, EvaluationRequest
@@ -45,17 +44,17 @@ def show_evaluation(
     tables += [_segments(evaluation, "over time", evaluation.stretches)] if evaluation.stretches else []
     for table in tables:
         console.print(table, "")
-    for note in (*footnotes(evaluation), *notes):
+    for note in (*text.footnotes(evaluation), *notes):
         console.print(escape(note), highlight=False, soft_wrap=True, style="dim")
-    console.print(escape(verdict(evaluation)), highlight=False, soft_wrap=True, style="bold")
-    colour = _COLOURS[doubt(evaluation)[1].grade]
-    console.print(escape(trusted(evaluation)), highlight=False, soft_wrap=True, style=colour)
+    console.print(escape(text.verdict(evaluation)), highlight=False, soft_wrap=True, style="bold")
+    colour = _COLOURS[text.doubt(evaluation)[1].grade]
+    console.print(escape(text.trusted(evaluation)), highlight=False, soft_wrap=True, style=colour)
 
 
 def _title(evaluation: Evaluation, span: tuple[int, int] | None) -> str:
     against = f" against {evaluation.against.name}" if evaluation.against else ""
-    rows = f"{evaluation.rows:,} decisions {spanned(span)}".strip()
-    return escape(f"{evaluation.target.name}{against}, on {rows}; {percent(evaluation.level)} intervals")
+    rows = f"{evaluation.rows:,} decisions {text.spanned(span)}".strip()
+    return escape(f"{evaluation.target.name}{against}, on {rows}; {text.percent(evaluation.level)} intervals")
 
 
 def _table(evaluation: Evaluation, *first: str) -> Table:
@@ -69,7 +68,10 @@ def _table(evaluation: Evaluation, *first: str) -> Table:
 
 
 def _cells(
-    figures: Figures, target: OffPolicyEstimate, against: OffPolicyEstimate | None, difference: OffPolicyEstimate | None
+    figures: text.Figures,
+    target: OffPolicyEstimate,
+    against: OffPolicyEstimate | None,
+    difference: OffPolicyEstimate | None,
 ) -> list[str]:
     """The value of the target with its interval; with two targets, the interval of the difference."""
     if against is None or difference is None:
@@ -79,21 +81,21 @@ def _cells(
 
 
 def _estimates(evaluation: Evaluation) -> Table:
-    table, figures = _table(evaluation, "estimator"), Figures(evaluation)
+    table, figures = _table(evaluation, "estimator"), text.Figures(evaluation)
     others = evaluation.against.estimates if evaluation.against else {}
     for name, estimate in evaluation.target.estimates.items():
         cells = _cells(figures, estimate, others.get(name), (evaluation.difference or {}).get(name))
         style = "bold" if name == evaluation.headline else None
-        table.add_row(escape(starred(estimate)), *cells, style=style)
+        table.add_row(escape(text.starred(estimate)), *cells, style=style)
     return table
 
 
 def _segments(evaluation: Evaluation, title: str, segments: Sequence[SegmentEvaluation]) -> Table:
-    table, figures = _table(evaluation, title, "rows"), Figures(evaluation)
+    table, figures = _table(evaluation, title, "rows"), text.Figures(evaluation)
     table.add_column("", no_wrap=True)
     for one in segments:
         cells = _cells(figures, one.target, one.against, one.difference)
-        word = doubtful(one) if one.trust.grade == "no" else ""  # nearly all segments deserve some caution
+        word = text.doubtful(one) if one.trust.grade == "no" else ""  # nearly all segments deserve some caution
         table.add_row(escape(one.name), f"{one.rows:,}", *cells, word, style="dim" if word else None)
     return table
 
@@ -294,8 +296,8 @@ def _split(names: str | None) -> list[str]:
     return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
-def _number(text: str) -> float | None:
+def _number(stated: str) -> float | None:
     try:
-        return float(text)
+        return float(stated)
     except ValueError:
         return None

@@ -21,8 +21,8 @@ from potstill.evaluate import (
     Target,
     columns_of,
     target,
+    text,
 )
-from potstill.evaluate.text import left_out
 from potstill.policy import Policy
 from potstill.problem import Problem, Reward
 from potstill.registry import UnknownVersion
@@ -101,7 +101,7 @@ def of_workspace(request: EvaluationRequest, on_progress: Progress) -> Evaluatio
     if not len(log):
         raise InvalidLog(_why_empty(log.left_out, request))
     return EvaluationInputs(
-        log, new, old, left_out(log.left_out), {name: log.count_up_to(cut) for name, cut in learnt.items()}
+        log, new, old, text.left_out(log.left_out), {name: log.count_up_to(cut) for name, cut in learnt.items()}
     )
 
 
@@ -157,7 +157,7 @@ def of_table(
         raise InvalidLog(f"{request.place}: no row is between --since and --until")
     new, old = (_table_target(log.problem, name, stated.get(name)) for name in names)
     return EvaluationInputs(
-        log, new, old, [*left_out(log.left_out, log.unfit), *_columns_without(stated.values(), log.problem)], {}
+        log, new, old, [*text.left_out(log.left_out, log.unfit), *_columns_without(stated.values(), log.problem)], {}
     )
 
 
@@ -170,15 +170,15 @@ def _columns_without(stated: Iterable[PolicyColumns], problem: Problem) -> list[
     ]
 
 
-def moment(text: str | None, option: str) -> int | None:
+def moment(stated: str | None, option: str) -> int | None:
     """Microseconds since 1970 of a day or time in ISO 8601; UTC unless it states a zone."""
-    if text is None:
+    if stated is None:
         return None
     try:
-        stated = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(stated)
     except ValueError:
-        raise InvalidOption(f"{option} must be a day or a time, such as 2026-11-16, got {text!r}") from None
-    return round((stated if stated.tzinfo else stated.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+        raise InvalidOption(f"{option} must be a day or a time, such as 2026-11-16, got {stated!r}") from None
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000_000)
 
 
 def _workspace_target(workspace: Workspace, named: str) -> Target:
@@ -204,15 +204,15 @@ def _portable_target(problem: Problem, named: str, others: str) -> Target:
     raise InvalidTarget(f"there is no policy {named!r}; name {others}, {_ANYWHERE}")
 
 
-def _action(problem: Problem, text: str) -> Any:
+def _action(problem: Problem, stated: str) -> Any:
     """The action that an option names; numbers and lists are written as JSON."""
     try:
-        return problem.actions.parse(text)
+        return problem.actions.parse(stated)
     except InvalidAction as error:
         try:
-            return problem.actions.parse(msgspec.json.decode(text))
+            return problem.actions.parse(msgspec.json.decode(stated))
         except (InvalidAction, msgspec.DecodeError):
-            raise InvalidTarget(f"--policy action:{text}: {error}") from None
+            raise InvalidTarget(f"--policy action:{stated}: {error}") from None
 
 
 def _serving(workspace: Workspace) -> Policy:

@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from potstill.errors import InvalidLog, InvalidModel, InvalidTarget
+from potstill.evaluate import text
 from potstill.evaluate.blocks import numbered
 from potstill.evaluate.confidence_sequences import margin
 from potstill.evaluate.diagnostics import (
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from potstill.evaluate import text
     from potstill.evaluate.lake_log import LakeLog, Progress
     from potstill.evaluate.left_out import WHY
+    from potstill.evaluate.lake_log import WHY, LakeLog, Progress
     from potstill.evaluate.report import page
     from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of, table_contexts
 
@@ -125,8 +127,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "text":
-        return importlib.import_module("potstill.evaluate.text")
     if name not in _LATER:
         raise AttributeError(f"module 'potstill.evaluate' has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name]), name)

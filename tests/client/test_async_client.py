@@ -53,7 +53,7 @@ def test_the_deadline_and_the_fallback(service, context):
     async def play():
         async with AsyncClient(service.url, timeout=0.1, retries=0) as client:
             service.faults = [SLOW]
-            with pytest.raises(Unreachable, match=r"no whole answer in 0\.1 s"):
+            with pytest.raises(Unreachable, match=r"no complete reply in 0\.1 s"):
                 await client.decide(context)
         async with AsyncClient(service.url, timeout=0.1, retries=0, fallback="360p") as client:
             service.faults = [SLOW]

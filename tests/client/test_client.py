@@ -72,7 +72,7 @@ def test_a_refusal_is_raised_with_the_services_words(client, service, context):
 
 def test_a_login_page_is_no_answer(client, service, context):
     service.faults = [(200, {"Content-Type": "text/html"})]
-    with pytest.raises(Unreachable, match="the answer is not the service's"):
+    with pytest.raises(Unreachable, match="the reply is not from the service"):
         client.decide(context)
 
 
@@ -88,7 +88,7 @@ def test_a_service_that_is_away(service, context):
 def test_a_reply_that_drips_is_cut_off(service, context):
     service.faults = [SLOW]
     client = Client(service.url, timeout=0.2, retries=0)
-    with pytest.raises(Unreachable, match=r"no whole answer in 0\.2 s"):
+    with pytest.raises(Unreachable, match=r"no complete reply in 0\.2 s"):
         client.decide(context)
 
 
@@ -194,7 +194,7 @@ class TestRewards:
         with Client(service.url, reward_every=1000, max_pending=2, **quick) as client:
             client.reward("a", 1)
             client.reward("b", 1)
-            with pytest.raises(QueueFull, match="2 rewards wait"):
+            with pytest.raises(QueueFull, match="2 rewards are pending"):
                 client.reward("c", 1)
         assert {name for name, _ in service.rewards} == {"a", "b"}
 
@@ -205,7 +205,7 @@ class TestRewards:
         with caplog.at_level(logging.WARNING):
             client.flush()
         assert {name for name, _ in service.rewards} == {f"d{i}" for i in range(9)} - {"d5"}
-        assert "decision 'd5' was refused" in caplog.text
+        assert "refused reward of decision 'd5'" in caplog.text
 
     @pytest.mark.parametrize("reward", [float("nan"), float("inf"), "1", None, True])
     def test_what_is_no_number_is_refused_at_once(self, client, reward):

@@ -291,7 +291,7 @@ class TestPolicy:
 
     def test_the_first_start_needs_one(self, device, service):
         service.stop()
-        with pytest.raises(NoPolicy, match=r"current\.policy is not there, and http.* gave none: .*ConnectError"):
+        with pytest.raises(NoPolicy, match=r"current\.policy is missing, and http.* gave none: .*ConnectError"):
             device()
         service.start()
         assert device().policy.version == 3  # and the folder was let go of

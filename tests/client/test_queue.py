@@ -160,7 +160,7 @@ def test_threads_share_a_transaction(tmp_path):
     queue._database.set_trace_callback(statements.append)
     with queue._use:  # the disk is slow
         threads = at_once(8, lambda k: earlier.update({k: queue.append(decision(f"d{k}")).earlier}))
-        while len(queue._gathering.rows) < 8:
+        while len(queue._open_group.rows) < 8:
             time.sleep(0.001)
     for thread in threads:
         thread.join()
@@ -188,7 +188,7 @@ def test_an_interrupted_thread_does_not_deceive_the_others(tmp_path):
     insert, queue._insert = queue._insert, interrupted
     with queue._use:
         threads = at_once(3, work)
-        while len(queue._gathering.rows) < 3:
+        while len(queue._open_group.rows) < 3:
             time.sleep(0.001)
     for thread in threads:
         thread.join()

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from potstill.client import Retry, Unreachable
 from potstill.client.retry import exchange
-from potstill.client.sansio import Broken, Reply, Request, Send, run
+from potstill.client.sansio import NoReply, Reply, Request, Send, run
 
 REQUEST = Request("POST", "decide", b"{}")
 GOOD = Reply(200, {}, b"{}")
-BROKEN = Broken("ConnectError: refused")
+BROKEN = NoReply("ConnectError: refused")
 
 
 class World:

@@ -1,11 +1,11 @@
-"""The client for programs with an event loop; what it says is `Client`'s, only the waiting differs."""
+"""The client for programs with an event loop; it shares all logic with `Client` except for waiting."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from potstill.client.errors import ServiceError
 from potstill.client.http import AsyncHttp
 from potstill.client.retry import Retry
 from potstill.client.sansio import Call, run_async
-from potstill.client.session import Conversation, request_of
+from potstill.client.session import Session, request_of
 from potstill.client.wire import Answer, Observation
 from potstill.policy import Policy
 
@@ -23,9 +23,10 @@ log = logging.getLogger("potstill.client")
 
 
 class AsyncClient:
-    """`Client`, to be awaited. It belongs to one event loop.
+    """`Client` for asyncio. It belongs to one event loop.
 
-    Args are those of `Client`. The end of the program does not wait for rewards: use ``async with``, or await `close`.
+    Arguments are those of `Client`. The end of the program does not send pending rewards: use ``async with``, or await
+    `close`.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class AsyncClient:
         timeout: float = 2.0,
         retries: int = 3,
         *,
-        fallback: str | None = None,
+        fallback: Any = None,
         reward_every: float = 0.5,
         reward_batch: int = 500,
         max_pending: int = 100_000,
@@ -43,7 +44,7 @@ class AsyncClient:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         retry = retry or Retry(timeout=timeout, retries=retries)
-        self._talk = Conversation(retry, fallback, reward_batch, max_pending)
+        self._session = Session(retry, fallback, reward_batch, max_pending)
         self._http = AsyncHttp(url, token)
         self._sleep = sleep
         self._every = reward_every
@@ -56,17 +57,17 @@ class AsyncClient:
         self,
         context: Mapping[str, Any],
         *,
-        id: str | None = None,  # noqa: A002 - the word that callers know
-        eligible: Sequence[str] | None = None,
+        id: str | None = None,  # noqa: A002 - the name in the API
+        eligible: Any = None,
         unit: str | None = None,
-        action: str | None = None,
+        action: Any = None,
     ) -> Answer:
         """Ask for a decision, as `Client.decide` does."""
-        return await self._run(self._talk.decide(request_of(context, id, eligible, unit, action)))
+        return await self._run(self._session.decide(request_of(context, id, eligible, unit, action)))
 
     async def decide_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[Answer]:
         """Ask for up to 1,000 decisions at once; each request has the arguments of `decide`."""
-        return await self._run(self._talk.decide_batch(requests))
+        return await self._run(self._session.decide_batch(requests))
 
     async def reward(
         self,
@@ -77,34 +78,34 @@ class AsyncClient:
         time: datetime | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
-        """Report a reward, as `Client.reward` does; it is sent with others, soon."""
+        """Report a reward, as `Client.reward` does; it is sent in a batch, soon."""
         if self._closed:
-            raise ValueError("the client is closed; make another")
-        waiting = self._talk.reward(id, reward, key, time, metrics)
-        if waiting >= self._talk.reward_batch:
+            raise ValueError("the client is closed; create another")
+        waiting = self._session.reward(id, reward, key, time, metrics)
+        if waiting >= self._session.reward_batch:
             self._full.set()
         if waiting and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._flush_when_due())
 
     async def flush(self) -> None:
-        """Send the rewards that wait; they are kept if that fails."""
+        """Send pending rewards; they stay pending if that fails."""
         async with self._flushing:
-            await self._run(self._talk.drain())
+            await self._run(self._session.drain())
 
     async def observe(self, observations: Iterable[Observation | Mapping[str, Any]]) -> int:
-        """Send decisions that were taken elsewhere, and say how many were accepted: all or none."""
-        return await self._run(self._talk.observe(observations))
+        """Send decisions that a device took; returns how many were accepted: all or none."""
+        return await self._run(self._session.observe(observations))
 
     async def policy(self) -> Policy:
-        """Download the policy that is served now."""
-        return await self._run(self._talk.policy())
+        """Download the serving policy."""
+        return await self._run(self._session.policy())
 
     async def status(self) -> dict[str, Any]:
-        """What the service says of the problem."""
-        return await self._run(self._talk.status())
+        """Status of the problem."""
+        return await self._run(self._session.status())
 
     async def close(self) -> None:
-        """Send what waits, and close the connections."""
+        """Send pending rewards, and close the connections."""
         if self._closed:
             return
         self._closed = True
@@ -127,12 +128,12 @@ class AsyncClient:
         return await run_async(call, self._http.send, self._sleep)
 
     async def _flush_when_due(self) -> None:
-        """Send what waits, until nothing does; the next reward begins anew."""
-        while len(self._talk.pending) and not self._closed:
+        """Send pending rewards until none are left; the next reward starts a new task."""
+        while len(self._session.pending) and not self._closed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._full.wait(), self._every)
             self._full.clear()
             try:
                 await self.flush()
             except ServiceError as error:
-                log.warning("%d rewards wait, and are sent later: %s", len(self._talk.pending), error)
+                log.warning("%d rewards are pending and will be retried: %s", len(self._session.pending), error)

@@ -1,4 +1,4 @@
-"""The calls of the service: what is sent, and what is made of the answer. Nothing here waits."""
+"""Calls of the service's endpoints: requests, and how their replies are read. Sans-IO: no waiting."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def decide_batch(asked: Sequence[DecideRequest], retry: Retry) -> Call[list[Answ
     reply = yield from _post("decide/batch", encode({"requests": asked}), retry)
     answers = _read(reply, 200, _Decisions, "decide/batch").decisions
     if len(answers) != len(asked):
-        raise ServiceError(f"decide/batch: {len(asked)} decisions were asked for, and {len(answers)} came")
+        raise ServiceError(f"decide/batch: {len(asked)} decisions were requested, and {len(answers)} came back")
     return answers
 
 
 def post_rows(path: str, name: str, bodies: Sequence[bytes], retry: Retry) -> Call[None]:
-    """Rows for the log; returns when the service says that it has all of them."""
+    """Send rows; returns when the service has acknowledged all of them."""
     reply = yield from _post(path, listed(name, bodies), retry)
     accepted = _read(reply, 202, _Accepted, path).accepted
     if accepted != len(bodies):
@@ -59,13 +59,13 @@ def policy(retry: Retry) -> Call[bytes]:
 
 
 def changed_policy(etag: str, retry: Retry) -> Call[bytes | None]:
-    """The bytes of the policy file, or None if it still is the one that `etag` names."""
+    """The bytes of the policy file; None if `etag` still names it."""
     reply = yield from exchange(Request("GET", "policy", None, {"if-none-match": etag}), retry)
     return None if reply.status == 304 else _policy_of(reply)
 
 
 def status(retry: Retry) -> Call[dict[str, Any]]:
-    """What the service says of the problem."""
+    """Status of the problem."""
     reply = yield from exchange(Request("GET", "status"), retry)
     return _read(reply, 200, dict[str, Any], "status")
 
@@ -80,7 +80,7 @@ def _policy_of(reply: Reply) -> bytes:
         raise _refusal(reply, "policy")
     stated = reply.headers.get("etag")
     if stated is not None and stated.removeprefix("W/") != etag_of(reply.body):
-        raise Unreachable(f"policy: the download does not have the SHA-256 that the service stated, {stated}")
+        raise Unreachable(f"policy: the download does not match the SHA-256 in its ETag, {stated}")
     return reply.body
 
 
@@ -94,14 +94,14 @@ def _read(reply: Reply, status: int, kind: type[T], path: str) -> T:
     try:
         return msgspec.json.decode(reply.body, type=kind)
     except msgspec.DecodeError as error:
-        # Not the service: a hotel's login page, or a proxy's.
-        raise Unreachable(f"{path}: the answer is not the service's: {error}") from error
+        # Not from the service: a captive portal, or a proxy.
+        raise Unreachable(f"{path}: the reply is not from the service: {error}") from error
 
 
 def _refusal(reply: Reply, path: str) -> ServiceError:
     try:
         said = msgspec.json.decode(reply.body, type=_Error).error
     except msgspec.DecodeError:
-        said = "it gave no reason"
+        said = "no reason given"
     message = f"{path}: the service answered {reply.status}: {said}"
     return Refused(reply.status, message) if 400 <= reply.status < 500 else Unreachable(message)

@@ -1,4 +1,4 @@
-"""The client of a program that asks the service for each decision."""
+"""The client that asks the service for each decision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from potstill.client.errors import ServiceError
 from potstill.client.http import Http
 from potstill.client.retry import Retry
 from potstill.client.sansio import Call, run
-from potstill.client.session import Conversation, request_of
+from potstill.client.session import Session, request_of
 from potstill.client.wire import Answer, Observation
 from potstill.policy import Policy
 
@@ -26,11 +26,11 @@ log = logging.getLogger("potstill.client")
 
 
 class Client:
-    """Decides over HTTP. Safe to share between threads.
+    """Decides over HTTP. Thread-safe.
 
-    A request is sent again after a broken connection and when the service is overloaded or away (408, 429, 502, 503,
-    504), always under the same id, so that it is the same decision. Rewards are gathered and sent in the background;
-    `flush` waits for them, and so do `close` and the end of the program. They are in memory until then: where they must
+    A request is retried after a connection error and when the service is overloaded or unavailable (408, 429, 502, 503,
+    504), always under the same id, so that it is the same decision. Rewards are buffered and sent in the background;
+    `flush`, `close` and the end of the program wait for them. They are only in memory until then: where they must
     survive a crash, use an `EdgeClient`.
 
     >>> with Client("http://127.0.0.1:8080/v1/video-upload", fallback="480p") as client:  # doctest: +SKIP
@@ -38,18 +38,18 @@ class Client:
     ...     client.reward(answer.id, 1.0)
 
     Args:
-        url: the problem's address.
-        token: of the service, if it wants one.
-        timeout: seconds for a call, with all its retries and pauses.
-        retries: attempts after the first.
-        fallback: the action that `decide` returns, with mode ``"fallback"``, if the service cannot be reached in
-            time. Rewards of such decisions are not sent: nothing was logged that they could belong to. Without it,
-            `decide` raises `Unreachable`.
-        reward_every: seconds that a reward waits at most for others.
-        reward_batch: rewards that are sent at once without waiting.
-        max_pending: rewards that may wait for a service that is away; then `reward` raises `QueueFull`.
-        retry: in place of `timeout` and `retries`.
-        sleep: waits so many seconds.
+        url: Address of the problem.
+        token: Token of the service, if it needs one.
+        timeout: Seconds for a call, with all retries and pauses.
+        retries: Attempts after the first.
+        fallback: Action that `decide` returns, with mode ``"fallback"``, if the service cannot be reached in time.
+            Rewards of such decisions are not sent, since the decision is not logged. Without a fallback, `decide`
+            raises `Unreachable`.
+        reward_every: Seconds that a reward waits at most for others.
+        reward_batch: Number of pending rewards that are sent without waiting.
+        max_pending: The most pending rewards; beyond that, `reward` raises `QueueFull`.
+        retry: Retry policy, in place of `timeout` and `retries`.
+        sleep: Waits for a number of seconds.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Client:
         timeout: float = 2.0,
         retries: int = 3,
         *,
-        fallback: str | None = None,
+        fallback: Any = None,
         reward_every: float = 0.5,
         reward_batch: int = 500,
         max_pending: int = 100_000,
@@ -67,7 +67,7 @@ class Client:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         retry = retry or Retry(timeout=timeout, retries=retries)
-        self._talk = Conversation(retry, fallback, reward_batch, max_pending)
+        self._session = Session(retry, fallback, reward_batch, max_pending)
         self._http = Http(url, token)
         self._sleep = sleep
         self._flushing = threading.Lock()
@@ -81,29 +81,29 @@ class Client:
         self,
         context: Mapping[str, Any],
         *,
-        id: str | None = None,  # noqa: A002 - the word that callers know
-        eligible: Sequence[str] | None = None,
+        id: str | None = None,  # noqa: A002 - the name in the API
+        eligible: Any = None,
         unit: str | None = None,
-        action: str | None = None,
+        action: Any = None,
     ) -> Answer:
         """Ask for a decision.
 
         Args:
-            context: feature names and values.
-            id: names the decision; asking again under the same id gives the same decision. A new one if left out.
-            eligible: the actions that are allowed now.
-            unit: whom the decision is about, such as a user.
-            action: what the caller does in any case; wanted in mode ``apprentice``, and only there.
+            context: Feature names and values.
+            id: Id of the decision; the same id gives the same decision. Generated if left out.
+            eligible: The actions that are allowed now.
+            unit: Whom the decision is about, such as a user.
+            action: The caller's own choice, required in mode ``apprentice`` and refused in others.
 
         Raises:
-            Refused: the service does not take the request; the message says why.
-            Unreachable: there was no answer in time, and there is no fallback action that is eligible.
+            Refused: The service refused the request; the message says why.
+            Unreachable: There was no reply in time, and no eligible fallback action.
         """
-        return self._run(self._talk.decide(request_of(context, id, eligible, unit, action)))
+        return self._run(self._session.decide(request_of(context, id, eligible, unit, action)))
 
     def decide_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[Answer]:
         """Ask for up to 1,000 decisions at once; each request has the arguments of `decide`."""
-        return self._run(self._talk.decide_batch(requests))
+        return self._run(self._session.decide_batch(requests))
 
     def reward(
         self,
@@ -114,45 +114,46 @@ class Client:
         time: datetime | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
-        """Report a reward; it is sent with others, soon.
+        """Report a reward; it is sent in a batch, soon.
 
         Args:
-            id: of the decision.
-            reward: a finite number.
-            key: names the reward among several of one decision; a second one with the same key counts once.
-            time: when it came; now if left out.
-            metrics: other outcomes to watch in experiments, by name: ``{"watched": 3.2}``. Nothing is learnt from them.
+            id: Id of the decision.
+            reward: A finite number.
+            key: Name of the reward among those of one decision; a second one with the same key counts once.
+            time: When it came; now if left out.
+            metrics: Other outcomes that experiments report, by name: ``{"watched": 3.2}``. Policies do not learn from
+                them.
         """
         if self._closed:
-            raise ValueError("the client is closed; make another")
-        waiting = self._talk.reward(id, reward, key, time, metrics)
+            raise ValueError("the client is closed; create another")
+        waiting = self._session.reward(id, reward, key, time, metrics)
         with self._due:
             self._start()
-            if waiting == 1 or waiting >= self._talk.reward_batch:
+            if waiting == 1 or waiting >= self._session.reward_batch:
                 self._due.notify()
 
     def flush(self) -> None:
-        """Send the rewards that wait; they are kept if that fails."""
+        """Send pending rewards; they stay pending if that fails."""
         with self._flushing:
-            self._run(self._talk.drain())
+            self._run(self._session.drain())
 
     def observe(self, observations: Iterable[Observation | Mapping[str, Any]]) -> int:
-        """Send decisions that were taken elsewhere, and say how many were accepted: all or none."""
-        return self._run(self._talk.observe(observations))
+        """Send decisions that a device took; returns how many were accepted: all or none."""
+        return self._run(self._session.observe(observations))
 
     def policy(self) -> Policy:
-        """Download the policy that is served now."""
-        return self._run(self._talk.policy())
+        """Download the serving policy."""
+        return self._run(self._session.policy())
 
     def status(self) -> dict[str, Any]:
-        """What the service says of the problem."""
-        return self._run(self._talk.status())
+        """Status of the problem."""
+        return self._run(self._session.status())
 
     def close(self) -> None:
-        """Send what waits, and close the connections.
+        """Send pending rewards, and close the connections.
 
         Raises:
-            ServiceError: rewards could not be sent; they are lost with the client.
+            ServiceError: Rewards could not be sent; they are lost.
         """
         if self._closed:
             return
@@ -178,7 +179,7 @@ class Client:
         return run(call, self._http.send, self._sleep)
 
     def _start(self) -> None:
-        if self._thread is None or not self._thread.is_alive():  # as in the child of a fork
+        if self._thread is None or not self._thread.is_alive():  # the thread does not survive a fork
             self._thread = threading.Thread(target=self._flush_when_due, name="potstill-rewards", daemon=True)
             self._thread.start()
 
@@ -187,13 +188,13 @@ class Client:
             try:
                 self.flush()
             except ServiceError as error:
-                log.warning("%d rewards wait, and are sent later: %s", len(self._talk.pending), error)
+                log.warning("%d rewards are pending and will be retried: %s", len(self._session.pending), error)
                 with self._due:
                     self._due.wait_for(lambda: self._closed, self._every)
 
     def _wait_until_due(self) -> bool:
-        """Wait for a first reward, then for a full batch or the time that it may wait; False when closed."""
-        pending, batch = self._talk.pending, self._talk.reward_batch
+        """Wait for a first reward, then for a full batch or `reward_every` seconds; False when closed."""
+        pending, batch = self._session.pending, self._session.reward_batch
         with self._due:
             self._due.wait_for(lambda: self._closed or len(pending) > 0)
             self._due.wait_for(lambda: self._closed or len(pending) >= batch, self._every)
@@ -201,7 +202,7 @@ class Client:
 
 
 def _closing_at_exit(client: Client) -> Callable[[], None]:
-    """Close a client at the end of the program, if it is still there and open."""
+    """Close a client at the end of the program, if it still exists."""
     reference = weakref.ref(client)
 
     def close() -> None:
@@ -209,7 +210,7 @@ def _closing_at_exit(client: Client) -> Callable[[], None]:
             try:
                 client.close()
             except ServiceError as error:
-                log.warning("the program ended before all rewards were sent: %s", error)
+                log.warning("some rewards were not sent before the program ended: %s", error)
 
     atexit.register(close)
     return close

@@ -1,4 +1,4 @@
-"""The folder of a device: its lock, and the policy file that it starts from."""
+"""The folder of a device: its lock, and its policy file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from potstill.problem import Problem
 log = logging.getLogger("potstill.client")
 
 
-class Lock:
-    """Keeps a folder to one client; it ends with the process, however that ends."""
+class FolderLock:
+    """Locks a folder for one client; the lock ends with the process."""
 
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
@@ -29,17 +29,17 @@ class Lock:
             raise FolderInUse(f"{folder} is in use by another client; give each process a folder of its own") from None
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Release the lock."""
         os.close(self._descriptor)
 
 
-class StoredPolicy:
-    """The policy of a device: in memory, and as a file that is sound or not there.
+class PolicyStore:
+    """The policy of a device, in memory and as a file that is valid or missing.
 
     Args:
-        path: the file.
-        name: of the problem, as in the service's address.
-        problem: if given, the policy must be for just this problem.
+        path: The file.
+        name: Name of the problem, as in the service's address.
+        problem: If given, the policy must be for exactly this problem.
     """
 
     def __init__(self, path: Path, name: str, problem: Problem | None) -> None:
@@ -48,11 +48,11 @@ class StoredPolicy:
         self._problem = problem
         self.current: Policy | None = None
         self.etag: str | None = None
-        self.reason = f"{path} is not there"
+        self.reason = f"{path} is missing"
         self._start()
 
     def replace(self, data: bytes) -> Policy:
-        """Take over a downloaded policy; one that is not sound, or for another problem, changes nothing."""
+        """Store and use a downloaded policy; `InvalidPolicy` if it is invalid or for another problem."""
         policy = self._checked(data)
         write_atomically(self._path, data)
         sync_folder(self._path.parent)
@@ -77,7 +77,7 @@ class StoredPolicy:
         if wanted is not None and found.hash != wanted.hash:
             raise InvalidPolicy(
                 f"a policy for problem {found.name!r} as it is now ({found.hash}), not as this device knows it "
-                f"({wanted.hash}); to go over to it, start with problem= as it is now"
+                f"({wanted.hash}); to use it, start with problem= as it is now"
             )
         return policy
 

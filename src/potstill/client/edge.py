@@ -1,10 +1,10 @@
-"""The client of a device that decides on its own, online or not."""
+"""The client of a device that decides by itself, online or offline."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -12,25 +12,25 @@ from typing import Any
 
 import msgspec
 
-from potstill.client.device_store import Lock, StoredPolicy
+from potstill.client.device_store import FolderLock, PolicyStore
 from potstill.client.http import Http, problem_of
-from potstill.client.periodic import Every
+from potstill.client.periodic import Periodic
 from potstill.client.queue import Queue, RefusedRow, Row, Survives
 from potstill.client.retry import Retry
-from potstill.client.sync import Sync, Synced
+from potstill.client.sync import Sync, SyncReport
 from potstill.client.wire import Observation, encode, now, reward_report
 from potstill.errors import shown
 from potstill.policy import Decision, Policy
 from potstill.problem import InvalidContext, Problem
+from potstill.spaces import ActionSpace
 
 
 class EdgeClient:
-    """Decides on the device, in microseconds, and keeps decisions and rewards until the service has them.
+    """Decides on the device, in microseconds, and queues decisions and rewards until the service has them.
 
-    The folder holds the policy file, so that the device starts without a network, and the queue. What `decide` or
-    `reward` returned from is in the queue, and leaves it only when the service has acknowledged it; what is sent
-    twice after a crash counts once. Safe to share between threads; one process per folder. There are no experiments on
-    devices: all that they decide is the policy's, without an arm.
+    The folder holds the policy file, so that the device starts without a network, and the queue. When `decide` or
+    `reward` returns, the row is in the queue; it leaves it when the service has acknowledged it. What is sent twice
+    after a crash counts once. Thread-safe; one process per folder. Devices take no part in experiments.
 
     >>> with EdgeClient("https://host/v1/video-upload", "edge", token) as client:  # doctest: +SKIP
     ...     client.start(every=60)
@@ -38,20 +38,20 @@ class EdgeClient:
     ...     client.reward(decision.id, 1.0)
 
     Args:
-        url: the problem's address.
-        folder: of this device, or process.
-        token: of the service, if it wants one.
-        problem: policies must be for just this problem. If left out, for the one in the address, and from then on for
-            the same one as the first policy.
-        survives: what a decision survives once `decide` returned: a loss of ``"power"``, or the end of the
-            ``"process"`` only, which is much faster.
-        max_rows: that the queue may hold; then `decide` and `reward` raise `QueueFull`, and the oldest rows stay.
-        retry: of each request.
-        sleep: waits so many seconds.
+        url: Address of the problem.
+        folder: Folder of this device or process.
+        token: Token of the service, if it needs one.
+        problem: Problem that policies must be for. Default: the name in the address, and the problem of the first
+            policy from then on.
+        survives: What a decision survives once `decide` has returned: a ``"power"`` loss, or only the end of the
+            ``"process"``, which is much faster.
+        max_rows: The most rows in the queue; beyond that, `decide` and `reward` raise `QueueFull`.
+        retry: Retry policy of each request.
+        sleep: Waits for a number of seconds.
 
     Raises:
-        NoPolicy: the folder has no policy, and none could be downloaded.
-        FolderInUse: another client works in the folder.
+        NoPolicy: The folder has no policy, and none could be downloaded.
+        FolderInUse: Another client uses the folder.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class EdgeClient:
         name = problem_of(url)
         folder = Path(folder)
         self._http = Http(url, token)
-        self._every: Every | None = None
-        with contextlib.ExitStack() as stack:  # what was opened is closed again if the rest fails
+        self._every: Periodic | None = None
+        with contextlib.ExitStack() as stack:  # closes what was opened if the rest fails
             stack.callback(self._http.close)
-            stack.callback(Lock(folder).release)
-            self._stored = StoredPolicy(folder / "current.policy", name, problem)
+            stack.callback(FolderLock(folder).release)
+            self._stored = PolicyStore(folder / "current.policy", name, problem)
             self._queue = Queue(folder / "queue.sqlite", limit=max_rows, survives=survives)
             stack.callback(self._queue.close)
             self._sync = Sync(self._queue, self._stored, self._http, retry or Retry(timeout=30.0), sleep)
@@ -83,46 +83,46 @@ class EdgeClient:
 
     @property
     def policy(self) -> Policy:
-        """The policy that decides now."""
-        assert self._stored.current is not None  # from the start on
+        """The current policy."""
+        assert self._stored.current is not None  # set at the start
         return self._stored.current
 
     @property
     def queued(self) -> int:
-        """Rows that wait to be sent."""
+        """Number of rows in the queue."""
         return len(self._queue)
 
     @property
     def moved_aside(self) -> Path | None:
-        """Where a corrupt queue was moved when this client started, if there was one."""
+        """Where a corrupt queue was moved when this client started; None if there was none."""
         return self._queue.moved_aside
 
     def decide(
         self,
         context: Mapping[str, Any],
         *,
-        id: str | None = None,  # noqa: A002 - the word that callers know
-        eligible: Sequence[str] | None = None,
+        id: str | None = None,  # noqa: A002 - the name in the API
+        eligible: Any = None,
         floor: float | None = None,
         unit: str | None = None,
     ) -> Decision:
         """Choose an action; the decision is in the queue when this returns.
 
-        An id whose decision still waits in the queue gives that decision again, also if the policy has changed.
+        An id whose decision is still in the queue gives that decision again, even if the policy has changed.
 
         Args:
-            context: feature names and values.
-            id: names the decision; a new one if left out.
-            eligible: the actions that are allowed now.
-            floor: the smallest propensity of an eligible action; the policy's own if left out.
-            unit: whom the decision is about, such as a user.
+            context: Feature names and values.
+            id: Id of the decision; generated if left out.
+            eligible: The actions that are allowed now.
+            floor: The smallest propensity of an eligible action; the policy's own if left out.
+            unit: Whom the decision is about, such as a user.
         """
         if not isinstance(context, Mapping):
             raise InvalidContext(f"a context to be logged maps feature names to values, got {shown(context)}")
         decision = self.policy.decide(context, id=id, eligible=eligible, floor=floor)
         body = encode(_observation(decision, context, unit))
         earlier = self._queue.append(Row("decision", decision.id, body)).earlier
-        return decision if earlier is None else _same_decision(earlier, body)
+        return decision if earlier is None else _same_decision(earlier, body, self.policy.problem.actions)
 
     def reward(
         self,
@@ -136,30 +136,31 @@ class EdgeClient:
         """Report a reward; it is in the queue when this returns.
 
         Args:
-            id: of the decision.
-            reward: a finite number.
-            key: names the reward among several of one decision; a second one with the same key counts once.
-            time: when it came; now if left out.
-            metrics: other outcomes to watch in experiments, by name: ``{"watched": 3.2}``. Nothing is learnt from them.
+            id: Id of the decision.
+            reward: A finite number.
+            key: Name of the reward among those of one decision; a second one with the same key counts once.
+            time: When it came; now if left out.
+            metrics: Other outcomes that experiments report, by name: ``{"watched": 3.2}``. Policies do not learn from
+                them.
         """
         self._queue.append(Row("reward", id, encode(reward_report(id, reward, key, time, metrics))))
 
-    def sync(self) -> Synced:
-        """Send what is in the queue, and look for a new policy.
+    def sync(self) -> SyncReport:
+        """Send the queue, and download a new policy if there is one.
 
         Raises:
-            Unreachable: the service cannot be reached; what it has not acknowledged stays in the queue.
-            Refused: the service refuses this client, such as for its token; likewise.
+            Unreachable: The service cannot be reached; what it has not acknowledged stays in the queue.
+            Refused: The service refuses this client, for example its token; the queue stays too.
         """
         return self._sync.run()
 
     def start(self, every: float = 60.0) -> None:
-        """Sync in the background, now and every so many seconds; less often while that fails."""
+        """Sync in the background, now and every `every` seconds; less often while it fails."""
         if self._every is None:
-            self._every = Every(every, self.sync)
+            self._every = Periodic(every, self.sync)
 
     def stop(self) -> None:
-        """End the background's work, after the batch under way."""
+        """Stop syncing in the background, after the current batch."""
         if self._every is not None:
             self._sync.stopping.set()
             self._every.stop()
@@ -167,19 +168,19 @@ class EdgeClient:
             self._every = None
 
     def refused(self) -> list[RefusedRow]:
-        """Rows that the service did not take, with its reasons."""
+        """Rows that the service refused, with its reasons."""
         return self._queue.refused()
 
     def requeue_refused(self) -> None:
-        """Send the rows that were refused again with the next `sync`."""
+        """Put refused rows back into the queue."""
         self._queue.requeue_refused()
 
     def discard_refused(self) -> None:
-        """Delete the rows that were refused."""
+        """Delete refused rows."""
         self._queue.discard_refused()
 
     def close(self) -> None:
-        """Stop; what waits in the queue waits for the next start."""
+        """Stop; the queue stays for the next start."""
         self.stop()
         self._opened.close()
 
@@ -204,10 +205,12 @@ def _observation(decision: Decision, context: Mapping[str, Any], unit: str | Non
     )
 
 
-def _same_decision(earlier: bytes, later: bytes) -> Decision:
-    """The decision that is in the queue, if it was asked for in the same words."""
+def _same_decision(earlier: bytes, later: bytes, space: ActionSpace) -> Decision:
+    """The decision in the queue, if it has the same context and restriction."""
     first, second = (msgspec.json.decode(body, type=Observation) for body in (earlier, later))
     if (first.context, first.eligible) != (second.context, second.eligible):
-        raise ValueError(f"decision {first.id!r} was taken in another context, or with other eligible actions")
-    eligible = None if first.eligible is None else tuple(first.eligible)
-    return Decision(first.id, first.action, first.propensity, first.policy, eligible, first.floor)
+        raise ValueError(
+            f"decision {first.id!r} was taken in another context or with other eligible actions; use a new id"
+        )
+    eligible = None if first.eligible is None else space.restrict(first.eligible).value
+    return Decision(first.id, space.parse(first.action), first.propensity, first.policy, eligible, first.floor)

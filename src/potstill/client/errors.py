@@ -1,4 +1,4 @@
-"""What can go wrong between a client and its service; every message names the place and the way out."""
+"""Errors of clients; every message names the place and the way out."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from potstill.errors import PotstillError
 
 
 class ServiceError(PotstillError):
-    """The service did not do what it was asked."""
+    """A call of the service failed."""
 
 
 class Unreachable(ServiceError):
-    """No answer came in time: no network, a service that is down or overloaded. Trying later may help."""
+    """No reply in time: no network, or a service that is down or overloaded. A retry may succeed."""
 
 
 class Refused(ServiceError):
-    """The service answered, and refused. Trying again with the same request does not help.
+    """The service refused the request. A retry of the same request will fail too.
 
     Attributes:
-        status: of the reply, such as 422.
+        status: Status of the reply, such as 422.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -26,12 +26,12 @@ class Refused(ServiceError):
 
 
 class QueueFull(PotstillError):
-    """There is no room for another row; what is in the queue is kept."""
+    """The queue is full; its rows are kept, and nothing was added."""
 
 
 class FolderInUse(PotstillError):
-    """Another process, or another client in this one, works in the folder."""
+    """Another client, in this or another process, uses the folder."""
 
 
 class NoPolicy(PotstillError):
-    """There is no policy to decide with: none is stored, and none could be downloaded."""
+    """There is no policy: none is stored, and none could be downloaded."""

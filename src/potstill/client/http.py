@@ -1,4 +1,4 @@
-"""Requests over HTTP, by httpx, which is imported when the first client is made."""
+"""HTTP by httpx, which is imported when the first client is created."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from potstill.client.sansio import Broken, Outcome, Reply, Send
+from potstill.client.sansio import NoReply, Outcome, Reply, Send
 
 if TYPE_CHECKING:
     import httpx
 
-#: At most so many at a time; further calls wait for one of them. With more, httpx is slower (500 calls at once: 10 take
-#: 1.5 s, 100 take 6 s), since it looks at all of them for each call.
+#: The most connections; further calls wait for one. More make httpx slower, which scans all of them for each call: 500
+#: concurrent calls take 1.5 s with 10 connections and 6 s with 100.
 CONNECTIONS = 10
 
 
 def problem_of(url: str) -> str:
-    """The name of the problem in an address such as ``https://host/v1/video-upload``; another address is refused."""
+    """The name of the problem in an address such as ``https://host/v1/video-upload``; ValueError for any other."""
     parts = urlsplit(url)
     before, _, name = parts.path.rstrip("/").rpartition("/")
     if parts.scheme not in ("http", "https") or not parts.hostname or not before.endswith("/v1") or not name:
@@ -31,16 +31,16 @@ def problem_of(url: str) -> str:
 
 
 class Http:
-    """A pool of connections to one problem's part of the service."""
+    """A pool of connections to the endpoints of one problem."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self._base = _base(url)
         self._client = _httpx().Client(**_settings(url, token))
 
     def send(self, step: Send) -> Outcome:
-        """Carry out one request; what goes wrong on the way is an outcome, not an exception.
+        """Send one request; a connection error is an outcome, not an exception.
 
-        httpx bounds each wait for more bytes; a reply that drips is cut off here.
+        httpx limits each wait for more bytes; the total time is limited here.
         """
         deadline = time.monotonic() + step.seconds
         try:
@@ -62,16 +62,16 @@ class Http:
 
 
 class AsyncHttp:
-    """The same, for an event loop."""
+    """The same for an event loop."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self._base = _base(url)
         self._client = _httpx().AsyncClient(**_settings(url, token))
-        # httpx goes through all that wait whenever one comes or goes: hundreds wait here instead.
+        # httpx scans its waiters whenever one is added or removed: let hundreds wait here instead.
         self._free = asyncio.Semaphore(CONNECTIONS)
 
     async def send(self, step: Send) -> Outcome:
-        """Carry out one request; what goes wrong on the way is an outcome, not an exception."""
+        """Send one request; a connection error is an outcome, not an exception."""
         try:
             async with asyncio.timeout(step.seconds), self._free:
                 response = await self._client.request(*_line(self._base, step), **_rest(step), timeout=None)
@@ -105,7 +105,7 @@ def _settings(url: str, token: str | None) -> dict[str, Any]:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     return {
         "headers": headers,
-        # Certificates are checked wherever there are any; reading those of the authorities takes a while.
+        # Certificates are verified over https; loading the trusted ones is slow, so http skips it.
         "verify": urlsplit(url).scheme == "https",
         "limits": _httpx().Limits(max_connections=CONNECTIONS),
     }
@@ -123,9 +123,9 @@ def _reply(response: httpx.Response, body: bytes) -> Reply:
     return Reply(response.status_code, dict(response.headers), body)
 
 
-def _too_slow(step: Send) -> Broken:
-    return Broken(f"no whole answer in {step.seconds:.3g} s")
+def _too_slow(step: Send) -> NoReply:
+    return NoReply(f"no complete reply in {step.seconds:.3g} s")
 
 
-def _broken(error: Exception) -> Broken:
-    return Broken(f"{type(error).__name__}: {error}".removesuffix(": "))
+def _broken(error: Exception) -> NoReply:
+    return NoReply(f"{type(error).__name__}: {error}".removesuffix(": "))

@@ -1,4 +1,4 @@
-"""A thread that does something every so often, and less often while it fails."""
+"""A thread that runs a task periodically, with backoff while it fails."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ log = logging.getLogger("potstill.client")
 LONGEST = 3600.0
 
 
-class Every:
-    """Calls a function now and every so many seconds, in a thread, until it is stopped.
+class Periodic:
+    """Runs a task now and at an interval, in a thread, until it is stopped.
 
     Args:
-        seconds: from the end of a call to the next; after failures up to an hour.
-        work: what is done; what it raises is logged.
+        seconds: Seconds from the end of a call to the next; up to an hour after failures.
+        work: The task; its exceptions are logged.
     """
 
     def __init__(self, seconds: float, work: Callable[[], object]) -> None:
@@ -29,7 +29,7 @@ class Every:
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait for the call under way, and make no other."""
+        """Wait for the current call, and make no other."""
         self._stopped.set()
         self._thread.join()
 
@@ -44,7 +44,7 @@ class Every:
         try:
             self._work()
         except Exception as error:
-            # Whatever it is, the next time may be better, and the rows are on disk.
-            log.warning("sync failed, and is tried again: %s: %s", type(error).__name__, error)
+            # Any error is retried: the rows are on disk.
+            log.warning("sync failed, retrying: %s: %s", type(error).__name__, error)
             return False
         return True

@@ -1,4 +1,4 @@
-"""The queue of a device: decisions and rewards in an SQLite file until the service has them."""
+"""The queue of a device: decisions and rewards in an SQLite file until the service has acknowledged them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import msgspec
 from potstill.client.errors import QueueFull
 
 log = logging.getLogger("potstill.client")
-
-
 Kind = Literal["decision", "reward"]
 Survives = Literal["power", "process"]
 _SYNCHRONOUS = {"power": "FULL", "process": "NORMAL"}
@@ -30,14 +28,14 @@ CREATE TABLE IF NOT EXISTS refused
 
 
 def open_file(path: Path, tables: str, synchronous: str) -> tuple[sqlite3.Connection, Path | None]:
-    """A connection for all threads, with write-ahead log; and where a corrupt file was moved, if there was one."""
+    """A connection for all threads, in WAL mode; and where a corrupt file was moved, if there was one."""
     try:
         return _open(path, tables, synchronous), None
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):  # locked, no permission, disk full: the file may be sound
+        if isinstance(error, sqlite3.OperationalError):  # locked, no permission, disk full: the file may be intact
             raise
         aside = _move_aside(path)
-        log.error("%s is corrupt (%s); it was moved to %s, and a fresh one begun", path, error, aside.name)
+        log.error("%s is corrupt (%s); it was moved to %s, and a new one created", path, error, aside.name)
         return _open(path, tables, synchronous), aside
 
 
@@ -57,7 +55,7 @@ def _open(path: Path, tables: str, synchronous: str) -> sqlite3.Connection:
 
 
 def _move_aside(path: Path) -> Path:
-    """Rename a file, and what SQLite keeps beside it, so that they still belong together."""
+    """Rename a file together with SQLite's files beside it."""
     number = 1
     while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
         number += 1
@@ -71,11 +69,11 @@ class Row(msgspec.Struct):
     """A row of the queue.
 
     Attributes:
-        kind: what it is.
-        id: of the decision.
+        kind: Kind of the row.
+        id: Id of the decision.
         body: JSON, as it is sent.
-        number: rows are sent in this order; None before it is written.
-        earlier: the body of an earlier decision with this id, which stays in place of this one.
+        number: Position in the queue; None before it is written.
+        earlier: Body of an earlier decision with this id, which stays in place of this one.
     """
 
     kind: Kind
@@ -86,7 +84,7 @@ class Row(msgspec.Struct):
 
 
 class RefusedRow(msgspec.Struct, frozen=True):
-    """A row that the service did not take, and why."""
+    """A row that the service refused, and why."""
 
     kind: Kind
     id: str
@@ -95,7 +93,7 @@ class RefusedRow(msgspec.Struct, frozen=True):
 
 
 class _Group:
-    """Rows that are written in one transaction, by whichever of their threads comes first."""
+    """Rows that are written in one transaction, by the first of their threads (group commit)."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -104,23 +102,23 @@ class _Group:
 
 
 class Queue:
-    """Rows in the order in which they came; safe to share between threads, not between processes.
+    """Rows in order of arrival; for the threads of one process.
 
-    A file that is corrupt is moved aside, and a fresh one begun.
+    A corrupt file is moved aside, and a new one created.
 
     Args:
-        path: the SQLite file.
-        limit: of rows, those that were refused included.
-        survives: what a row survives once `append` returned: a loss of ``"power"`` (each group of rows is flushed to
-            disk), or the end of the ``"process"`` (it is with the operating system, which is a thousand times faster).
+        path: The SQLite file.
+        limit: The most rows, refused ones included.
+        survives: What a row survives once `append` has returned: a ``"power"`` loss (each group of rows is synced to
+            disk), or the end of the ``"process"`` (it is in the page cache, a thousand times faster).
     """
 
     def __init__(self, path: Path, *, limit: int, survives: Survives = "power") -> None:
         if survives not in _SYNCHRONOUS:
             raise ValueError(f'survives must be "power" or "process", got {survives!r}')
         self._limit = limit
-        self._gathering = _Group()
-        self._gather = threading.Lock()
+        self._open_group = _Group()
+        self._group_lock = threading.Lock()
         self._use = threading.Lock()
         self._database, self.moved_aside = open_file(path, _TABLES, _SYNCHRONOUS[survives])
         self._count = self._counted("queue")
@@ -131,34 +129,34 @@ class Queue:
 
     @property
     def refused_count(self) -> int:
-        """How many rows were refused."""
+        """Number of refused rows."""
         return self._refused
 
     def append(self, row: Row) -> Row:
-        """Write a row durably; threads that come meanwhile share the next transaction.
+        """Write a row durably; concurrent threads share the next transaction.
 
         Raises:
-            QueueFull: the queue, or the disk, has no room; nothing was written.
+            QueueFull: The queue or the disk is full; nothing was written.
         """
-        with self._gather:
-            group = self._gathering
+        with self._group_lock:
+            group = self._open_group
             group.rows.append(row)
         with self._use:
             if not group.written:
-                with self._gather:
-                    self._gathering = _Group()
+                with self._group_lock:
+                    self._open_group = _Group()
                 self._write(group)
         if group.error is not None:
             raise group.error
         return row
 
     def newest(self) -> int:
-        """The number of the last row; 0 if there is none."""
+        """Number of the last row; 0 if there is none."""
         with self._use:
             return int(self._database.execute("SELECT coalesce(max(number), 0) FROM queue").fetchone()[0])
 
     def oldest(self, rows: int, size: int, until: int) -> list[Row]:
-        """The first rows to send: so many, of so many bytes together but at least one, and none after a number."""
+        """The first rows to send: up to `rows`, up to `size` bytes but at least one row, and none after `until`."""
         query = "SELECT kind, id, body, number FROM queue WHERE number <= ? ORDER BY number LIMIT ?"
         with self._use:
             found = self._database.execute(query, (until, rows)).fetchall()
@@ -171,13 +169,13 @@ class Queue:
         return taken
 
     def remove(self, rows: Sequence[Row]) -> None:
-        """Forget rows that the service has."""
+        """Delete rows that the service has acknowledged."""
         with self._transaction():
             self._database.executemany("DELETE FROM queue WHERE number = ?", [(row.number,) for row in rows])
             self._count -= len(rows)
 
     def set_aside(self, row: Row, reason: str) -> None:
-        """Move a row that the service does not take out of the way of the others."""
+        """Move a refused row out of the queue."""
         with self._transaction():
             self._database.execute(
                 "INSERT INTO refused (kind, id, body, reason) VALUES (?, ?, ?, ?)", (row.kind, row.id, row.body, reason)
@@ -187,13 +185,13 @@ class Queue:
             self._refused += 1
 
     def refused(self) -> list[RefusedRow]:
-        """The rows that were set aside."""
+        """The refused rows."""
         with self._use:
             found = self._database.execute("SELECT kind, id, body, reason FROM refused ORDER BY number").fetchall()
         return [RefusedRow(*values) for values in found]
 
     def requeue_refused(self) -> None:
-        """Put the rows that were set aside back into the queue, after a cause has been put right."""
+        """Put refused rows back into the queue, once the cause is fixed."""
         with self._transaction():
             self._database.execute(
                 "INSERT OR IGNORE INTO queue (kind, id, body) SELECT kind, id, body FROM refused ORDER BY number"
@@ -202,7 +200,7 @@ class Queue:
             self._count, self._refused = self._counted("queue"), 0
 
     def discard_refused(self) -> None:
-        """Delete the rows that were set aside."""
+        """Delete refused rows."""
         with self._transaction():
             self._database.execute("DELETE FROM refused")
             self._refused = 0
@@ -216,7 +214,7 @@ class Queue:
         group.written = True
         try:
             self._check_room(len(group.rows))
-            # A single row is a transaction of its own, in one statement rather than three.
+            # A single row is a transaction by itself: one statement rather than three.
             with self._begun() if len(group.rows) > 1 else nullcontext():
                 written = sum(map(self._insert, group.rows))
             self._count += written
@@ -224,8 +222,8 @@ class Queue:
             group.error = QueueFull(f"the queue cannot be written, nothing was added: {error}. Is the disk full?")
         except (sqlite3.Error, QueueFull) as error:
             group.error = error
-        except BaseException:  # Ctrl-C in one thread: the others must not take their rows for written
-            group.error = RuntimeError("the queue was interrupted; whether the row was written is not known")
+        except BaseException:  # Ctrl-C in one thread: the others must not assume that their rows are written
+            group.error = RuntimeError("the queue was interrupted; the row may or may not be written")
             raise
 
     def _check_room(self, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""When a request is sent again, and when that is given up."""
+"""Retries of requests, with exponential backoff and jitter."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from itertools import count
 import msgspec
 
 from potstill.client.errors import Unreachable
-from potstill.client.sansio import Broken, Call, Outcome, Pause, Reply, Request, Send
+from potstill.client.sansio import Call, NoReply, Outcome, Pause, Reply, Request, Send
 
-#: Replies of a service that is overloaded or away, or for which a body came too slowly, or of a proxy in front of it.
-PASSING = frozenset({408, 429, 502, 503, 504})
+#: Statuses of a service that is overloaded or unavailable, of a body that came too slowly, and of proxies.
+RETRIABLE = frozenset({408, 429, 502, 503, 504})
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How often, how soon and how long.
+    """Retry policy.
 
     Attributes:
-        retries: attempts after the first.
-        timeout: seconds for all attempts and pauses together.
-        pause: seconds before the first retry; each further pause is twice as long, up to `longest`.
-        longest: seconds.
-        jitter: gives a number in [0, 1). A pause is shortened by up to half, so that clients that failed together do
-            not come back together.
-        clock: seconds that never go backwards.
+        retries: Attempts after the first.
+        timeout: Seconds for all attempts and pauses together.
+        pause: Seconds before the first retry; doubled for each further one, up to `longest`.
+        longest: The longest pause in seconds.
+        jitter: Gives a number in [0, 1). It shortens a pause by up to half, so that clients that failed together do
+            not retry together.
+        clock: A monotonic clock in seconds.
     """
 
     retries: int = 3
@@ -38,31 +38,31 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     clock: Callable[[], float] = time.monotonic
 
     def backoff(self, attempt: int) -> float:
-        """Seconds to wait after a failed attempt, the first of which is number 0."""
+        """Seconds to wait after a failed attempt, counted from 0."""
         full = min(self.longest, self.pause * 2.0 ** min(attempt, 60))
         return full * (1 - self.jitter() / 2)
 
 
 def exchange(request: Request, retry: Retry) -> Call[Reply]:
-    """Send a request until there is an answer that is not a passing failure.
+    """Send a request until there is a reply that is not a transient failure.
 
     Raises:
-        Unreachable: the attempts or the time are used up, or the service asked for a longer pause than is left.
+        Unreachable: No attempt or time is left, or Retry-After exceeds the time that is left.
     """
     deadline = retry.clock() + retry.timeout
     for attempt in count():
         outcome = yield Send(request, max(deadline - retry.clock(), 0.001))
-        if isinstance(outcome, Reply) and outcome.status not in PASSING:
+        if isinstance(outcome, Reply) and outcome.status not in RETRIABLE:
             return outcome
-        pause = max(retry.backoff(attempt), _asked_for(outcome))
+        pause = max(retry.backoff(attempt), _retry_after(outcome))
         if attempt >= retry.retries or retry.clock() + pause >= deadline:
             raise Unreachable(f"{request.method} {request.path}: {_reason(outcome)}; {attempt + 1} attempts were made")
         yield Pause(pause)
     raise AssertionError("not reached")
 
 
-def _asked_for(outcome: Outcome | None) -> float:
-    """The seconds of a Retry-After header; the form with a date is not used by the service, and counts as none."""
+def _retry_after(outcome: Outcome | None) -> float:
+    """Seconds of a Retry-After header; 0 for a date, which the service does not send."""
     if not isinstance(outcome, Reply):
         return 0.0
     try:
@@ -75,4 +75,4 @@ def _asked_for(outcome: Outcome | None) -> float:
 def _reason(outcome: Outcome | None) -> str:
     if isinstance(outcome, Reply):
         return f"the service answered {outcome.status}"
-    return outcome.reason if isinstance(outcome, Broken) else "nothing was sent"
+    return outcome.reason if isinstance(outcome, NoReply) else "nothing was sent"

@@ -1,4 +1,4 @@
-"""Rewards that wait to be sent in one request."""
+"""Buffer of rewards that are sent in batches."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from potstill.client.wire import RewardReport
 log = logging.getLogger("potstill.client")
 
 
-class Pending:
-    """A bounded list of rewards, in order; safe to share between threads.
+class RewardBuffer:
+    """A bounded buffer of rewards, in order; thread-safe.
 
     Args:
-        limit: of rewards that wait.
+        limit: The most pending rewards.
     """
 
     def __init__(self, limit: int) -> None:
@@ -30,29 +30,29 @@ class Pending:
         return len(self._rows)
 
     def add(self, report: RewardReport) -> int:
-        """Keep a reward, and say how many wait; a second one of the same id and key is a retry."""
+        """Add a reward; returns how many are pending. A second one with the same id and key is a retry."""
         with self._lock:
             if len(self._rows) >= self._limit:
                 raise QueueFull(
-                    f"{self._limit} rewards wait for a service that does not take them; nothing was added. "
-                    "Send this one later, or use an EdgeClient, which keeps them on disk"
+                    f"{self._limit} rewards are pending, which is the limit; nothing was added. "
+                    "Retry later, or use an EdgeClient, which stores rewards on disk"
                 )
             self._rows.setdefault((report.id, report.key), report)
             return len(self._rows)
 
     def oldest(self, count: int) -> list[RewardReport]:
-        """The first to send; they stay until `sent` or `refuse` is told of them."""
+        """The oldest rewards; they stay until `sent` or `refuse`."""
         with self._lock:
             return list(islice(self._rows.values(), count))
 
     def sent(self, reports: Sequence[RewardReport]) -> None:
-        """The service has them."""
+        """Remove rewards that the service has acknowledged."""
         with self._lock:
             for report in reports:
                 del self._rows[report.id, report.key]
 
     def refuse(self, report: RewardReport, reason: str) -> None:
-        """The service does not take it, and never will."""
+        """Remove a reward that the service has refused."""
         self.sent([report])
         self.refused += 1
-        log.warning("a reward for decision %r was refused and is dropped: %s", report.id, reason)
+        log.warning("dropped a refused reward of decision %r: %s", report.id, reason)

@@ -1,7 +1,7 @@
-"""Calls without input or output, so that the synchronous and the asynchronous client share all their logic.
+"""Sans-IO calls: the synchronous and the asynchronous client share all logic.
 
-A call is a generator that yields what is to be done next, a request or a pause, and is sent what came of it. Two short
-loops, here, do it: one blocks, the other awaits.
+A call is a generator. It yields the next step, a request or a pause, and is sent the outcome. `run` and `run_async`
+carry out the steps: one blocks, the other awaits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request to a problem's part of the service; `path` follows ``/v1/{problem}/``."""
+    """A request to an endpoint of a problem; `path` follows ``/v1/{problem}/``."""
 
     method: str
     path: str
@@ -24,33 +24,33 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the service answered; the names of headers are in lower case."""
+    """A reply; names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-class Broken(msgspec.Struct, frozen=True):
-    """A request without a whole answer, and why."""
+class NoReply(msgspec.Struct, frozen=True):
+    """A request without a complete reply, and why."""
 
     reason: str
 
 
 class Send(msgspec.Struct, frozen=True):
-    """To do: send a request, and wait at most so many seconds for the whole answer."""
+    """Step: send a request, and wait up to `seconds` for the complete reply."""
 
     request: Request
     seconds: float
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """To do: wait."""
+    """Step: wait."""
 
     seconds: float
 
 
-Outcome = Reply | Broken
+Outcome = Reply | NoReply
 Call = Generator[Send | Pause, Outcome | None, T]
 
 

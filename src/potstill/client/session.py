@@ -1,4 +1,4 @@
-"""What a client says to the service and keeps in mind between calls; shared by `Client` and `AsyncClient`."""
+"""The state of a client and its calls, shared by `Client` and `AsyncClient`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 from potstill.client import calls
 from potstill.client.errors import Unreachable
 from potstill.client.retry import Retry
-from potstill.client.reward_buffer import Pending
+from potstill.client.reward_buffer import RewardBuffer
 from potstill.client.sansio import Call
 from potstill.client.sync import upload
 from potstill.client.wire import Answer, DecideRequest, Observation, RewardReport, encode, reward_report
 from potstill.policy import Policy
 
-#: Ids of decisions that fell back are remembered for this many.
-REMEMBERED = 100_000
+#: Number of latest fallback decisions whose rewards are recognised.
+FALLBACK_IDS = 100_000
 
 
-class Conversation:
-    """The calls of a client, as generators that somebody else carries out."""
+class Session:
+    """The calls of a client, as sans-IO generators."""
 
-    def __init__(self, retry: Retry, fallback: str | None, reward_batch: int, max_pending: int) -> None:
+    def __init__(self, retry: Retry, fallback: Any, reward_batch: int, max_pending: int) -> None:
         self.retry = retry
-        self.pending = Pending(max_pending)
+        self.pending = RewardBuffer(max_pending)
         self.reward_batch = reward_batch
         self._fallback = fallback
         self._fallen: dict[str, None] = {}
@@ -53,28 +53,28 @@ class Conversation:
         time: datetime | None,
         metrics: Mapping[str, float] | None = None,
     ) -> int:
-        """Keep a reward for the next `drain`, and say how many wait with it; 0 if it is not to be sent."""
+        """Buffer a reward for the next `drain`; returns how many are pending, 0 if it is not to be sent."""
         report = reward_report(id, reward, key, time, metrics)
         return 0 if id in self._fallen else self.pending.add(report)
 
     def drain(self) -> Call[None]:
-        """Send the rewards that wait."""
+        """Send pending rewards."""
         while reports := self.pending.oldest(self.reward_batch):
             yield from upload(reports, self._post, self.pending.sent, self.pending.refuse)
 
     def observe(self, observations: Iterable[Observation | Mapping[str, Any]]) -> Call[int]:
-        """Send decisions that were taken elsewhere, and say how many were accepted."""
+        """Send decisions that a device took; returns how many were accepted."""
         bodies = [encode(observation) for observation in observations]
         if bodies:
             yield from calls.post_rows("observe", "observations", bodies, self.retry)
         return len(bodies)
 
     def policy(self) -> Call[Policy]:
-        """The policy that is served now."""
+        """The serving policy."""
         return Policy.from_bytes((yield from calls.policy(self.retry)))
 
     def status(self) -> Call[dict[str, Any]]:
-        """What the service says of the problem."""
+        """Status of the problem."""
         return calls.status(self.retry)
 
     def _post(self, reports: Sequence[RewardReport]) -> Call[None]:
@@ -82,21 +82,26 @@ class Conversation:
 
     def _fall_back(self, asked: DecideRequest, error: Unreachable) -> Answer:
         action = self._fallback if asked.action is None else asked.action
-        if action is None or (asked.eligible is not None and action not in asked.eligible):
+        if action is None or not _permits(asked.eligible, action):
             raise error
-        # The request may have arrived, and another action be logged under this id: a reward must not go to that one.
+        # The request may have arrived, and another action may be logged under this id: do not send it this reward.
         self._fallen[asked.id] = None
-        if len(self._fallen) > REMEMBERED:
+        if len(self._fallen) > FALLBACK_IDS:
             del self._fallen[next(iter(self._fallen))]
         return Answer(asked.id, action, 1.0, None, "fallback")
 
 
+def _permits(eligible: Any, action: Any) -> bool:
+    """Whether a restriction surely permits an action: a client does not know the action space, only lists."""
+    return eligible is None or (isinstance(eligible, (list, tuple, set, frozenset)) and action in eligible)
+
+
 def request_of(
     context: Mapping[str, Any],
-    id: str | None = None,  # noqa: A002 - the word that callers know
-    eligible: Sequence[str] | None = None,
+    id: str | None = None,  # noqa: A002 - the name in the API
+    eligible: Any = None,
     unit: str | None = None,
-    action: str | None = None,
+    action: Any = None,
 ) -> DecideRequest:
-    """A request with an id, so that sending it again asks for the same decision."""
+    """A request with an id, so that a retry asks for the same decision."""
     return DecideRequest(context=context, id=id or uuid.uuid4().hex, eligible=eligible, unit=unit, action=action)

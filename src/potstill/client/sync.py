@@ -1,4 +1,4 @@
-"""What a device and its service have to tell each other when there is a network."""
+"""Synchronisation of a device: upload the queue, and download a new policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from potstill.client import calls
-from potstill.client.device_store import StoredPolicy
+from potstill.client.device_store import PolicyStore
 from potstill.client.errors import NoPolicy, Refused, ServiceError, Unreachable
 from potstill.client.http import Http
 from potstill.client.queue import Queue, Row
@@ -19,14 +19,12 @@ from potstill.client.sansio import Call, run
 from potstill.policy import InvalidPolicy
 
 R = TypeVar("R")
-#: Refusals that may be about a single row. Others, such as 401 and 404, are about the client.
-ABOUT_ROWS = frozenset({400, 409, 413, 422})
-
-
+#: Refusals that may concern a single row. Others, such as 401 and 404, concern the client.
+ROW_REFUSALS = frozenset({400, 409, 413, 422})
 T = TypeVar("T")
-#: Rows and bytes of one upload; the service takes 1,000 and 16 MiB, but waits only ten seconds for them.
+#: Rows and bytes of one upload. The service accepts 1,000 and 16 MiB, but only within ten seconds.
 BATCH_ROWS, BATCH_BYTES = 1000, 1024 * 1024
-#: Fewer rows are not sent at once, however slow the network.
+#: The smallest batch on a slow network.
 FEWEST_ROWS = 10
 log = logging.getLogger("potstill.client")
 
@@ -37,18 +35,18 @@ def upload(
     accepted: Callable[[Sequence[R]], object],
     refused: Callable[[R, str], object],
 ) -> Call[None]:
-    """Send rows; a batch that is refused is halved until the bad row stands alone.
+    """Send rows; a refused batch is halved until the bad row is found.
 
     Args:
-        rows: at least one.
-        post: sends some of them.
-        accepted: told of rows that the service has acknowledged.
-        refused: told of a row that the service does not take, and why.
+        rows: At least one row.
+        post: Sends rows.
+        accepted: Called with rows that the service has acknowledged.
+        refused: Called with a row that the service has refused, and why.
     """
     try:
         yield from post(rows)
     except Refused as error:
-        if error.status not in ABOUT_ROWS:
+        if error.status not in ROW_REFUSALS:
             raise
         if len(rows) == 1:
             refused(rows[0], str(error))
@@ -60,15 +58,15 @@ def upload(
         accepted(rows)
 
 
-class Synced(msgspec.Struct, frozen=True):
+class SyncReport(msgspec.Struct, frozen=True):
     """What a `sync` did.
 
     Attributes:
-        decisions: that the service now has.
-        rewards: that the service now has.
-        refused: rows that the service did not take; `EdgeClient.refused` has them.
-        policy: the version that decides from now on.
-        policy_error: why a downloaded policy was not taken over, if so; the old one decides on.
+        decisions: Number of decisions that were acknowledged.
+        rewards: Number of rewards that were acknowledged.
+        refused: Number of rows that were refused; see `EdgeClient.refused`.
+        policy: Version that decides now.
+        policy_error: Why a downloaded policy is not used; None if there is no such problem. The old one stays in use.
     """
 
     decisions: int
@@ -78,8 +76,8 @@ class Synced(msgspec.Struct, frozen=True):
     policy_error: str | None = None
 
 
-class _Sent:
-    """Counts what leaves the queue, and takes it out."""
+class _Progress:
+    """Removes rows from the queue when they are sent, and counts them."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -93,18 +91,18 @@ class _Sent:
     def refuse(self, row: Row, reason: str) -> None:
         self._queue.set_aside(row, reason)
         self.refused += 1
-        log.warning("a %s, %r, was refused and is set aside: %s", row.kind, row.id, reason)
+        log.warning("a %s was refused and is set aside, %r: %s", row.kind, row.id, reason)
 
 
 class Sync:
-    """Uploads the queue and refreshes the policy; one at a time.
+    """Uploads the queue and refreshes the policy; one thread at a time.
 
     Attributes:
-        stopping: set to end an upload after the batch under way; the rest stays in the queue.
+        stopping: Set it to end an upload after the current batch; the rest stays in the queue.
     """
 
     def __init__(
-        self, queue: Queue, stored: StoredPolicy, http: Http, retry: Retry, sleep: Callable[[float], object]
+        self, queue: Queue, stored: PolicyStore, http: Http, retry: Retry, sleep: Callable[[float], object]
     ) -> None:
         self._queue, self._stored, self._http = queue, stored, http
         self._retry, self._sleep = retry, sleep
@@ -113,25 +111,27 @@ class Sync:
         self.stopping = threading.Event()
 
     def first_policy(self, url: str) -> None:
-        """Download the policy of a device that has none."""
+        """Download the first policy of a device."""
         try:
             self._stored.replace(self._run(calls.policy(self._retry)))
         except (ServiceError, InvalidPolicy) as error:
             raise NoPolicy(
                 f"there is no policy to decide with: {self._stored.reason}, and {url} gave none: {error}. "
-                "Start once with a network, or put a policy file there"
+                "Start once with a network, or copy a policy file there"
             ) from error
 
-    def run(self) -> Synced:
-        """Send the rows that are in the queue now, and look for a new policy."""
+    def run(self) -> SyncReport:
+        """Send the rows in the queue, and download a new policy if there is one."""
         with self._one:
             sent = self._upload()
             error = self._refresh()
-        assert self._stored.current is not None  # from the start on
-        return Synced(sent.counts["decision"], sent.counts["reward"], sent.refused, self._stored.current.version, error)
+        assert self._stored.current is not None  # set at the start
+        return SyncReport(
+            sent.counts["decision"], sent.counts["reward"], sent.refused, self._stored.current.version, error
+        )
 
-    def _upload(self) -> _Sent:
-        sent = _Sent(self._queue)
+    def _upload(self) -> _Progress:
+        sent = _Progress(self._queue)
         last = self._queue.newest()
         while not self.stopping.is_set() and (rows := self._queue.oldest(self._batch, BATCH_BYTES, until=last)):
             try:
@@ -139,7 +139,7 @@ class Sync:
                     if some := [row for row in rows if row.kind == kind]:
                         self._run(upload(some, self._post, sent.accepted, sent.refuse))
             except Unreachable:
-                self._batch = max(self._batch // 4, FEWEST_ROWS)  # perhaps the network is too slow for so many
+                self._batch = max(self._batch // 4, FEWEST_ROWS)  # the network may be too slow for this many
                 raise
             self._batch = min(self._batch * 2, BATCH_ROWS)
         return sent
@@ -149,8 +149,8 @@ class Sync:
         return calls.post_rows(path, name, [row.body for row in rows], self._retry)
 
     def _refresh(self) -> str | None:
-        """Take over a new policy if there is one; why it was not taken over, if so."""
-        assert self._stored.etag is not None  # from the start on
+        """Download a new policy if there is one; returns why it is not used, if so."""
+        assert self._stored.etag is not None  # set at the start
         data = self._run(calls.changed_policy(self._stored.etag, self._retry))
         try:
             if data is not None:

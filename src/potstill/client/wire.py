@@ -1,4 +1,4 @@
-"""What goes over the wire, and how it becomes JSON."""
+"""Requests and replies as a client sends and reads them, and their JSON."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from potstill.errors import InvalidContext, shown
 
 
 class Answer(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """What the service decided.
+    """A decision of the service.
 
     Attributes:
-        id: names the decision; its reward is reported under the same id.
-        action: to be carried out.
-        propensity: the exact probability with which that action was chosen.
-        policy: version of the policy that decided; None if none did.
+        id: Id of the decision; its reward is reported under the same id.
+        action: The action to carry out.
+        propensity: The exact probability, or density, with which it was chosen.
+        policy: Version of the policy that decided; None if none did.
         mode: ``online``, ``apprentice``, ``log-only``, ``fallback`` or ``control``.
-        would: in mode ``apprentice``, the action that the policy would have taken.
-        arm: of the experiment that it was decided in, ``NAME:control`` or ``NAME:treatment``; None outside of any.
+        would: In mode ``apprentice``, the action that the policy would have drawn.
+        arm: Arm of an experiment, ``NAME:control`` or ``NAME:treatment``; None outside of experiments.
     """
 
     id: str
-    action: str
+    action: Any
     propensity: float
     policy: int | None = None
     mode: str = "online"
-    would: str | None = None
+    would: Any = None
     arm: str | None = None
 
 
 class DecideRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A context to decide in."""
+    """A decision to ask for."""
 
     context: Mapping[str, Any]
     id: str
-    eligible: Sequence[str] | None = None
+    eligible: Any = None
     unit: str | None = None
-    action: str | None = None
+    action: Any = None
 
 
 class Observation(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A decision that was taken elsewhere; its rewards may come with it or later. `metrics` go with the reward."""
+    """A decision that a device took, with its reward or without. `metrics` belong to the reward."""
 
     id: str
     context: Mapping[str, Any]
-    action: str
+    action: Any
     propensity: float
     policy: int
     time: datetime
-    eligible: Sequence[str] | None = None
+    eligible: Any = None
     floor: float | None = None
     unit: str | None = None
     reward: float | None = None
@@ -64,7 +64,7 @@ class Observation(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class RewardReport(msgspec.Struct, omit_defaults=True):
-    """A reward of a decision; the key makes a retry count once. Metrics are other outcomes, by name."""
+    """A reward of a decision. The key makes retries count once. Metrics are other outcomes, by name."""
 
     id: str
     reward: float
@@ -80,7 +80,7 @@ def reward_report(
     time: datetime | None,
     metrics: Mapping[str, float] | None = None,
 ) -> RewardReport:
-    """A reward that is sound, with a key and a time of its own if it was given none."""
+    """A checked reward, with a generated key and the current time where they are left out."""
     amount = _finite(reward, "reward")
     for name, text in (("id", id), ("key", key)):
         if text is not None and (not isinstance(text, str) or not text):
@@ -111,12 +111,12 @@ def _finite(value: object, what: str) -> float:
 
 
 def now() -> datetime:
-    """The time of the machine, which is what a device has."""
+    """The current time of this machine."""
     return datetime.now(UTC)
 
 
 def encode(value: object) -> bytes:
-    """As JSON; what JSON has no word for is refused."""
+    """A value as JSON; `InvalidContext` if JSON cannot express it."""
     try:
         return _encode(value)
     except UnicodeEncodeError as error:
@@ -126,12 +126,12 @@ def encode(value: object) -> bytes:
 
 
 def listed(name: str, bodies: Sequence[bytes]) -> bytes:
-    """Values that are JSON already, as a list in an object: ``{"rewards": […]}``."""
+    """Encoded values as a list in an object: ``{"rewards": […]}``."""
     return b'{"%s":[%s]}' % (name.encode(), b",".join(bodies))
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars, and subclasses of str, int and float, as what the encoder knows."""
+    """NumPy scalars, and subclasses of str, int and float, as plain values."""
     if isinstance(value, np.generic):
         return float(value) if isinstance(value, np.floating) else value.item()
     if isinstance(value, str):

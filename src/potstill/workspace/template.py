@@ -1,4 +1,4 @@
-"""The two files of a new workspace: an example problem, and a configuration in which every line is explained."""
+"""The files of a new workspace: an example problem, and a configuration with every option explained."""
 
 from __future__ import annotations
 
@@ -11,123 +11,124 @@ from potstill.policy import Policy
 from potstill.workspace.workspace import Workspace
 
 PROBLEM = """\
-# What is decided: the features of a context, the actions, and the reward.
-# This is an example. Make it yours before the first decision is logged: later changes to features or actions make a new
-# problem, for which learning starts afresh. Rewards may be changed at any time.
+# The problem: features of a context, actions, and reward.
+# This is an example: replace it before the first decision is logged. Changing features or actions later makes a new
+# problem, for which learning starts from zero. The reward may be changed at any time.
 
 name = "video-upload"
 
-# What is known when a decision is made, in this order. A feature that may be absent says so with missing = "flag".
+# Features, known when a decision is made. One that may be missing has missing = "flag".
 [[context]]
 name = "bandwidth_kbps"
-type = "numeric"  # scaled from low..high to 0..1, and clipped; scale = "log" for what spans orders of magnitude
+type = "numeric"  # scaled from low..high to 0..1 and clipped; scale = "log" for values over orders of magnitude
 low = 50
 high = 100_000
 scale = "log"
 
 [[context]]
 name = "connection"
-type = "categorical"  # one column for each value, and one for values that are not listed
+type = "categorical"  # one-hot: a column for each value, and one for values that are not listed
 values = ["2g", "3g", "4g", "wifi"]
 
 [[context]]
 name = "hd_screen"
 type = "boolean"
 
-# What can be done.
+# Actions to choose from.
 [actions]
 type = "discrete"
 names = ["360p", "480p", "720p", "1080p"]
 
-# What is wanted: as much of it as possible.
+# Reward to maximise.
 [reward]
-window = "1h"  # how long after a decision a reward still counts
-default = 0.0  # the reward of a decision for which none came in time
-low = 0.0  # rewards outside low..high are refused as mistakes; leave both out if there are no bounds
+window = "1h"  # how long after a decision a reward counts
+default = 0.0  # reward of a decision without rewards in the window
+low = 0.0  # rewards outside low..high are refused; leave both out for no bounds
 high = 1.0
 """
 
 CONFIG = """\
-# How this workspace learns. Every line may be left out.
-# A line that begins with # and no space is an option at its default: take the # away to change it.
-# A line with # and a space is a remark, or an example of an option that is not set.
+# Configuration of the workspace. Every option may be left out.
+# A line that begins with # and no space is an option with its default: remove the # to change it.
+# A line with # and a space is a comment, or an example of an option that is not set.
 
-# The posterior over rewards that policies imitate.
+# The teacher: the posterior over rewards that policies imitate.
 [teacher]
-# linear-ts is exact and fast; neural-linear-ts learns features of its own; adaptive-ts learns its own prior.
+# linear-ts is exact and fast; neural-linear-ts learns features; adaptive-ts learns its prior.
 type = "linear-ts"
-# The weight of everything learnt before, at each update; below 1 forgets, for worlds that drift.
+# Weight of earlier observations at each update; below 1 forgets, for rewards that drift.
 # discount = 0.99
 
-# The network that imitates it, and so the size and speed of the policy.
+# The student: the network that imitates the teacher. It sets the size and speed of the policy.
 [student]
 # Units of each hidden layer; [] is a linear softmax, the smallest and fastest.
 # hidden = [100, 100]
 
 [policy]
-# Of everything random; equal seeds on equal events make equal policies.
+# Seed of everything random; equal seeds on equal events make equal policies.
 #seed = 0
-# The smallest propensity of an action. Set one, such as 0.01, to evaluate other policies on the log later.
+# Smallest propensity of an action. Set one, such as 0.01, to evaluate other policies on the log later.
 #floor = 0.0
 
 [join]
-# What several rewards of one decision come to: first, last, sum, max or mean.
+# How several rewards of one decision are combined: first, last, sum, max or mean.
 #aggregate = "last"
-# How long after a decision's window to wait for rewards that are still on their way to the lake.
+# How long to wait after a decision's window for rewards that are still in the log.
 #settle = "1m"
 
 [update]
-# A table of further contexts to imitate on: CSV, Parquet or Delta Lake. They need no rewards, so they are cheap.
+# Table of further contexts to imitate on: CSV, Parquet or Delta Lake. They need no rewards.
 # contexts = "contexts.parquet"
-# How many of them to draw.
+# The most contexts to sample from it.
 #contexts_at_most = 100000
-# More than these are streamed: labelled in shards on disk, in bounded memory (docs/scale.md).
+# Larger samples are streamed: labelled in shards on disk, in bounded memory (docs/scale.md).
 #contexts_in_memory = 500000
-# Of how many of the latest versions to keep those labels.
+# Number of latest versions whose labels are kept.
 #labels_kept = 0
-# Fewer new observations than this, and an update leaves things as they are.
+# An update with fewer new observations does nothing.
 #min_observations = 100
-# A policy further than this from its teacher is not served: held-out divergence in nats.
+# A policy with a larger held-out divergence from its teacher, in nats, does not serve.
 #max_kl = 0.5
-# A policy that earns less than the serving one, by what was logged, is not served. This asks for more: the lower end of
-# the 95 % interval of the difference, per decision, must not be below minus this.
+# A policy that is significantly worse than the serving one, by off-policy evaluation, does not serve. This is stricter:
+# the lower end of the 95 % interval of the difference per decision must not be below minus this.
 # max_loss = 0.02
-# Teachers' states are large; those of this many of the latest versions are kept, so that updates go on from them.
+# Number of latest versions whose teacher state is kept, so that updates resume from it. States are large.
 #states_kept = 3
 
 [log]
-# The local folder for events that are not in the lake yet; events/log if the workspace is a folder.
+# Local folder for events that are not in the lake yet; events/log if the workspace is a folder.
 # spool = "/var/lib/potstill/video-upload"
-# A segment of the log is closed, and can go into the lake, at this size in bytes...
+# A segment of the log is closed, and moved into the lake, at this size in bytes ...
 #rotate_bytes = 33554432
 # ... or at this age in seconds, whichever comes first.
 #rotate_seconds = 10.0
 
 [serve]
-# Who decides: "online", the policy; "apprentice", the caller, and the policy is only asked; "log-only", nobody.
+# "online": the policy decides. "apprentice": the caller decides, the policy's propensity is logged. "log-only": always
+# the fallback action.
 #mode = "online"
-# The action to answer with when something is wrong, so that your product always gets an answer; without one, an error.
+# Action to answer with on a failure; without one, a failure is an error.
 # fallback = "360p"
-# How often to look for a new version, in seconds.
+# Seconds between two looks for a new version.
 #reload_seconds = 1.0
 
-# A randomised experiment: is the policy better than what you would do without it? Take the # away, and the service
-# follows within seconds, and so it does when you take the section out again. Look with potstill experiment.
+# A randomised experiment: is the policy better than control? Remove the # to start it, and the section to end it:
+# the service follows within seconds. potstill experiment reports it.
 # [experiment]
-# Part of what decides who is in which arm: small letters, digits and -. Another name deals all units anew.
+# Lower-case letters, digits and -. The name salts the assignment: another name assigns all units again.
 # name = "hd-first"
-# What the policy is compared with: one action; { rules = "rules.toml" }, a file beside this one; or
+# What the policy is compared with: a fixed action; { rules = "rules.toml" }, a file beside this one; or
 # { policy = 3 }, a version that served before.
 # control = { action = "360p" }
-# Of the units, those that get the policy; the others get control. A larger share only moves units out of control.
+# Share of units that get the policy; the others get control. A larger share only moves units out of control.
 # share = 0.5
-# Who stays in one arm: "unit", what requests state under that name; or the name of a feature.
+# What is randomised: "unit", the field of requests, or the name of a feature.
 # unit = "unit"
-# Before this moment there is no experiment.
+# Start of the experiment; at once if left out.
 # start = 2026-11-16T00:00:00Z
-# false keeps what control did out of what the teacher learns.
+# false: the teacher does not learn from control's decisions.
 # train_on_control = true
-# Outcomes to report besides the reward; all if left out. Send them with rewards:
+# Metrics to report besides the reward; all if left out. Send them with rewards:
 # {"reward": 1, "metrics": {"watched": 3.2}}.
 # metrics = ["watched"]
 """
@@ -135,16 +136,16 @@ type = "linear-ts"
 
 UPLOADS = 2_000
 DAY = 86_400
-#: What each quality is worth, and the bandwidth in kbps at which half of the uploads succeed.
+#: Reward of each quality, and the bandwidth in kbps at which half of the uploads succeed.
 QUALITIES = {"360p": (0.4, 300), "480p": (0.6, 1_000), "720p": (0.8, 4_000), "1080p": (1.0, 12_000)}
 #: Typical bandwidth of each connection, in kbps.
 CONNECTIONS = {"2g": 150, "3g": 1_500, "4g": 9_000, "wifi": 30_000}
-#: Of the uploads, those of which nothing is heard again.
+#: Share of uploads without a reward.
 SILENT = 0.05
 
 
 def log_example(workspace: Workspace, uploads: int = UPLOADS, seed: int = 0) -> int:
-    """Log uploads of a day whose last rewards have just become final; how many events that makes."""
+    """Log a simulated day of uploads whose rewards are all final; returns the number of events."""
     policy, rng = workspace.start(), np.random.default_rng(seed)
     window = workspace.problem.reward.window_seconds
     end = now() - 1_000_000 * (window + workspace.config.join.settle_seconds + 1)

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic and durable writes, and file locks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Write a file so that a reader, or a machine that loses power, sees the old one or the new one, never a part."""
+    """Write a file atomically and durably: readers, and a crash, leave the old contents or the new."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -23,7 +23,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
 
 
 def sync_folder(folder: str | Path) -> None:
-    """Make new names in a folder survive a loss of power."""
+    """Sync the entries of a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -32,7 +32,7 @@ def sync_folder(folder: str | Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those that it is in, so that they survive a loss of power."""
+    """Create a folder and its parents durably."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -40,7 +40,7 @@ def make_folder(folder: Path) -> None:
 
 
 def hold(path: Path, *, wait: bool) -> int | None:
-    """Lock a file, which is made if it is not there: its descriptor, or None if another holds it and `wait` is false.
+    """Lock a file, created if missing: its descriptor, or None if it is locked and `wait` is false.
 
     Close the descriptor to let go. A `FileNotFoundError` means that the folder is not there.
     """
@@ -56,7 +56,7 @@ def hold(path: Path, *, wait: bool) -> int | None:
         except BaseException:
             os.close(descriptor)
             raise
-        # The holder before has removed the file: the lock on it means nothing to those who come later.
+        # The previous holder removed the file, and later processes lock a new one.
         os.close(descriptor)
 
 

@@ -1,4 +1,4 @@
-"""Independent tasks on all cores: equal results for any number of them, and a bar to watch."""
+"""Independent tasks on all cores, with equal results for any number of cores, and a progress bar."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rich.progress import Progress, TextColumn
 
 from potstill.progress import bars
 
-#: ``each(function, items, *common)``: maps a function over items, in their order, with arguments that all have.
+#: ``each(function, items, *common)`` maps a function over items in order, with common arguments.
 Map = Callable[..., Iterator[Any]]
 
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
-#: Read by numeric libraries when they are loaded, so that a worker has to be born with them. NPROC is the size of
-#: XLA's thread pool. Trials are run on the CPU even where there is something faster that rounds differently.
+#: Numeric libraries read these when they are loaded, so a worker process must start with them. NPROC is the size of
+#: XLA's thread pool. Trials run on the CPU even where there is a faster device, which would round differently.
 ONE_THREAD = {
     "JAX_PLATFORMS": "cpu",
     "MKL_NUM_THREADS": "1",
@@ -34,18 +34,18 @@ ONE_THREAD = {
     "VECLIB_MAXIMUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
 }
-#: Seconds between two looks at how far workers have come.
+#: Seconds between two polls of the workers' progress.
 _TICK = 0.5
 _counter: _Counter | None = None
 
 
 def in_turn(function: Callable[..., Any], items: Iterable[Any], *common: Any) -> Iterator[Any]:
-    """One after the other, in this process, each when it is asked for."""
+    """Map lazily, in order, in this process."""
     return (function(item, *common) for item in items)
 
 
 class _Counter(Protocol):
-    """A number that processes share."""
+    """A counter that processes share."""
 
     value: int
 
@@ -55,12 +55,12 @@ class _Counter(Protocol):
 def _born(counter: _Counter) -> None:
     global _counter
     _counter = counter
-    # Ctrl-C reaches every process of the terminal; the one that started this one ends it.
+    # Ctrl-C reaches every process of the terminal; the parent ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def advance() -> None:
-    """Say that one more of the steps that `mapped` was told of is done; outside of a worker nobody listens."""
+    """Count one more of the steps of `mapped` as done; does nothing outside of a worker."""
     if _counter is not None:
         with _counter.get_lock():
             _counter.value += 1
@@ -74,7 +74,7 @@ def mapped(
     steps: int,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> list[ResultT]:
-    """The results of a function for each task, in the order of the tasks, from processes of one numeric thread each.
+    """Results of a function for each task, in order, from processes with one numeric thread each.
 
     Args:
         function: Function of a module, so that other processes can import it; it calls `advance` after each step.
@@ -92,7 +92,7 @@ def mapped(
             _watch(futures, lambda: on_progress(min(counter.value, steps)))
             return [future.result() for future in futures]
         except BaseException:
-            # Interrupted or failed: what is under way is of no use any more, and can take minutes.
+            # Interrupted or failed: running tasks are useless now, and can take minutes.
             for worker in set(multiprocessing.active_children()) - set(others):
                 worker.kill()
             raise
@@ -115,7 +115,7 @@ def watched(
     title: str,
     console: Console,
 ) -> list[ResultT]:
-    """The same, with a progress bar and the time left where the console is a terminal."""
+    """`mapped` with a progress bar and the time left, if the console is a terminal."""
     with bars(console, TextColumn("{task.completed:,.0f} of {task.total:,.0f}")) as progress:
         bar = progress.add_task(title, total=steps)
         return mapped(function, tasks, jobs=jobs, steps=steps, on_progress=partial(_show, progress, bar))
@@ -127,7 +127,7 @@ def _show(progress: Progress, bar: Any, steps: int) -> None:
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for processes that are started inside."""
+    """Set environment variables for processes started inside."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""Progress bars with the time left, where the console is a terminal."""
+"""Progress bars with the time left, if the console is a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeE
 
 
 def bars(console: Console, *columns: ProgressColumn) -> Progress:
-    """Title, bar, columns of the caller's, time so far and time left; gone when done."""
+    """Title, bar, the caller's columns, elapsed time and time left; removed when done."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

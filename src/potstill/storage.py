@@ -1,4 +1,4 @@
-"""Where a workspace keeps its small files: a folder or an object store, behind one contract.
+"""Storage of small files behind one contract: a folder or an object store.
 
 Two things make a registry safe without a server: a file is there whole or not at all, and of several that create the
 same name exactly one succeeds.
@@ -18,11 +18,11 @@ from potstill.files import make_folder, sync_folder, write_atomically
 
 
 class AlreadyThere(PotstillError, FileExistsError):
-    """A file of that name exists, and it was to be created."""
+    """A file to be created exists already."""
 
 
 class StorageUnavailable(PotstillError, OSError):
-    """An object store cannot be reached, or refuses; the message says why."""
+    """An object store is unreachable or refuses; the message says why."""
 
 
 class Storage(Protocol):
@@ -30,25 +30,25 @@ class Storage(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is, as a user would write it."""
+        """Path or URL, as a user would write it."""
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file."""
+        """Bytes of a file."""
 
     def create(self, name: str, data: bytes) -> None:
-        """Write a new file, whole and durably; `AlreadyThere` if there is one, which is left as it is."""
+        """Create a file atomically and durably; `AlreadyThere` if it exists, and then it stays unchanged."""
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write a file, whole and durably, over the one before."""
+        """Write a file atomically and durably, replacing an existing one."""
 
     def delete(self, name: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file; a missing file is no error."""
 
     def names(self, folder: str, after: str = "") -> list[str]:
-        """The names of the files right in a folder that sort after a name, in order, without the folder."""
+        """Sorted names of the files directly in a folder that sort after a name, without the folder."""
 
     def within(self, folder: str) -> Storage:
-        """A folder of this one."""
+        """Storage of a subfolder."""
 
 
 def open_storage(url: str | Path) -> Storage:
@@ -57,7 +57,7 @@ def open_storage(url: str | Path) -> Storage:
 
 
 def holds(storage: Storage, name: str, data: bytes) -> bool:
-    """Whether a file is there with just these bytes."""
+    """Whether a file exists with exactly these bytes."""
     try:
         return storage.read(name) == data
     except FileNotFoundError:
@@ -81,11 +81,11 @@ class LocalStorage:
         return str(self.folder)
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file."""
+        """Bytes of a file."""
         return (self.folder / name).read_bytes()
 
     def create(self, name: str, data: bytes) -> None:
-        """Write a new file: linked under its name when it is whole, which fails if the name is taken."""
+        """Create a file: a complete temporary file is linked under the name, which fails if the name is taken."""
         path = self._place(name)
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         write_atomically(temporary, data)
@@ -98,7 +98,7 @@ class LocalStorage:
         sync_folder(path.parent)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write a file over the one before."""
+        """Write a file, replacing an existing one."""
         path = self._place(name)
         write_atomically(path, data)
         sync_folder(path.parent)
@@ -108,7 +108,7 @@ class LocalStorage:
         (self.folder / name).unlink(missing_ok=True)
 
     def names(self, folder: str, after: str = "") -> list[str]:
-        """The names of the files right in a folder; unfinished ones begin with a dot and do not count."""
+        """Names of the files directly in a folder, without unfinished ones, which begin with a dot."""
         try:
             found = [entry.name for entry in os.scandir(self.folder / folder) if entry.is_file()]
         except FileNotFoundError:
@@ -116,7 +116,7 @@ class LocalStorage:
         return sorted(name for name in found if name > after and not name.startswith("."))
 
     def within(self, folder: str) -> LocalStorage:
-        """A folder of this one."""
+        """Storage of a subfolder."""
         return LocalStorage(self.folder / folder)
 
     def _place(self, name: str) -> Path:
@@ -135,14 +135,14 @@ class ObjectStorage:
         self.url = url.rstrip("/")
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file."""
+        """Bytes of a file."""
         import obstore
 
         with self._reaching(name):
             return bytes(obstore.get(self._store, name).bytes())
 
     def create(self, name: str, data: bytes) -> None:
-        """Write a new file, on condition that there is none of that name."""
+        """Create a file with a conditional write."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -153,7 +153,7 @@ class ObjectStorage:
                 raise AlreadyThere(f"{child(self.url, name)} exists already") from None
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write a file over the one before."""
+        """Write a file, replacing an existing one."""
         import obstore
 
         with self._reaching(name):
@@ -167,7 +167,7 @@ class ObjectStorage:
             obstore.delete(self._store, name)
 
     def names(self, folder: str, after: str = "") -> list[str]:
-        """The names of the files right in a folder."""
+        """Names of the files directly in a folder."""
         import obstore
 
         offset = f"{folder}/{after}" if after else None
@@ -177,12 +177,12 @@ class ObjectStorage:
         return sorted(path[len(folder) + 1 :] for path in paths if "/" not in path[len(folder) + 1 :])
 
     def within(self, folder: str) -> ObjectStorage:
-        """A folder of this one."""
+        """Storage of a subfolder."""
         return ObjectStorage(child(self.url, folder))
 
     @contextlib.contextmanager
     def _reaching(self, name: str) -> Iterator[None]:
-        """Say in one line what the library says in forty."""
+        """One line of the library's long message."""
         from obstore.exceptions import BaseError
 
         try:

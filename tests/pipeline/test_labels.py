@@ -146,7 +146,7 @@ def test_a_changed_table_is_not_reproduced(tmp_path):
     workspace = workspace_with_contexts(str(tmp_path))
     run_update(workspace, now=LATER)
     pl.DataFrame(contexts(430, seed=6)).write_parquet(tmp_path / "contexts.parquet")
-    with pytest.raises(NotReproducible, match=r"430 further contexts of contexts\.parquet"):
+    with pytest.raises(NotReproducible, match=r"430 extra contexts of contexts\.parquet"):
         reproduce_version(workspace, 1)
 
 

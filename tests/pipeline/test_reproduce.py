@@ -65,7 +65,7 @@ def test_compaction_changes_nothing(tmp_path):
 def test_a_difference_is_found_and_named(tmp_path, monkeypatch):
     workspace = grown(str(tmp_path), 1)
     fewer = [part[:90] for part in read_observations(workspace.lake, workspace.problem, 0, 1)]
-    monkeypatch.setattr("potstill.pipeline.reproduce.chunks", lambda *_, **__: iter(fewer))
+    monkeypatch.setattr("potstill.pipeline.reproduce.observation_chunks", lambda *_, **__: iter(fewer))
     found = reproduce_version(workspace, 1)
     assert not found.identical
     assert any("weights differ" in line for line in found.differs)
@@ -82,5 +82,5 @@ def test_a_changed_table_of_contexts_is_named(tmp_path):
     workspace = grown(str(tmp_path / "w"), 1, CONFIG + f'contexts = "{table}"\n'.encode())
     assert reproduce_version(workspace, 1).identical
     table.write_text("bandwidth_kbps,connection\n100,4g\n300,wifi\n")
-    with pytest.raises(NotReproducible, match=r"2 further contexts of .*contexts\.csv"):
+    with pytest.raises(NotReproducible, match=r"2 extra contexts of .*contexts\.csv"):
         reproduce_version(workspace, 1)

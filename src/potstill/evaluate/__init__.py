@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from potstill.evaluate import text
     from potstill.evaluate.lake_log import LakeLog, Progress
     from potstill.evaluate.left_out import WHY
-    from potstill.evaluate.lake_log import WHY, LakeLog, Progress
     from potstill.evaluate.report import page
     from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of, table_contexts
 

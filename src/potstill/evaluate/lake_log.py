@@ -1,4 +1,4 @@
-"""The log of a workspace: observations of its lake whose propensities are exact, in the order of time."""
+"""The log of a workspace: observations of its lake with exact propensities, in order of time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from potstill.spaces import lake_columns
 from potstill.tables import context_column, decision_fits, encode_contexts, moment, reward_fits
 from potstill.workspace import Workspace
 
-#: Sources of observations whose propensities are those of the draw: the log, and imports that state them.
+#: Sources of observations with exact propensities: the log, and imports that state them.
 EXACT = ("log", "import")
-#: Rows in memory at a time, about.
+#: Approximate number of rows in memory at a time.
 ROWS = 200_000
 _WHY = "why"
 
-#: Told of rows read so far, of how many; a log is read several times.
+#: Called with the rows read so far and the total; a log is read several times.
 Progress = Callable[[int, int], None]
 
 
 class LakeLog:
-    """Observations of a workspace, as a log to evaluate policies on. Rows that come later are not seen.
+    """Observations of a workspace as a log to evaluate policies on. Rows added later are not read.
 
     Args:
         workspace: The workspace.
@@ -62,22 +62,22 @@ class LakeLog:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The times of the first and the last row; microseconds since 1970."""
+        """Times of the first and the last row; microseconds since 1970."""
         return (int(self.times[0]), int(self.times[-1])) if len(self) else None
 
     @cached_property
     def left_out(self) -> Mapping[str, int]:
-        """Rows that are not used, by why: a source, or ``"unfit"``; see `WHY`."""
-        counted = self._looked_over.drop_nulls(_WHY).group_by(_WHY).len().sort("len", _WHY, descending=[True, False])
+        """Number of unused rows by reason: a source, or ``"unfit"``; see `left_out.WHY`."""
+        counted = self._selection.drop_nulls(_WHY).group_by(_WHY).len().sort("len", _WHY, descending=[True, False])
         return dict(counted.rows())
 
     def count_up_to(self, cut: int) -> int:
-        """How many of the rows are of this cut or an earlier one: what a policy that was made then has learnt from."""
-        used = self._looked_over.filter(pl.col(_WHY).is_null(), pl.col("cut") <= cut)
+        """Number of rows of this cut and earlier ones, from which a policy made then has learnt."""
+        used = self._selection.filter(pl.col(_WHY).is_null(), pl.col("cut") <= cut)
         return len(used)
 
     def blocks(self) -> Iterator[Block]:
-        """The rows by time and id, in parts; those of one moment stay together."""
+        """Rows by time and id, in blocks; rows of one time stay together."""
         times, done = self.times, 0
         while done < len(times):
             first = int(times[done])
@@ -89,7 +89,7 @@ class LakeLog:
                 self._on_progress(done, len(times))
 
     def recent_contexts(self, at_most: int) -> NDArray[np.float32]:
-        """The encoded contexts of the last decisions, float32[N, d]."""
+        """Encoded contexts of the last decisions, float32[N, d]."""
         times = self.times[-at_most:]
         if not len(times):
             return np.zeros((0, self.problem.width), np.float32)
@@ -97,8 +97,8 @@ class LakeLog:
         return encode_contexts(frame, self.problem)
 
     @cached_property
-    def _looked_over(self) -> pl.DataFrame:
-        """The time of each row in the range, and why it is left out, if it is."""
+    def _selection(self) -> pl.DataFrame:
+        """Time of each row in the range, and why it is left out, if it is."""
         fits = decision_fits(self.problem) & reward_fits(self.problem)
         inexact = ~pl.col("source").is_in(EXACT)
         why = pl.when(inexact).then("source").when(~fits).then(pl.lit("unfit")).alias(_WHY)
@@ -107,8 +107,8 @@ class LakeLog:
 
     @cached_property
     def times(self) -> NDArray[np.int64]:
-        """Of the rows that are used, in order."""
-        used = self._looked_over.filter(pl.col(_WHY).is_null())["time"].sort()
+        """Sorted times of the used rows."""
+        used = self._selection.filter(pl.col(_WHY).is_null())["time"].sort()
         return used.to_numpy()
 
     def _rows(self, first: int, last: int) -> pl.DataFrame:
@@ -136,12 +136,12 @@ class LakeLog:
 
 
 def raw_values(column: pl.Series) -> NDArray[Any]:
-    """A column's values for segments: numbers as float64 with NaN for missing ones, others as objects with None."""
+    """Values of a column for segments: numbers as float64 with NaN for null, others as objects with None."""
     if column.dtype.is_numeric():
         return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
     if column.dtype in (pl.Categorical, pl.Enum):
         column = column.cast(pl.String)
-    # Equal values share one object: eight bytes a row, however long they are.
+    # Equal values share one object: eight bytes per row, however long the values are.
     found = column.drop_nulls().unique()
     values = np.array([*found.to_list(), None], dtype=object)
     shared: NDArray[Any] = values[column.replace_strict(found, range(len(found)), default=len(found)).to_numpy()]

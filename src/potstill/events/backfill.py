@@ -1,4 +1,4 @@
-"""Historical observations, taken in as a cut of their own."""
+"""Backfill: historical observations, added as a cut of their own."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def add(
     source: ImportedFile,
     made: int | None = None,
 ) -> Cut:
-    """Take in observations from elsewhere: all of them in one commit, or none.
+    """Add historical observations: all of them in one commit, or none.
 
-    An import that is interrupted leaves a recorded cut that the next join or import passes over; it is begun again
-    under another number.
+    An interrupted import leaves a recorded cut without observations. The next join or import skips it, and a second
+    attempt gets another number.
 
     Args:
         lake: The tables of events.
@@ -70,7 +70,7 @@ def add(
 
 
 def refuse_again(lake: Lake, cuts: Storage, sha256: str, name: str) -> None:
-    """`AlreadyImported` if a complete cut holds the same bytes."""
+    """Raise `AlreadyImported` if a complete cut holds the same bytes."""
     for cut in complete_cuts(lake, cuts):
         if cut.source is not None and cut.source.sha256 == sha256:
             raise AlreadyImported(f"{name} was imported before, as cut {cut.number} ({cut.source.name})")
@@ -106,7 +106,7 @@ def _observations(frames: Iterator[pl.DataFrame], problem: Problem, cut: Cut) ->
 
 
 def _check(frame: pl.DataFrame, problem: Problem, before: int) -> None:
-    """Refuse rows that do not fit; the first one is shown."""
+    """Raise for rows that do not fit; the message shows the first."""
     fits = decision_fits(problem) & reward_fits(problem) & pl.col("id").is_not_null() & time_fits()
     unfit = frame.with_row_index("row", before).filter(~fits)
     if len(unfit):

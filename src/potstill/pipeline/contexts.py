@@ -1,4 +1,4 @@
-"""Further contexts to imitate on: a table without actions or rewards, such as yesterday's requests."""
+"""Extra contexts to imitate on: a table without actions or rewards, such as yesterday's requests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from potstill.pipeline.shards import Table, drawn_rows, encode, none_fit, shards
 from potstill.storage import child
 from potstill.workspace import Workspace
 
-#: Students that are averaged pay with so many workers, each of which has so many contexts (docs/scale.md).
+#: Averaging students pays from this many workers and contexts per worker on (docs/scale.md).
 FEWEST_WORKERS, CONTEXTS_PER_WORKER = 4, 2_000_000
 
 
 class ExtraContexts:
-    """Contexts in memory, or to be streamed; and what a lineage says of them.
+    """Contexts in memory or to be streamed, and their entry in the lineage.
 
     Attributes:
         contexts: Contexts as `Still.update` takes them.
@@ -34,12 +34,12 @@ class ExtraContexts:
 
     @property
     def unfit(self) -> int:
-        """Rows that were left out, since they do not fit; of those to be streamed, known when they are labelled."""
+        """Number of rows that do not fit and were left out; known after labelling if contexts are streamed."""
         return self.contexts.unfit if isinstance(self.contexts, StreamedContexts) else self._unfit
 
     @property
     def described(self) -> dict[str, Any]:
-        """The table, how many of its rows, and their SHA-256; of those to be streamed, known when they are labelled."""
+        """Table, number of rows and SHA-256; known after labelling if contexts are streamed."""
         found: dict[str, Any] = {"table": self._named}
         if isinstance(self.contexts, StreamedContexts):
             found |= {"rows": self.contexts.rows, "sha256": self.contexts.sha256, "shards": len(self.contexts.shards)}
@@ -55,7 +55,7 @@ def extra_contexts(
 ) -> ExtraContexts | None:
     """A sample of the table that `update.contexts` names; the same table gives the same sample.
 
-    Up to `update.contexts_in_memory` of them are in memory; more are streamed, and their labels go into the store.
+    Up to `update.contexts_in_memory` contexts are held in memory; more are streamed, and their labels are stored.
 
     Args:
         workspace: Workspace whose configuration names the table.
@@ -83,7 +83,7 @@ def extra_contexts(
 
 
 def students_that_pay(engine: Engine, contexts: int) -> int:
-    """One for each worker where that is sooner done than one student alone; else one."""
+    """Number of students to train: one for each worker if that is faster than one alone, else one."""
     enough = engine.workers >= FEWEST_WORKERS and contexts >= CONTEXTS_PER_WORKER * engine.workers
     return engine.workers if enough else 1
 

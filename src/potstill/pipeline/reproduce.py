@@ -1,4 +1,4 @@
-"""Make a version again from its lineage, and compare it to the bit."""
+"""Reproduce a version from its lineage, and compare it byte for byte."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from potstill.registry import NoState
 from potstill.teachers import InvalidState, from_config
 from potstill.workspace import Workspace
 
-#: Options that students did not have at first, and what they did then.
+#: Student options that early lineages lack, with the values that were used then.
 _BEFORE = {"contexts": 0}
 
 
 class NotReproducible(PotstillError, ValueError):
-    """A version cannot be made again; the message says what is missing."""
+    """A version cannot be reproduced; the message says what is missing."""
 
 
 class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
-    """A version made again.
+    """Result of reproducing a version.
 
     Attributes:
         version: Version that was reproduced.
@@ -45,7 +45,7 @@ class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reproduce_version(workspace: Workspace, version: int) -> Reproduction:
-    """Make a version again from the observations and contexts that its lineage names."""
+    """Reproduce a version from the observations and contexts that its lineage names."""
     published = workspace.registry.policy(version)
     replayed: list[int] = []
     again = _remade(workspace, published, replayed).policy
@@ -55,11 +55,11 @@ def reproduce_version(workspace: Workspace, version: int) -> Reproduction:
 
 
 def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Still:
-    """The still after it has made a version once more."""
+    """The still after it has reproduced a version."""
     origin = Origin.of(published)
     lineage = published.metadata.lineage
     if lineage.teacher is None:
-        raise NotReproducible(f"version {published.version} was not distilled: it is where the problem starts")
+        raise NotReproducible(f"version {published.version} was not distilled: it is the initial policy")
     still = Still(
         published.problem,
         from_config(lineage.teacher),
@@ -85,7 +85,7 @@ def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Sti
 
 
 def _recall(still: Still, workspace: Workspace, version: int, replayed: list[int]) -> None:
-    """Have the memory of the still that made a version: as it was kept, or by making the version again."""
+    """Restore the memory of the still that made a version: as stored, or by reproducing the version."""
     try:
         still.recall(still.policy, workspace.registry.teacher(version))
     except (NoState, InvalidState):
@@ -100,12 +100,12 @@ def _contexts(workspace: Workspace, origin: Origin, store: LabelStore) -> ExtraC
 
 
 def _unchanged(origin: dict[str, Any] | None, further: ExtraContexts | None) -> dict[str, Any]:
-    """The origin, if the further contexts are still those that it names."""
+    """The origin, if the extra contexts are still those that it names."""
     stated = (origin or {}).get("contexts")
     if stated is not None and (further is None or further.described["sha256"] != stated["sha256"]):
         raise NotReproducible(
-            f"it was distilled on {stated['rows']:,} further contexts of {stated['table']}, "
-            "and that table, or the sample that is drawn from it, is not the same any more"
+            f"it was distilled on {stated['rows']:,} extra contexts of {stated['table']}, "
+            "and that table, or the sample drawn from it, has changed; restore the table"
         )
     return origin or {}
 

@@ -1,4 +1,4 @@
-"""From contexts to float32, for one row at decision time and for many rows when learning."""
+"""Encoding of contexts to float32: one row at decision time, many rows when learning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Float32 = NDArray[np.float32]
 
 
 class Encoder:
-    """The features of a problem, laid out side by side."""
+    """Encodes the features of a problem into adjacent columns."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self.features = tuple(features)
@@ -105,7 +105,7 @@ def _column(feature: Feature, column: Any, count: int) -> Float32:
 
 
 def _value_by_value(feature: Feature, values: Iterable[object], count: int) -> Float32:
-    """The slow path, for columns of Python objects: lists, and arrays with missing values in them."""
+    """Slow path for columns of Python objects: lists, and arrays with missing values."""
     write = feature.writer(0)
     width = len(feature.labels)
     rows = []

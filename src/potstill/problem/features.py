@@ -36,7 +36,7 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
         low: Value that is encoded as 0.
         high: Value that is encoded as 1.
         scale: ``"log"`` puts equal ratios at equal distances, as bandwidths, prices and sizes want.
-        missing: What an absent or ``None`` value means: ``"error"``; a number that stands in for it; or ``"flag"``, 0
+        missing: What an absent or ``None`` value means: ``"error"``; a number that replaces it; or ``"flag"``, 0
             in the column and 1 in a column of its own. NaN and infinity are errors, never missing.
     """
 
@@ -88,7 +88,7 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
         origin, span = self.unit
 
         def write(value: object, row: list[float]) -> None:
-            if linear and type(value) is float and low <= value <= high:  # what nearly every decision meets
+            if linear and type(value) is float and low <= value <= high:  # the path of nearly every decision
                 row[at] = (value - origin) / span
                 return
             if value is None:

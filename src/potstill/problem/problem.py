@@ -1,4 +1,4 @@
-"""A decision problem: what is known, what can be done, what is wanted."""
+"""The decision problem: context features, actions and reward."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
 
     @property
     def width(self) -> int:
-        """How many columns an encoded context has."""
+        """Number of columns of an encoded context."""
         return self._encoder.width
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of each encoded column, such as ``connection=4g``."""
+        """Name of each encoded column, such as ``connection=4g``."""
         return self._encoder.labels
 
     @cached_property
     def hash(self) -> str:
-        """32 hex digits over the name, features and actions: whatever a policy or a logged row depends on.
+        """32 hex digits over the name, features and actions, which policies and logged rows depend on.
 
         The reward is left out, since a longer window does not make an old policy unusable; so are fields at
         their defaults, so that a new option in a later version changes no hash.

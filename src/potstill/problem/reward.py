@@ -1,4 +1,4 @@
-"""What is maximised, and how long to wait for it."""
+"""The reward, and how long to wait for it."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def window_seconds(self) -> int:
-        """The window in seconds."""
+        """Window in seconds."""
         return seconds(self.window, "reward: window")
 
 
 def seconds(text: object, what: str, *, zero: bool = False) -> int:
-    """A length of time such as ``15m`` in seconds; ``0s`` only where `zero` is allowed."""
+    """A duration such as ``15m`` in seconds; ``0s`` only if `zero` is true."""
     match = re.fullmatch(r"(\d{1,9})([smhd])", text) if isinstance(text, str) else None
     if not match or not (zero or int(match[1])):
         raise InvalidProblem(f"{what} must look like '30s', '15m', '1h' or '7d', got {shown(text)}")

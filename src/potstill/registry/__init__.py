@@ -1,4 +1,4 @@
-"""Policy versions: published atomically, verified whenever they are read, rolled back."""
+"""The registry of policy versions: atomic publication, verified reads, rollback."""
 
 from potstill.registry.entries import Entry, File, Files, Version
 from potstill.registry.errors import Conflict, CorruptVersion, NoState, OtherProblem, UnknownVersion

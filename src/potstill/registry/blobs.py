@@ -1,4 +1,4 @@
-"""The files of a version: named by what they hold, written once, verified whenever they are read."""
+"""Content-addressed files of versions: written once, verified on every read."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from potstill.registry.errors import CorruptVersion
 from potstill.storage import AlreadyThere, Storage, child, holds
 
 
-def keep(storage: Storage, version: int, kind: str, data: bytes) -> File:
-    """Write a file of a version that is about to be published. Equal bytes that are there already are left."""
+def write_blob(storage: Storage, version: int, kind: str, data: bytes) -> File:
+    """Write a file of a version before it is published; an existing file with equal bytes stays."""
     sha256 = hashlib.sha256(data).hexdigest()
     file = File(f"{_folder(version)}/{sha256[:16]}.{kind}", sha256, len(data))
     try:
         storage.create(file.name, data)
     except AlreadyThere:
-        # Left by one that did not get as far as its entry. The name says what it must hold.
+        # Left by a publication that did not reach its entry. The name is the hash of the contents.
         if not holds(storage, file.name, data):
             storage.replace(file.name, data)
     return file
 
 
-def read_kept(storage: Storage, file: File) -> bytes:
-    """The bytes of a file, if they are the ones that were written."""
+def read_blob(storage: Storage, file: File) -> bytes:
+    """Bytes of a file; `CorruptVersion` if they are not those that were written."""
     where = child(storage.url, file.name)
     try:
         data = storage.read(file.name)
@@ -38,7 +38,7 @@ def read_kept(storage: Storage, file: File) -> bytes:
 
 
 def states(storage: Storage, version: int) -> list[str]:
-    """The names of the teacher's states that are there for a version."""
+    """Names of the stored teacher states of a version."""
     folder = _folder(version)
     return [f"{folder}/{name}" for name in storage.names(folder) if name.endswith(".teacher")]
 

@@ -1,4 +1,4 @@
-"""Entries: each is one change of the registry, and says how everything stands after it."""
+"""Journal entries: each is one change of the registry, with the state after it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from potstill.registry.errors import CorruptVersion
 
 _NAME = re.compile(r"(\d{10})\.json")
 
-#: What to do about a file that was altered.
+#: Way out of a damaged file.
 WAY_OUT = "go back to a sound version with potstill rollback, or to a certain one with its --to"
 
 State = Literal["serving", "served before", "staged", "refused"]
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of a version: its name in the registry, and what its bytes must be."""
+    """A file of a version: name in the registry, SHA-256 and size."""
 
     name: str
     sha256: str
@@ -28,7 +28,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of a version."""
+    """Files of a version."""
 
     policy: File
     teacher: File | None = None
@@ -36,7 +36,7 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One change, and how things stand after it. Everything from `version` on is about one version.
+    """One change, and the state after it. The fields from `version` on describe one version.
 
     Attributes:
         number: Counts from 1, without gaps.
@@ -74,7 +74,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """A version, and what became of it. The other attributes are those of the `Entry` that published it.
+    """A version and its history. The other attributes are those of the `Entry` that published it.
 
     Attributes:
         state: ``refused`` if there were reasons against it, ``staged`` if there were none and it has not served yet.
@@ -98,12 +98,12 @@ class _Sealed(msgspec.Struct):
 
 
 def entry_name(number: int) -> str:
-    """The name of an entry's file; names sort as numbers do."""
+    """Name of an entry's file; names sort as numbers do."""
     return f"{number:010}.json"
 
 
 def entry_number(name: str) -> int | None:
-    """The number in the name of an entry's file, or None if it is some other file."""
+    """Number in the name of an entry's file; None for another file."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -115,7 +115,7 @@ def seal(entry: Entry) -> bytes:
 
 
 def unseal(data: bytes, number: int, where: str) -> Entry:
-    """The entry in the bytes of a file; if anything was altered, `CorruptVersion`."""
+    """Entry in the bytes of a file; `CorruptVersion` if they were altered."""
     try:
         sealed = msgspec.json.decode(data, type=_Sealed)
         actual = hashlib.sha256(sealed.entry).hexdigest()
@@ -130,7 +130,7 @@ def unseal(data: bytes, number: int, where: str) -> Entry:
 
 
 def versions_in(entries: Sequence[Entry], after: int = 0) -> list[Version]:
-    """The versions after a number that were published in these entries, which go on to the last one there is."""
+    """Versions after a number that these entries published; the entries must reach the last one."""
     served = {entry.serving for entry in entries}
     serving = entries[-1].serving if entries else None
     return [

@@ -1,4 +1,4 @@
-"""What can go wrong with versions; every message names the version or file, and the way out."""
+"""Errors of the registry; every message names the version or file, and the way out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from potstill.errors import PotstillError
 
 
 class Conflict(PotstillError, RuntimeError):
-    """Somebody else changed the registry first; nothing of this change is to be seen."""
+    """Another process changed the registry first; this change was not made."""
 
 
 class CorruptVersion(PotstillError, ValueError):
@@ -18,12 +18,12 @@ class InvalidPublication(PotstillError, ValueError):
 
 
 class NoState(PotstillError, LookupError):
-    """The teacher's state of a version is not kept, or never was."""
+    """There is no stored teacher state for a version."""
 
 
 class OtherProblem(PotstillError, ValueError):
-    """The version that serves is for another problem than the workspace has now."""
+    """The serving version is for another problem than the workspace's."""
 
 
 class UnknownVersion(PotstillError, LookupError):
-    """There is no such version, or none to go back to."""
+    """There is no such version, or none to roll back to."""

@@ -1,4 +1,4 @@
-"""The journal: numbered entries without gaps, of which each can be created once and none is ever changed."""
+"""The journal: append-only entries, numbered without gaps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from potstill.registry.errors import Conflict, CorruptVersion
 from potstill.storage import AlreadyThere, Storage, child, holds
 
 ENTRIES, HINT = "entries", "head.json"
-#: Entries that are read at once: an object store answers slowly, but many at a time.
+#: Entries that are read concurrently: an object store has high latency and high throughput.
 READERS = 16
 
 Read = TypeVar("Read")
@@ -28,13 +28,13 @@ class _Hint(msgspec.Struct):
 
 
 class Journal:
-    """The entries of a registry."""
+    """Entries of a registry."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def last_number(self, hint: int | None = None) -> int:
-        """The number of the last entry, 0 if there is none.
+        """Number of the last entry; 0 if there is none.
 
         Args:
             hint: A number that it may be, or be near to; what was noted at the last change if left out.
@@ -42,17 +42,17 @@ class Journal:
         hint = self._hint() if hint is None else hint
         if hint > 0 and self.has(hint) and not self.has(hint + 1):
             return hint
-        # Changes after the hint, or a hint that is no good.
+        # Changes after the hint, or an unusable hint.
         numbers = self.numbers(hint - 1) or self.numbers()
         return numbers[-1] if numbers else 0
 
     def numbers(self, after: int = 0) -> list[int]:
-        """The numbers of the entries after one, in order."""
+        """Numbers of the entries after one, in order."""
         names = self._storage.names(ENTRIES, after=entry_name(after) if after > 0 else "")
         return [number for name in names if (number := entry_number(name)) is not None]
 
     def has(self, number: int) -> bool:
-        """Whether there is such an entry, at the price of one small read."""
+        """Whether there is such an entry; one small read."""
         try:
             self._storage.read(_place(number))
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class Journal:
         return None
 
     def fault(self, number: int) -> str | None:
-        """What is wrong with an entry; None if nothing is."""
+        """Why an entry cannot be read; None if it can."""
         try:
             self.read(number)
         except CorruptVersion as error:
@@ -78,16 +78,16 @@ class Journal:
         return None
 
     def standing(self) -> tuple[int, Entry | None]:
-        """The number of the last entry, and the last entry that can be read."""
+        """Number of the last entry, and the last readable entry."""
         number = self.last_number()
         return number, next(self.backwards(number), None)
 
     def backwards(self, number: int) -> Iterator[Entry]:
-        """The entries from a number back to the first, without those that cannot be read."""
+        """Readable entries from a number back to the first."""
         return (entry for earlier in range(number, 0, -1) if (entry := self.sound(earlier)))
 
     def onwards(self, number: int) -> Iterator[Entry]:
-        """The entries from a number on to the last, without those that cannot be read."""
+        """Readable entries from a number to the last."""
         with contextlib.suppress(FileNotFoundError):
             while True:
                 if entry := self.sound(number):
@@ -95,16 +95,16 @@ class Journal:
                 number += 1
 
     def append(self, after: int, **fields: Any) -> Entry:
-        """Create the entry after a number; of several that try, one succeeds and the others get `Conflict`."""
+        """Create the entry after a number; of concurrent writers one succeeds and the others get `Conflict`."""
         entry = Entry(number=after + 1, time=time.time_ns() // 1000, writer=uuid.uuid4().hex, **fields)
         data = seal(entry)
         try:
             self._storage.create(_place(entry.number), data)
         except AlreadyThere:
-            # A store may have kept the entry and lost its answer, so that the retry found it there.
+            # The store may have written the entry and lost its answer, so that a retry found it.
             if not holds(self._storage, _place(entry.number), data):
                 raise conflict(after, self.last_number()) from None
-        with contextlib.suppress(Exception):  # the change is made; the hint may lag
+        with contextlib.suppress(Exception):  # the change is durable; the hint may lag
             self._storage.replace(HINT, msgspec.json.encode(_Hint(entry.number)))
         return entry
 
@@ -116,13 +116,13 @@ class Journal:
 
 
 def read_all(function: Callable[[int], Read], numbers: Iterable[int]) -> list[Read]:
-    """Apply one of a journal's readers to many numbers, several at a time."""
+    """Apply a reader of the journal to many numbers concurrently."""
     with ThreadPoolExecutor(READERS) as pool:
         return list(pool.map(function, numbers))
 
 
 def conflict(expected: int, found: int) -> Conflict:
-    """What to say to one that was too late."""
+    """Error for a writer that was too late."""
     return Conflict(
         f"the registry was changed by somebody else: its last entry is {found}, and this change was to follow "
         f"{expected}; look at potstill versions, and try again"
@@ -134,13 +134,13 @@ def _place(number: int) -> str:
 
 
 def old_states(storage: Storage, journal: Journal, head: Entry, newest: int) -> dict[int, list[str]]:
-    """The files of states of versions up to a number, save that of the serving one.
+    """State files of versions up to a number, except that of the serving one.
 
     Looks from the last entry back to where states were forgotten before, so that it costs little each time.
     """
     found: dict[int, list[str]] = {}
     for entry in journal.backwards(head.number):
-        # A version that served until lately was spared until lately, however old it is.
+        # A version that served until recently kept its state until recently, however old it is.
         for version in {entry.version, entry.serving or 0}:
             if 0 < version <= newest and version != head.serving and version not in found:
                 found[version] = states(storage, version)

@@ -1,4 +1,4 @@
-"""The registry: every version of a problem's policy, and which one serves.
+"""The registry: all versions of a policy, and which one serves.
 
 It needs no server and no lock. The files of a version are written first, under names that say what they hold; then one
 entry, which exists whole or not at all and of which each number can be created once. So a reader sees the registry
@@ -12,7 +12,7 @@ from typing import Any
 
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
-from potstill.registry.blobs import keep, read_kept, states
+from potstill.registry.blobs import read_blob, states, write_blob
 from potstill.registry.entries import WAY_OUT, Entry, Files, Version, versions_in
 from potstill.registry.errors import CorruptVersion, InvalidPublication, NoState, OtherProblem, UnknownVersion
 from potstill.registry.journal import Journal, conflict, old_states, read_all
@@ -20,7 +20,7 @@ from potstill.storage import Storage, child
 
 
 class Registry:
-    """The versions of one workspace. It remembers nothing, so that any number may share a place, also as threads.
+    """Versions of one workspace. Stateless: processes and threads can share a registry.
 
     Args:
         storage: Storage of the registry.
@@ -33,16 +33,16 @@ class Registry:
         self._journal = Journal(storage)
 
     def head(self) -> Entry | None:
-        """The last entry: how things stand now. None before the first version."""
+        """The last entry, which holds the present state; None before the first version."""
         number = self._journal.last_number()
         return self._journal.read(number) if number else None
 
     def standing(self) -> Entry | None:
-        """The last entry that can be read: the head, unless it is damaged."""
+        """The last readable entry: the head, unless it is damaged."""
         return self._journal.standing()[1]
 
     def changed_since(self, number: int) -> Entry | None:
-        """The last entry, if there is one after that number. Meant for polling: one small read while nothing changes.
+        """The last entry, if it is after a number. For polling: one small read while nothing changes.
 
         Args:
             number: Number of the last entry that the caller knows; 0 for none.
@@ -56,17 +56,17 @@ class Registry:
         return read_all(self._journal.read, self._journal.numbers(after))
 
     def versions(self, after: int = -1) -> list[Version]:
-        """The versions after a version number, in order, save those whose entries cannot be read; see `damage`."""
-        # Each version took an entry of its own, so that its entry's number is never below its own.
+        """Versions after a number, in order, except those with unreadable entries; see `damage`."""
+        # Each version has an entry of its own, so that the entry's number is never below the version's.
         found = read_all(self._journal.sound, self._journal.numbers(max(after, 0)))
         return versions_in([entry for entry in found if entry], after)
 
     def damage(self, after: int = 0) -> list[str]:
-        """What is wrong with entries after a number; nothing if all can be read."""
+        """Reasons why entries after a number cannot be read; empty if all can."""
         return [fault for fault in read_all(self._journal.fault, self._journal.numbers(after)) if fault]
 
     def next_version(self) -> int:
-        """The number of the next version to publish, from 1; 0 is for a policy to start from. None is used twice."""
+        """Number of the next version to publish, from 1; never reused. 0 is the initial policy."""
         head = self.head()
         return head.latest + 1 if head else 1
 
@@ -89,11 +89,11 @@ class Registry:
                 f"the teacher's state of version {version} was forgotten: only the latest versions keep theirs, "
                 "as many as states_kept in potstill.toml says"
             )
-        return read_kept(self.storage, file)
+        return read_blob(self.storage, file)
 
     def report(self, version: int) -> bytes:
         """A version's report, verified."""
-        return read_kept(self.storage, self._published(version).files.report)
+        return read_blob(self.storage, self._published(version).files.report)
 
     def publish(
         self,
@@ -106,7 +106,7 @@ class Registry:
         expected: int,
         note: str = "",
     ) -> Entry:
-        """Keep a new version, and serve it unless something is against it.
+        """Publish a new version, and serve it unless it is refused.
 
         Args:
             policy: Policy for this problem, with the number that `next_version` gives; the first may have 0.
@@ -126,11 +126,11 @@ class Registry:
         self._refuse_unfit(policy, head.latest + 1 if head else min(policy.version, 1))
         data, serves = policy.to_bytes(), serve and not reasons
         if serves:
-            Policy.from_bytes(data)  # what serves must be fit to be read, or nothing is written
+            Policy.from_bytes(data)  # the serving entry must be readable, or nothing is written
         files = Files(
-            policy=keep(self.storage, policy.version, "policy", data),
-            teacher=None if teacher is None else keep(self.storage, policy.version, "teacher", teacher),
-            report=keep(self.storage, policy.version, "report", report),
+            policy=write_blob(self.storage, policy.version, "policy", data),
+            teacher=None if teacher is None else write_blob(self.storage, policy.version, "teacher", teacher),
+            report=write_blob(self.storage, policy.version, "report", report),
         )
         return self._journal.append(
             expected,
@@ -142,14 +142,14 @@ class Registry:
         )
 
     def serve(self, version: int, note: str = "") -> Entry:
-        """Make any version serve, also one that was refused. It is verified first."""
+        """Promote any version, even a refused one, after verifying it."""
         number, state = self._journal.standing()
         if state and state.number == number and state.serving == version:
             return state
         return self._serve(version, number, state, note, _forward(state, version))
 
     def rollback(self, to: int | None = None, note: str = "") -> Entry:
-        """Return to a version that served before. It is verified first.
+        """Roll back to a version that served before, after verifying it.
 
         Args:
             to: The version; the one that served before the present one if left out. Rolling back again goes further
@@ -171,7 +171,7 @@ class Registry:
         return self.serve(to, note)
 
     def forget_states(self, keep: int) -> list[int]:
-        """Delete teachers' states, save those of the latest versions and of the serving one.
+        """Delete teacher states, except those of the newest versions and of the serving one.
 
         Args:
             keep: Number of newest versions that keep their state.
@@ -183,15 +183,15 @@ class Registry:
             raise InvalidPublication(f"keep must be at least 1 version, got {keep}")
         head = self.head()
         old = old_states(self.storage, self._journal, head, head.latest - keep) if head else {}
-        # The oldest first, so that what an interrupted run leaves is where the next one looks.
+        # Oldest first, so that the next run finds what an interrupted one left.
         for version in sorted(old):
             for name in old[version]:
                 self.storage.delete(name)
         return sorted(old)
 
     def _served_before(self, number: int, state: Entry) -> Iterator[Entry]:
-        """The entries to roll back to, the nearest first."""
-        if number > state.number:  # what came after it cannot be read
+        """Entries to roll back to, nearest first."""
+        if number > state.number:  # later entries cannot be read
             yield state
         back = state.back
         while back is not None and (entry := self._journal.sound(back)):
@@ -202,7 +202,7 @@ class Registry:
         published = self._published(version)
         self._refuse_other(published)
         self._policy(published)
-        unread = number - (state.number if state else 0)  # each of them may have given out a version
+        unread = number - (state.number if state else 0)  # each of them may have published a version
         return self._journal.append(
             number,
             event="served",
@@ -226,7 +226,7 @@ class Registry:
         return entry
 
     def _published(self, version: int) -> Entry:
-        """An entry about a version: the one of its number, or as many later as there were changes without a version."""
+        """The entry of a version: at its number, or later by the number of changes without a version."""
         for entry in self._journal.onwards(max(version, 1)):
             if entry.version == version:
                 return entry
@@ -235,7 +235,7 @@ class Registry:
     def _policy(self, entry: Entry) -> Policy:
         file = entry.files.policy
         try:
-            return Policy.from_bytes(read_kept(self.storage, file))
+            return Policy.from_bytes(read_blob(self.storage, file))
         except InvalidPolicy as error:
             raise CorruptVersion(f"{child(self.storage.url, file.name)}: {error}; {WAY_OUT}") from error
 
@@ -257,7 +257,7 @@ class Registry:
             )
 
 
-#: What an entry says of its version, whatever happens to it.
+#: Fields of an entry that describe its version and never change.
 OF_A_VERSION = ("version", "parent", "problem", "observations", "kl", "reasons", "files")
 
 
@@ -275,7 +275,7 @@ def _described(policy: Policy, reasons: tuple[str, ...], files: Files) -> dict[s
 
 
 def _forward(state: Entry | None, version: int) -> dict[str, Any]:
-    """Another version serves; what served until now is what a rollback returns to."""
+    """Switch the serving version; a rollback returns to the present one."""
     return {"serving": version, "back": state.number if state and state.serving is not None else None}
 
 

@@ -68,7 +68,7 @@ class ColumnRule(NamedTuple):
         value: Values, typed as in the lake.
         fits: Whether a value fits; null counts as false.
         must: What a value must be, in words: one or two texts for all rows.
-        found: The value as it stands in the table. Messages need it, and it is far slower than all the rest.
+        found: The value as in the table, for messages; far slower than all the rest.
     """
 
     value: pl.Expr

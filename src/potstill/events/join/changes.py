@@ -1,8 +1,8 @@
-"""Which rows of a table a cut has to look at: each one once, whatever became of its file.
+"""Change feed of a table: the rows that a cut has to process, each exactly once.
 
-A cut takes up the rows whose time is at most its `until`, except those that an earlier cut took up. That is: of all
-files, the rows between the two cuts' times; and of the files that arrived since the last cut, the rows of before.
-Rows that were only moved into another file by a compaction have not arrived: the log of commits tells.
+A cut processes the rows timestamped up to its `until` that no earlier cut processed: rows timestamped between the two
+cuts, plus older rows in files added since the last cut. Compaction only moves rows; the commit log tells its files
+from added ones.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 BEGINNING, END = -(2**62), 2**62
 
 
-#: A reward may seem to come this long before its decision, since clocks differ.
+#: Clock skew: a reward may be timestamped this long before its decision.
 SKEW = 60 * SECOND
 
 
 @dataclass(frozen=True)
 class FileRange:
-    """The rows of some files whose time is above `after` and at most `to`."""
+    """Rows of some files timestamped above `after` and up to `to`."""
 
     files: list[File]
     after: int
     to: int
 
     def within(self, after: int, to: int) -> FileRange:
-        """Those in a shorter time, and only the files that can have some."""
+        """The rows of a shorter time range, with only the files that can have some."""
         after, to = max(after, self.after), min(to, self.to)
         return FileRange([file for file in self.files if file.first <= to and file.last > after], after, to)
 
     def inside(self) -> tuple[list[File], list[File]]:
-        """The files that lie in the time as a whole, and the others."""
+        """Files that lie entirely in the time range, and the others."""
         whole: list[File] = []
         others: list[File] = []
         for file in self.files:
@@ -58,7 +58,7 @@ class Rows:
     """Rows of a table.
 
     Attributes:
-        exact: False if it is not known any more which rows arrived since the last cut, and some are taken up again.
+        exact: False if it is no longer known which rows arrived since the last cut, so that some are read again.
     """
 
     lake: Lake
@@ -67,7 +67,7 @@ class Rows:
     exact: bool = True
 
     def scan(self, after: int = BEGINNING, to: int = END) -> pl.LazyFrame:
-        """The rows whose time is above `after` and at most `to`, in no order."""
+        """Rows timestamped above `after` and up to `to`, in no order."""
         frames = [
             self.lake.read(self.table, part.files).filter(
                 pl.col("time") > moment(part.after), pl.col("time") <= moment(part.to)
@@ -78,11 +78,11 @@ class Rows:
         return pl.concat(frames) if frames else self.lake.read(self.table, [])
 
     def within(self, after: int, to: int) -> Rows:
-        """Those in a shorter time."""
+        """The rows of a shorter time range."""
         return replace(self, parts=[part.within(after, to) for part in self.parts])
 
     def count(self, after: int = BEGINNING, to: int = END) -> int:
-        """How many there are in a time; files that lie in it as a whole are not opened."""
+        """Number of rows in a time range; files that lie entirely in it are not opened."""
         total, opened = 0, []
         for part in self.within(after, to).parts:
             whole, others = part.inside()
@@ -92,12 +92,12 @@ class Rows:
 
 
 def all_rows(lake: Lake, table: Events, cut: Cut) -> Rows:
-    """Every row of a table, as it was at a cut."""
+    """Every row of a table as of a cut."""
     return Rows(lake, table, [FileRange(_files(lake, table, cut.version(table)), BEGINNING, END)])
 
 
 def rows_of_cut(lake: Lake, table: Events, cut: Cut, previous: Cut | None) -> Rows:
-    """The rows that a cut takes up: those up to its `until` that the cuts up to `previous` have not."""
+    """Rows that a cut processes: those up to its `until` that no cut up to `previous` has processed."""
     files, until = _files(lake, table, cut.version(table)), cut.until
     if previous is None:
         return Rows(lake, table, [FileRange(files, BEGINNING, until)])
@@ -110,7 +110,7 @@ def rows_of_cut(lake: Lake, table: Events, cut: Cut, previous: Cut | None) -> Ro
 
 
 def arrived(lake: Lake, table: Events, cut: Cut, previous: Cut) -> list[File] | None:
-    """The files with the rows that were appended between two cuts; None if that is not known any more.
+    """Files with the rows appended between two cuts; None if that is no longer known.
 
     They may be files that a compaction has replaced and a vacuum has not yet removed.
     """
@@ -131,7 +131,7 @@ def arrived(lake: Lake, table: Events, cut: Cut, previous: Cut) -> list[File] | 
 
 
 def readable(lake: Lake, table: Events, cut: Cut) -> bool:
-    """Whether the rows of a table, as it was at a cut, are still there."""
+    """Whether the rows of a table as of a cut can still be read."""
     try:
         before = _files(lake, table, cut.version(table))
         files = {file.uri for file in before} - {file.uri for file in lake.files(table)}
@@ -146,7 +146,7 @@ def _files(lake: Lake, table: Events, version: int | None) -> list[File]:
 
 
 def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
-    """The files that commits appended, as their log has it; `FileNotFoundError` if log or files are gone.
+    """Files that commits appended, by the commit log; `FileNotFoundError` if the log or a file is gone.
 
     Files that a compaction replaced are kept; those that were deleted, and what a compaction made of them, are not.
     """
@@ -170,7 +170,7 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
 
 
 def _folder(path: str) -> str:
-    """Of a day."""
+    """Folder of a day."""
     return path.rpartition("/")[0]
 
 
@@ -184,7 +184,7 @@ def _file(url: str, add: dict[str, Any]) -> File:
         rows=stats["numRecords"],
         bytes=add["size"],
         first=_microseconds(first),
-        last=_microseconds(last) + 999,  # Delta keeps milliseconds, rounded down
+        last=_microseconds(last) + 999,  # Delta rounds down to milliseconds
     )
 
 
@@ -194,7 +194,7 @@ def _microseconds(moment: str) -> int:
 
 @dataclass(frozen=True)
 class CutInputs:
-    """The rows of the lake that matter to a cut.
+    """Rows of the lake that a cut reads.
 
     Attributes:
         decisions: Decisions that the cut joins.
@@ -214,7 +214,7 @@ class CutInputs:
 
     @classmethod
     def of(cls, lake: Lake, cut: Cut, previous: Cut | None, decisions: Rows) -> CutInputs:
-        """Those of a cut after a complete one, which takes up some decisions."""
+        """Inputs of a cut that processes some decisions, after the complete cut `previous`."""
         return cls(
             lake,
             cut,
@@ -226,7 +226,7 @@ class CutInputs:
         )
 
     def observed(self, days: Collection[dt.date]) -> pl.LazyFrame:
-        """What earlier cuts observed on some UTC days."""
+        """Observations of earlier cuts on some UTC days."""
         return self.lake.scan("observations", days=days).filter(pl.col("cut") < self.cut.number)
 
 
@@ -234,7 +234,7 @@ def _taken_rewards(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:
     rows = rows_of_cut(lake, "rewards", cut, previous)
     if previous is None or rows.exact:
         return rows
-    return rows.within(previous.until, cut.until)  # those that came late cannot be told from those that were used
+    return rows.within(previous.until, cut.until)  # late rewards cannot be told from used ones
 
 
 def _arrived_rewards(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:

@@ -1,7 +1,7 @@
-"""What was joined when: one small file for each cut through the events, written before its observations are.
+"""Cuts: one small file for each join or import, written before its observations.
 
-A cut is complete when the lake's table of observations carries its number as a transaction of the writer ``cuts``. Each
-cut names the complete one before it, so that numbers which were given to a cut that never completed are passed over.
+A cut is complete when the table of observations has its number as a transaction of the writer ``cuts``. Each cut names
+the complete one before it, so that the numbers of cuts that never completed are skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AlreadyImported(PotstillError, ValueError):
 
 
 class ImportedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Where imported observations came from.
+    """File that observations were imported from.
 
     Attributes:
         name: Name of the file, as the user gave it.
@@ -53,7 +53,7 @@ class ImportedFile(msgspec.Struct, frozen=True, kw_only=True):
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """One cut: which events were turned into observations, and by which rules.
 
-    An import has no rules; its `until`, `decisions` and `rewards` are those of the cut before it, where joins go on.
+    An import has no rules; its `until`, `decisions` and `rewards` repeat those of the cut before it, for the next join.
 
     Attributes:
         number: Number of the cut, from 1; numbers rise and may have gaps.
@@ -86,12 +86,12 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     source: ImportedFile | None = None
 
     def version(self, table: Events) -> int | None:
-        """The version of a table that was read; None if there was no table."""
+        """Version of a table that was read; None if there was no table."""
         return self.decisions if table == "decisions" else self.rewards
 
 
 def last_cut(lake: Lake) -> int:
-    """The number of the last complete cut; 0 if there is none."""
+    """Number of the last complete cut; 0 if there is none."""
     return lake.transaction("observations", WRITER) or 0
 
 
@@ -107,7 +107,7 @@ def read_cut(cuts: Storage, number: int) -> Cut:
 
 
 def complete_cuts(lake: Lake, cuts: Storage) -> Iterator[Cut]:
-    """The complete cuts, the last one first."""
+    """Complete cuts, newest first."""
     number = last_cut(lake)
     while number:
         cut = read_cut(cuts, number)
@@ -116,20 +116,20 @@ def complete_cuts(lake: Lake, cuts: Storage) -> Iterator[Cut]:
 
 
 def is_complete(lake: Lake, cuts: Storage, number: int) -> bool:
-    """Whether the cut of a number is one of the complete ones."""
+    """Whether the cut with a number is complete."""
     later = takewhile(lambda cut: cut.number >= number, complete_cuts(lake, cuts))
     return any(cut.number == number for cut in later)
 
 
 def previous_cut(cuts: Storage, number: int) -> Cut | None:
-    """The complete cut of a number, None for 0. An import stands where the join before it stood."""
+    """The complete cut with a number; None for 0."""
     return read_cut(cuts, number) if number else None
 
 
 def newest_cut(cuts: Storage, last: int) -> Cut | None:
-    """The newest cut after the last complete one: an interrupted one, or one that is being made."""
+    """The newest recorded cut after the last complete one: interrupted, or in progress."""
     found = None
-    for number in range(last + 1, 2**63):  # numbers follow one another, and an object store lists slowly
+    for number in range(last + 1, 2**63):  # numbers have no gaps here, and an object store lists slowly
         try:
             found = read_cut(cuts, number)
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Several decisions of one id: which of them counts.
+"""Deduplication of decisions by id.
 
-A first pass over 64-bit hashes of the ids finds the few that may stand twice, among the rows of a cut or in what was
-observed before; the ids themselves decide.
+A first pass over 64-bit hashes of the ids finds the few that may occur twice, among the rows of a cut or in earlier
+observations; then the ids themselves are compared.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from potstill.errors import PotstillError
 from potstill.events.join.changes import CutInputs, Rows
 from potstill.tables import TIME, decision_fits
 
-#: Equal ids have equal hashes, and different ids nearly never.
+#: Hash of an id; different ids almost never share one.
 HASH = pl.col("id").hash(0).alias("hash")
 _PROBE = "potstill"
 
 
-#: Rows of suspects that are looked at in one go.
+#: Rows of possible duplicates that are resolved at a time.
 SUSPECTS = 2_000_000
-#: Of rows with equal times the smallest counts.
+#: Order of rows with equal times; the smallest counts.
 _ORDER = ("policy", "action", "propensity")
 
 
@@ -36,7 +36,7 @@ class HashMismatch(PotstillError, RuntimeError):
 
 @dataclass(frozen=True)
 class Partition:
-    """The ids whose hash, divided by `of`, leaves `number`. All rows of an id are in one partition.
+    """Ids with hash % `of` == `number`. All rows of an id are in one partition.
 
     Attributes:
         probe: The hash of a known word, by which a machine that hashes otherwise is found out.
@@ -47,11 +47,11 @@ class Partition:
     probe: int
 
     def rows(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Those of the partition."""
+        """Rows of the partition."""
         return rows if self.of == 1 else rows.filter(HASH % self.of == self.number)
 
     def check(self) -> None:
-        """Raise `RuntimeError` if hashes are other ones here than where the partitions were made."""
+        """Raise `HashMismatch` if this machine hashes differently from the one that made the partitions."""
         if self.of > 1 and self.probe != _probe():
             raise HashMismatch(
                 f"{socket.gethostname()} hashes ids otherwise than the machine that runs the join, so that some would "
@@ -60,20 +60,20 @@ class Partition:
 
 
 def partitions(count: int) -> list[Partition]:
-    """All ids, in so many partitions of about the same size."""
+    """All ids, in `count` partitions of about the same size."""
     return [Partition(number, count, _probe()) for number in range(count)]
 
 
 @dataclass(frozen=True)
 class Index:
-    """The ids, as hashes, and the times of some rows, both in the order of the hashes."""
+    """Hashes of the ids and times of some rows, both in order of the hashes."""
 
     hashes: NDArray[np.uint64]
     times: NDArray[np.int64]
 
     @classmethod
     def of(cls, rows: pl.LazyFrame) -> Index:
-        """From one pass over two columns: 16 bytes for each row."""
+        """Index built in one pass over two columns: 16 bytes for each row."""
         frame = rows.select(HASH, pl.col("time").dt.epoch("us")).collect(engine="streaming")
         hashes, times = frame["hash"].to_numpy(), frame["time"].to_numpy()
         order = np.argsort(hashes)
@@ -84,11 +84,11 @@ class Index:
 
     @property
     def repeated(self) -> NDArray[np.uint64]:
-        """The hashes that occur more than once."""
+        """Hashes that occur more than once."""
         return distinct(self.hashes[1:][self.hashes[1:] == self.hashes[:-1]])
 
     def rows_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """How many rows each of some hashes has here."""
+        """Number of rows of each of some hashes."""
         return np.searchsorted(self.hashes, hashes, "right") - np.searchsorted(self.hashes, hashes)
 
     def first_times(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -97,18 +97,18 @@ class Index:
         return self.hashes[starts], np.minimum.reduceat(self.times, starts) if len(self) else self.times
 
     def every(self, rows: int) -> NDArray[np.int64]:
-        """The times in order, one for every so many rows; fewer than that at the end have none."""
+        """Sorted times, every `rows`-th one."""
         return np.sort(self.times)[rows - 1 :: rows]
 
     def days(self, margin: int) -> set[dt.date]:
-        """The UTC days of the rows, and so many days before and after each."""
+        """UTC days of the rows, and `margin` days before and after each."""
         days = np.unique(self.times // 86_400_000_000)
         near = {int(day) + step for day in days for step in range(-margin, margin + 1)}
         return {dt.date(1970, 1, 1) + dt.timedelta(days=day) for day in near}
 
 
 def distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Each of some hashes once, which are in order; `np.unique` is slow, since it does not know that they are."""
+    """Distinct values of sorted hashes; `np.unique` is slower, because it sorts again."""
     return hashes[np.r_[True, hashes[1:] != hashes[:-1]]] if len(hashes) else hashes
 
 
@@ -118,7 +118,7 @@ def _probe() -> int:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """What is known of ids that stand more than once.
+    """Ids that occur more than once.
 
     Attributes:
         firsts: Such an `id`, and the time of the row that counts; no time if it was observed by an earlier cut.
@@ -132,7 +132,7 @@ class Duplicates:
 
     @classmethod
     def all(cls, parts: Iterable[Duplicates]) -> Duplicates:
-        """Those of several parts of the ids."""
+        """Duplicates of several sets of ids together."""
         parts = [cls(pl.DataFrame(schema={"id": pl.String(), "time": TIME}), 0, 0), *parts]
         return cls(
             pl.concat([part.firsts for part in parts]),
@@ -141,29 +141,29 @@ class Duplicates:
         )
 
     def without(self, decisions: pl.DataFrame) -> pl.DataFrame:
-        """Decisions of a stretch of time, each id at most once, and only where it counts."""
+        """Deduplicated decisions of a time range: each id at most once, and only the row that counts."""
         if not len(self.firsts):
             return decisions
         single = decisions.join(self.firsts, on="id", how="anti")
         several = decisions.join(self.firsts, on=["id", "time"], how="semi")
-        # Equal times: by what was decided, then by whatever else may differ, so that the order of files is nothing.
+        # Equal times: by the decision, then by every other column, so that the order of files does not matter.
         several = several.sort(*_ORDER, *(name for name in several.columns if name not in _ORDER))
         return pl.concat([single, several.unique("id", keep="first", maintain_order=True)])
 
 
 def find_duplicates(sources: CutInputs, partition: Partition, index: Index) -> Duplicates:
-    """The ids that stand more than once, or were observed by an earlier cut near one of their days.
+    """Ids that occur more than once, or that an earlier cut observed near one of their days.
 
     Args:
         sources: The rows.
         partition: The ids to look at.
-        index: The decisions of these ids that the cut takes up.
+        index: The decisions of these ids that the cut joins.
     """
     days = index.days(margin=1)
     observed = sources.observed(days)
     known = [
         _known(partition.rows(sources.observed([day])), index) for day in sorted(days)
-    ]  # a day at a time in memory
+    ]  # one day in memory at a time
     suspects = distinct(np.sort(np.concatenate([index.repeated, *known])))
     many = 1 + int(index.rows_of(suspects).sum()) // SUSPECTS
     return Duplicates.all(
@@ -172,7 +172,7 @@ def find_duplicates(sources: CutInputs, partition: Partition, index: Index) -> D
 
 
 def _known(observed: pl.LazyFrame, index: Index) -> NDArray[np.uint64]:
-    """The hashes of observations that are also those of decisions."""
+    """Hashes that observations and decisions share."""
     hashes = observed.select(HASH).collect(engine="streaming")["hash"].to_numpy()
     return hashes[index.rows_of(hashes) > 0]
 
@@ -186,7 +186,7 @@ def _resolve(rows: Rows, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -
     repeated = firsts.join(others, on="id", how="semi")
     agreeing = _agreeing(new, firsts) - len(firsts)
     conflicting = len(new) - len(firsts) - agreeing
-    if rows.exact:  # else they are mostly the very rows that were observed, read once more
+    if rows.exact:  # else they are mostly the observed rows themselves, read again
         again = fitting.join(before, on="id", how="semi")
         same = _agreeing(again, before)
         agreeing, conflicting = agreeing + same, conflicting + len(again) - same
@@ -195,19 +195,19 @@ def _resolve(rows: Rows, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -
 
 
 def _observed_before(rows: pl.DataFrame, observed: pl.DataFrame) -> pl.DataFrame:
-    """The ids of which an observation lies on the same day as one of the rows, or the day before or after."""
+    """Ids with an observation at most one day from one of the rows."""
     apart = (pl.col("time").dt.date() - pl.col("time_observed").dt.date()).dt.total_days().abs()
     near = rows.select("id", "time").join(observed, on="id", suffix="_observed").filter(apart <= 1)
     return near.sort("time_observed").unique("id", keep="first", maintain_order=True).select("id", *_ORDER)
 
 
 def _agreeing(rows: pl.DataFrame, reference: pl.DataFrame) -> int:
-    """How many rows say the same as the reference of their id."""
+    """Number of rows that agree with the reference of their id."""
     pairs = rows.join(reference.select("id", *_ORDER), on="id", suffix="_reference")
     return len(pairs.filter(*(pl.col(name).eq_missing(pl.col(f"{name}_reference")) for name in _ORDER)))
 
 
 def _of(rows: pl.LazyFrame, suspects: NDArray[np.uint64], *conditions: pl.Expr) -> pl.DataFrame:
-    # A filter and not a join: the other columns are then read only where it holds.
+    # A filter rather than a join: other columns are then read only where it holds.
     suspected = HASH.is_in(pl.Series(suspects).implode())
     return rows.filter(suspected, *conditions).select("id", "time", *_ORDER).collect(engine="streaming")

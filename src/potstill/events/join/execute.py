@@ -1,6 +1,6 @@
-"""Making a cut: its decisions in slices of time, each with its rewards.
+"""Execution of a cut: its decisions in time slices, each with its rewards.
 
-A slice is joined and its observations are written wherever that is placed; then all files are added in one commit.
+Any process can join a slice and write its observations; then all files are added in one commit.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from potstill.events.join.cuts import Cut
     from potstill.events.lake import Lake
 
-#: Decisions and rewards that are looked at together; each needs 50 bytes of memory.
+#: Decisions and rewards in a partition; each needs 50 bytes of memory.
 PARTITION = 10_000_000
-#: How many marks there are for each slice: every partition can put its ends wrong by one of them.
+#: Time marks per slice: each partition can misplace the ends of a slice by one mark.
 MARKS = 100
 
 
-#: Decisions that are joined at a time.
+#: Decisions in a slice.
 SLICE = 125_000
-#: Called with the decisions that are done, and how many there are.
+#: Called with the number of decisions done and the total.
 Progress = Callable[[int, int], None]
-#: Observations come from the log, or from how its decision came about.
+#: Source of an observation: the mode of its decision, or the log.
 _SOURCE = pl.col("mode").fill_null("log").alias("source")
 _TAKEN = ("id", "time", "action", "propensity", "policy", "eligible", "unit", "arm", "problem", _SOURCE)
 
 
 class CutPlan(NamedTuple):
-    """What is known of the rows of a cut before it is made.
+    """Plan of a cut: what has to be known before its slices are joined.
 
     Attributes:
         copies: The ids that stand more than once.
@@ -58,7 +58,7 @@ class CutPlan(NamedTuple):
 
 
 class PartitionSummary(NamedTuple):
-    """What was found in a partition; `marks` are the times of every so-manyth of its decisions."""
+    """Duplicates and counts of a partition, and the time of every n-th decision (`marks`)."""
 
     copies: Duplicates
     counts: JoinCounts
@@ -66,7 +66,7 @@ class PartitionSummary(NamedTuple):
 
 
 def plan_cut(sources: CutInputs, decisions: int, slice_rows: int, each: Map) -> CutPlan:
-    """Look over the rows of a cut.
+    """Scan the rows of a cut and plan its slices.
 
     Args:
         sources: The rows.
@@ -85,7 +85,7 @@ def plan_cut(sources: CutInputs, decisions: int, slice_rows: int, each: Map) -> 
 
 
 def summarize_partition(partition: Partition, sources: CutInputs, every: int) -> PartitionSummary:
-    """Look over a partition of the ids."""
+    """Scan one partition of the ids."""
     partition.check()
     index = Index.of(partition.rows(sources.decisions.scan()))
     strays = count_unused_rewards(sources, partition, index)
@@ -95,13 +95,13 @@ def summarize_partition(partition: Partition, sources: CutInputs, every: int) ->
 
 
 def _slices(marks: NDArray[np.int64], of: int) -> list[tuple[int, int]]:
-    """The time in pieces with so many marks each; rows of equal time stay together."""
+    """Time ranges with `of` marks each; rows of equal time stay together."""
     ends = np.unique(marks[of - 1 : -1 : of]).tolist()
     return list(pairwise([BEGINNING, *ends, END]))
 
 
 class CutExecution:
-    """One cut, and what is counted on the way.
+    """Execution of one cut, with its counts.
 
     Args:
         lake: The tables of events; its problem says what fits.
@@ -116,7 +116,7 @@ class CutExecution:
         self.counts = JoinCounts()
 
     def make(self, each: Map, on_progress: Progress | None = None) -> bool:
-        """Write the observations, and add them to their table, in one commit.
+        """Write the observations and add them to their table in one commit.
 
         Returns:
             False if another process has made this cut, or a later one, and nothing was added.
@@ -126,18 +126,18 @@ class CutExecution:
         """
         lake, number = self.lake, self.cut.number
         missing = (lake.transaction("observations", WRITER) or 0) < number
-        if missing:  # columns that do not fit are found before the work, and not after it
+        if missing:  # find a schema mismatch before the work, not after it
             lake.prepare("observations")
         files = [file for made in self._observe(each, on_progress, write=missing) for file in made.files]
         return missing and add_files(lake, "observations", files, writer=WRITER, number=number, after=self.cut.after)
 
     def count(self, each: Map) -> None:
-        """Count as if they were made."""
+        """Count without writing."""
         for _ in self._observe(each, None, write=False):
             pass
 
     def report(self, seconds: float) -> JoinReport:
-        """What was counted."""
+        """Report of the counts."""
         reached = max(self.cut.until, self.previous.until) if self.previous else self.cut.until
         return JoinReport(
             **msgspec.structs.asdict(self.counts),
@@ -163,7 +163,7 @@ class CutExecution:
 
 
 class SliceResult(NamedTuple):
-    """What became of a slice.
+    """Result of a slice.
 
     Attributes:
         decisions: Number of decisions in the slice.
@@ -177,7 +177,7 @@ class SliceResult(NamedTuple):
 
 
 def join_slice(stretch: tuple[int, int], sources: CutInputs, copies: Duplicates, write: bool) -> SliceResult:
-    """Join a slice, the decisions of a stretch of time ``(after, to]``, and perhaps write its observations."""
+    """Join the decisions of a time range ``(after, to]``, and write the observations if `write` is true."""
     problem, cut = sources.lake.problem, sources.cut
     decisions = sources.decisions.scan(*stretch).select(*_TAKEN, *context_schema(problem)).collect()
     fitting = decisions.filter(decision_fits(problem))

@@ -1,27 +1,24 @@
-"""Decisions and rewards become observations: each decision once, when its window has closed, by stated rules.
+"""The join: each decision becomes one observation when its window has closed.
 
-**Which decisions.** A cut takes up the decisions whose window, and the time that rewards are given to settle, had
-passed when it was made (``time + window + settle <= made``), and which no earlier cut took up: also those that arrive
-weeks after they were taken. Cuts never go back in time: after the window was made longer, or a clock was set back, the
-join waits until it is past the last cut. Decisions that do not fit the present problem are counted as unfit and left
-out for good: an unknown action, a required feature missing, a propensity that is zero in float32; so are those whose
-reward is out of the problem's bounds. Of several decisions of one id the first by time counts (then the smallest
-policy, action, propensity); the others are duplicates, or conflicting if their action, propensity or policy is another.
-A decision whose id an earlier cut observed, with a time on the same UTC day or the one before or after, is such a copy
-too.
+**Which decisions.** A cut joins the decisions whose window and settling time had passed when it was made
+(``time + window + settle <= made``) and that no earlier cut joined, including decisions that arrive weeks late. Cuts
+never go back in time: after the window was made longer, or a clock was set back, the join waits until it is past the
+last cut. Decisions that do not fit the present problem (`potstill.tables.validate`), or whose reward does not, are
+counted as unfit and left out for good. Of several decisions with one id the first by time counts (then the smallest
+policy, action, propensity). The others are duplicates, or conflicting if their action, propensity or policy differs. A
+decision is also a duplicate if an earlier cut observed its id with a time at most one UTC day away.
 
-**Which rewards.** Those from a minute before the decision, since clocks differ, to the end of its window, both
-included. Rewards of one id with the same key are one, and so are rewards without key of the same time and value. If
-their values differ the first by time counts, then the smaller one. What several rewards come to is stated in the
-configuration: the first or last by time (then by value), the largest, the mean, or the sum, correctly rounded and so
-the same in any order. A decision without rewards gets the default reward. Metrics go with their reward, and what
-several come to is found likewise, each name for itself; rewards that are one and have other metrics count with the
-smallest of them, by name and value.
+**Which rewards.** Rewards count from a minute before the decision, because clocks differ, to the end of its window,
+both included. Rewards of one id with the same key are one reward; so are rewards without a key of the same time and
+value. If their values differ, the first by time counts, then the smaller one. The configuration states how several
+rewards are combined: the first or last by time (then by value), the largest, the mean, or the sum, correctly rounded
+and therefore independent of the order. A decision without rewards gets the default reward. Metrics go with their
+reward and are combined in the same way, name by name; among duplicates with different metrics the smallest count.
 
-**Once.** A cut is recorded in a file before it is made, with the versions of the tables that it reads, and its
-observations are one commit that carries its number, unless another cut was completed in between. Whoever finds a
-recorded join without its commit makes it, exactly as recorded; so a crash, or two processes at once, change nothing. A
-recorded import without its commit is passed over, and so is a cut that others have overtaken.
+**Exactly once.** A cut is recorded in a file before it is made, with the versions of the tables that it reads. Its
+observations are one commit with its number, unless another cut was completed in between. A process that finds a
+recorded join without its commit completes it exactly as recorded, so that crashes and concurrent processes change
+nothing. Recorded imports without a commit, and cuts that others have overtaken, are skipped.
 """
 
 from __future__ import annotations
@@ -66,7 +63,7 @@ def join(
     on_progress: Progress | None = None,
     each: Map | None = None,
 ) -> JoinReport:
-    """Turn the decisions that became final into observations, or finish the cut that was interrupted.
+    """Turn final decisions into observations, or finish an interrupted cut.
 
     Args:
         lake: The tables of events.
@@ -83,7 +80,7 @@ def join(
         making, recorded = _next(lake, cuts, problem, aggregate, settle, now)
         if not making.decisions and not recorded:
             break
-        with suppress(CutConflict, Overtaken):  # another process was faster: help with its cut, or take what it left
+        with suppress(CutConflict, Overtaken):  # another process was faster: help with its cut, or join the rest
             if not recorded:
                 write_cut(cuts, making.cut)
             if making.make(each or in_turn, on_progress) or is_complete(lake, cuts, making.cut.number):
@@ -92,7 +89,7 @@ def join(
 
 
 def preview(lake: Lake, cuts: Storage, problem: Problem, *, aggregate: Aggregate, settle: int, now: int) -> JoinReport:
-    """What `join` would do now; nothing is written."""
+    """Report of what `join` would do now; writes nothing."""
     started = time.perf_counter()
     making, _ = _next(lake, cuts, problem, aggregate, settle, now)
     making.count(in_turn)
@@ -102,7 +99,7 @@ def preview(lake: Lake, cuts: Storage, problem: Problem, *, aggregate: Aggregate
 def _next(
     lake: Lake, cuts: Storage, problem: Problem, aggregate: Aggregate, settle: int, now: int
 ) -> tuple[CutExecution, bool]:
-    """The cut to make, and whether it has been recorded: one that was interrupted, else a new one."""
+    """The next cut, and whether it is recorded: an interrupted one, else a new one."""
     last = last_cut(lake)
     newest = newest_cut(cuts, last)
     if newest is not None and newest.after == last and _can_be_finished(lake, newest, problem):
@@ -128,7 +125,7 @@ def _next(
 
 
 def _can_be_finished(lake: Lake, cut: Cut, problem: Problem) -> bool:
-    """Whether a recorded cut can still be made as recorded: a join of this problem whose events are all there."""
+    """Whether a recorded cut can still be completed: a join of this problem whose events are all readable."""
     return (
         cut.kind == "join"
         and cut.problem == problem.hash

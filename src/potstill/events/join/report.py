@@ -1,4 +1,4 @@
-"""What a join counts, so that every row is accounted for; parts of it are counted apart and added."""
+"""Counts of a join, which account for every row; partial counts add up."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 
 
 class RewardCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the rewards.
+    """Counts of rewards.
 
-    The first three are of the decisions that the cut observed; the others of the rewards that it took up: those with a
-    time up to its `until` that no earlier cut took up, and for `too_late` those that arrived since the last cut.
+    The first three count rewards of the decisions that the cut joined. The others count rewards timestamped up to its
+    `until` that no earlier cut counted; `too_late` counts those that arrived since the last cut.
 
     Attributes:
         matched: Rewards in the window of their decision, each counted once.
@@ -34,7 +34,7 @@ class RewardCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JoinCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the decisions and rewards that a cut took up.
+    """Counts of the decisions and rewards that a cut processed.
 
     Attributes:
         decisions: Number of observations made, one for each decision.
@@ -59,7 +59,7 @@ class JoinCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JoinReport(JoinCounts, frozen=True, kw_only=True):
-    """What a join did, or would do: its counts, and these.
+    """Report of a join.
 
     Attributes:
         cut: Number of the cut; None if no decision was final and nothing was done.

@@ -1,4 +1,4 @@
-"""The rewards of decisions: which of them count, and what they come to."""
+"""Rewards of decisions: which of them count, and how several are combined."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _COLUMNS = ("id", "time", "reward", "key", "metrics")
 
 
 DAY = 86_400 * SECOND
-#: How long a reward came after the decision beside it.
+#: Delay of a reward after its decision, in microseconds.
 _delay = (pl.col("time") - pl.col("decided")).dt.total_microseconds()
 
 
 def attach_rewards(decisions: pl.DataFrame, rewards: Rows, cut: Cut) -> tuple[pl.DataFrame, RewardCounts]:
-    """Decisions, each id once and sorted by time, with `reward`, whether one came (`rewarded`), and `metrics`."""
+    """Decisions with distinct ids, sorted by time, with `reward`, `rewarded` (whether one arrived) and `metrics`."""
     found = _in_window(decisions, rewards, cut.window * SECOND)
     several = found.select(pl.col("id").is_duplicated()).to_series()
     single = found.filter(~several).select("id", "reward", "metrics")
@@ -52,9 +52,9 @@ def _in_window(decisions: pl.DataFrame, rewards: Rows, window: int) -> pl.DataFr
 
 
 def _once(rewards: pl.DataFrame) -> tuple[pl.DataFrame, RewardCounts]:
-    """Each reward once, by id and key, or by id, time and value if it has no key; in order of id, time and value."""
+    """Deduplicated rewards in order of id, time and value: by id and key, or without a key by id, time and value."""
     rewards = rewards.with_columns(reward=_one_zero("reward"))
-    # Of those that are the same, with other metrics: the smallest, so that the order of files is nothing.
+    # Duplicates may differ in metrics: the smallest counts, so that the order of files does not matter.
     rewards = rewards.sort(_COLUMNS, nulls_last=[name == "metrics" for name in _COLUMNS])
     unnamed = pl.col("key").is_null()
     same: list[str | pl.Expr] = [
@@ -73,7 +73,7 @@ def _once(rewards: pl.DataFrame) -> tuple[pl.DataFrame, RewardCounts]:
 
 
 def _metrics(rewards: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
-    """What the metrics of each id come to, each name for itself; ids without any are left out."""
+    """Combined metrics of each id, name by name; ids without metrics are left out."""
     some = rewards.filter(pl.col("metrics").list.len() > 0).select("id", "time", "metrics")
     named = some.explode("metrics").unnest("metrics").with_columns(value=_one_zero("value"))
     totals = _totals(named.sort("id", "name", "time", "value").select("id", "name", "value"), aggregate)
@@ -81,7 +81,7 @@ def _metrics(rewards: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
 
 
 def _totals(values: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
-    """What the values of the last column come to, for each of the others; they are in order of time and value."""
+    """Combined values of the last column, grouped by the others; rows are in order of time and value."""
     *by, column = values.columns
     lists = values.group_by(by, maintain_order=True).agg(column)
     each = pl.col(column).list
@@ -93,12 +93,12 @@ def _totals(values: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
 
 
 def _one_zero(column: str) -> pl.Expr:
-    """A column in which zeros are equal to the bit: there is also a -0.0."""
+    """A column in which -0.0 is replaced by 0.0."""
     return pl.when(pl.col(column) == 0).then(0.0).otherwise(pl.col(column))
 
 
 def _sums(lists: pl.Series) -> pl.Series:
-    """The correctly rounded sum of each list, which does not depend on the order; that of two is so anyway."""
+    """Correctly rounded sum of each list, independent of the order; a sum of two always is."""
     sums = lists.list.sum().to_numpy(writable=True)
     many = (lists.list.len() > 2).to_numpy()
     sums[many] = [math.fsum(values) for values in lists.filter(many).to_list()]
@@ -106,7 +106,7 @@ def _sums(lists: pl.Series) -> pl.Series:
 
 
 def count_unused_rewards(sources: CutInputs, partition: Partition, decisions: Index) -> RewardCounts:
-    """Count the rewards that a cut takes up and cannot use; see `RewardCounts` for which is which.
+    """Count the rewards of a cut that no observation uses, by the kinds of `RewardCounts`.
 
     Args:
         sources: The rows.
@@ -124,7 +124,7 @@ def count_unused_rewards(sources: CutInputs, partition: Partition, decisions: In
 
 
 def _judged_by_decisions(rewards: Index, decisions: Index, window: int) -> tuple[NDArray[np.uint64], RewardCounts]:
-    """Count those whose decision the cut takes up; gives the hashes of the others first."""
+    """Hashes of rewards whose decision is not in the cut, and counts of the others."""
     if not len(decisions):
         return distinct(rewards.hashes), RewardCounts()
     hashes, first = decisions.first_times()
@@ -142,14 +142,14 @@ def _with_hashes(rewards: pl.LazyFrame, hashes: NDArray[np.uint64]) -> pl.DataFr
 
 
 def _judged_by_known(rewards: pl.DataFrame, known: pl.DataFrame, window: int) -> RewardCounts:
-    """Count those after the window of a decision, and those without one."""
+    """Count rewards after the window of a decision, and rewards without a decision."""
     pairs = rewards.with_row_index("row").join(known, on="id").filter(_delay >= -SKEW, _delay <= window + DAY)
     after = pairs.group_by("row").agg(_delay.max().alias("after"))["after"]
     return RewardCounts(late=int((after > window).sum()), orphans=len(rewards) - len(after))
 
 
 def _judged_too_late(sources: CutInputs, rewards: pl.LazyFrame, window: int) -> RewardCounts:
-    """Count those that have arrived since the last cut, for decisions that had been observed by then."""
+    """Count rewards that arrived since the last cut for decisions joined before."""
     numbered = rewards.with_row_index("row")
     observed = _observed(sources, numbered, window).lazy()
     pairs = numbered.join(observed, on="id").filter(_delay >= -SKEW, _delay <= window)
@@ -157,7 +157,7 @@ def _judged_too_late(sources: CutInputs, rewards: pl.LazyFrame, window: int) -> 
 
 
 def _observed(sources: CutInputs, rewards: pl.LazyFrame, back: int) -> pl.DataFrame:
-    """The decisions that earlier cuts observed, of the ids of some rewards and up to so long before them."""
+    """Decisions that earlier cuts joined, of the ids of some rewards and up to `back` before them."""
     times = rewards.select("time").collect(engine="streaming")["time"]
     days = {day - dt.timedelta(days=step) for day in times.dt.date().unique() for step in range(-1, back // DAY + 2)}
     observed = sources.observed(days).filter(

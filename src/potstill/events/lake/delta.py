@@ -1,4 +1,4 @@
-"""How the lake's tables are kept: properties, Parquet settings, and what is done about storage that is away."""
+"""Settings of the lake's tables: table properties, Parquet, and errors of unreachable storage."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from potstill.errors import PotstillError
 from potstill.events.lake.schema import DAY
 
-#: Checkpoints often, since a reader takes the last one and every commit after it. The log of commits is kept for as
-#: long as joins may want the list of files of an earlier version. Only `time` has statistics in it.
+#: Frequent checkpoints: a reader loads the last one and every commit after it. Commits are kept for as long as joins
+#: may need the file list of an earlier version. Only `time` has statistics.
 PROPERTIES = {
     "delta.checkpointInterval": "20",
     "delta.logRetentionDuration": "interval 7 days",
@@ -38,7 +38,7 @@ PROPERTIES = {
     "delta.dataSkippingStatsColumns": "time",
 }
 
-#: Of an object store. A request that fails is tried again for a few seconds; then the store counts as away.
+#: Options of an object store. A failed request is retried for a few seconds; then the store counts as unavailable.
 STORAGE_OPTIONS: Mapping[str, str] = {
     "connect_timeout": "5s",
     "timeout": "60s",
@@ -48,8 +48,8 @@ STORAGE_OPTIONS: Mapping[str, str] = {
     "backoff_config.max_backoff": "3s",
 }
 
-#: Ids are nearly all distinct: no dictionary, and bounds that would exclude nothing. Times go up by little.
-#: Dictionaries are given up early: on numbers that hardly repeat they cost more than they save (15% of 38 features).
+#: Ids are nearly all distinct: no dictionary, and no bounds, which would exclude nothing. Times rise in small steps.
+#: Dictionaries have a low limit: for numbers that rarely repeat they cost more than they save (15% of 38 features).
 PARQUET = WriterProperties(
     compression="ZSTD",
     compression_level=1,
@@ -63,16 +63,16 @@ PARQUET = WriterProperties(
 )
 
 
-#: Of the files of a stream, which may go over hundreds of days. `compact` makes large ones of them.
+#: Size of the files of a stream, which may span hundreds of days. `compact` merges them.
 STREAM_FILE_BYTES = 8 * 1024 * 1024
 
 
 class LakeUnavailable(PotstillError, OSError):
-    """The lake's storage cannot be reached, or refuses. Try again: what did go through is not done twice."""
+    """The storage of the lake is unreachable or refuses. Retry: completed work is not repeated."""
 
 
 def create(url: str, schema: pl.Schema, options: dict[str, str]) -> None:
-    """Make a table unless there is one. Of several that do so at once all go on with the same table."""
+    """Create a table unless there is one. Concurrent callers get the same table."""
     DeltaTable.create(
         url,
         schema=Schema.from_arrow(arrow_schema(schema)),
@@ -84,7 +84,7 @@ def create(url: str, schema: pl.Schema, options: dict[str, str]) -> None:
 
 
 def append(table: DeltaTable, rows: Any, writer: str, number: int, file_bytes: int | None = None) -> None:
-    """Add rows in one commit that carries a number of their writer.
+    """Add rows in one commit with a number of their writer.
 
     The library holds a file in memory until it is full, or all rows are there: one for each day.
 
@@ -102,23 +102,23 @@ def append(table: DeltaTable, rows: Any, writer: str, number: int, file_bytes: i
 
 
 def arrow_schema(schema: pl.Schema) -> ArrowSchema:
-    """A schema in Arrow's terms."""
+    """A schema as Arrow has it."""
     return RecordBatchReader.from_arrow(schema.to_frame()).schema
 
 
 def schema_of(table: DeltaTable) -> pl.Schema:
-    """The columns that a table has."""
+    """Columns of a table."""
     return pl.Schema(table.schema().to_arrow())
 
 
 def fields(schema: pl.Schema) -> list[Field]:
-    """A schema's columns in Delta's terms."""
+    """Columns of a schema as Delta has them."""
     return Schema.from_arrow(arrow_schema(schema)).fields
 
 
 @contextmanager
 def storage_errors(where: str) -> Iterator[None]:
-    """Turn whatever the storage says into `LakeUnavailable`; conflicts of commits pass through."""
+    """Turn errors of the storage into `LakeUnavailable`; commit conflicts pass through."""
     try:
         yield
     except (CommitFailedError, LakeUnavailable):
@@ -130,18 +130,18 @@ def storage_errors(where: str) -> Iterator[None]:
 
 
 def _of_storage(error: BaseException) -> bool:
-    """Part of what comes out of the library is a bare Exception, or a panic, which is not even that."""
+    """The library raises bare Exceptions too, and panics, which are not Exceptions."""
     known = isinstance(error, (OSError, DeltaError, pl.exceptions.ComputeError))
     return known or type(error) is Exception or type(error).__name__ == "PanicException"
 
 
 def _plain(error: BaseException) -> str:
-    """An error's text in one line, without the colours of a terminal."""
+    """Text of an error in one line, without terminal colours."""
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("↳", "").split())
 
 
 def sync_commits(table: Path, first: int, last: int) -> None:
-    """Make commits of a table in a folder, and the files that they added, survive a loss of power."""
+    """Sync commits of a local table, and the files that they added, to disk."""
     log = table / "_delta_log"
     paths = [log / "_last_checkpoint"]
     for version in range(first, last + 1):
@@ -158,7 +158,7 @@ def _added(commit: Path) -> list[str]:
 
 
 def _sync(path: Path) -> None:
-    """Of a file or a folder."""
+    """Sync a file or a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

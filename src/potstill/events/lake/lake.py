@@ -1,7 +1,7 @@
 """Delta Lake tables of decisions, rewards and observations, in a folder or an object store.
 
-Every append is one commit that carries a number of its writer. A table that has this number, or a later one, takes
-nothing: whoever is not sure whether an append went through simply does it again.
+Every append is one commit with a number of its writer. A table that has this number, or a later one, ignores the
+append. A writer that does not know whether an append succeeded can therefore repeat it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from potstill.events.validate import check_names
 from potstill.problem import Problem
 from potstill.storage import child
 
-#: In a path, on which the library fails one way or another.
+#: Characters of a path that the library cannot handle.
 _UNUSABLE = frozenset("%[]^|\\")
 
 
 class Overtaken(PotstillError, RuntimeError):
-    """Another process has appended for the same writer since the rows were put together; look again what is left."""
+    """Another process has appended for the same writer since the rows were prepared; prepare them again."""
 
 
 class UnusablePath(PotstillError, ValueError):
@@ -50,10 +50,10 @@ class UnusablePath(PotstillError, ValueError):
 class Lake:
     """The tables ``decisions``, ``rewards`` and ``observations`` of one problem.
 
-    Storage that is away raises `LakeUnavailable`; a frame that is still to be collected raises what Polars raises.
+    Unreachable storage raises `LakeUnavailable`; collecting a lazy frame raises what Polars raises.
 
     Args:
-        root: A folder, or an address such as ``s3://bucket/prefix``; made when the first row comes.
+        root: A folder, or an address such as ``s3://bucket/prefix``; created with the first row.
         problem: Gives the columns their types.
         storage_options: Time limits and retries of an object store, as `deltalake` takes them. Its address and
             credentials come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
@@ -71,40 +71,40 @@ class Lake:
         return {"root": self.root, "problem": self.problem, "options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """In another process: the same tables, opened anew."""
+        """Open the same tables in another process."""
         self.__dict__.update(state)
         self.reopen()
 
     def reopen(self) -> None:
-        """Forget what is known of the tables; someone may have moved one away, and another may be in its place."""
+        """Drop cached handles: a table may have been moved away or replaced."""
         self.tables: dict[Table, LakeTable] = {table: self._store(table) for table in TABLES}
 
     def schema(self, table: Table) -> pl.Schema:
-        """The columns of a table under the present problem."""
+        """Columns of a table under the present problem."""
         return table_schema(table, self.problem)
 
     def url(self, table: Table) -> str:
-        """Where a table is."""
+        """Path or address of a table."""
         return child(self.root, table)
 
     def version(self, table: Table) -> int | None:
-        """The number of a table's last commit; None if there is no table yet."""
+        """Number of a table's last commit; None if there is no table yet."""
         handle = self.tables[table].current()
         return None if handle is None else handle.version()
 
     def transaction(self, table: Table, writer: str) -> int | None:
-        """The last number that a writer has appended under; None if it has not."""
+        """Last number of a writer's appends; None if there is none."""
         handle = self.tables[table].current()
         return None if handle is None else handle.transaction_version(writer)
 
     def prepare(self, table: Table) -> None:
-        """Have a table with the columns of the present problem; `SchemaMismatch` if it has others of that name."""
+        """Create or widen a table for the present problem; `SchemaMismatch` if a column has another type."""
         self.tables[table].prepare(self.schema(table), self.schema(table))
 
     def append(self, table: Table, frame: pl.DataFrame, *, writer: str, number: int, after: int | None = None) -> bool:
-        """Add rows, once: in one commit with a number of their writer.
+        """Add rows exactly once: in one commit with a number of their writer.
 
-        Columns that the frame lacks are null, those that the table lacks are added to it, and `day` is worked out.
+        Columns that the frame lacks are null, columns that the table lacks are added to it, and `day` is computed.
 
         Args:
             table: Name of the table.
@@ -131,7 +131,7 @@ class Lake:
     def append_stream(
         self, table: Table, batches: Iterable[pl.DataFrame], *, writer: str, number: int, after: int | None = None
     ) -> bool:
-        """Add the rows of many frames of equal columns in one commit, holding few of them in memory.
+        """Add the rows of many frames with equal columns in one commit, with few of them in memory.
 
         Returns:
             False as in `append`.
@@ -146,7 +146,7 @@ class Lake:
         first = next(frames, None)
         if first is None:
             first = self.schema(table).to_frame()
-        stored = self._store(table)  # of its own: the batches may come from the same table
+        stored = self._store(table)  # a handle of its own: the batches may be read from the same table
         stored.prepare(first.schema, self.schema(table))
         stream = _Stream(chain([first], frames))
 
@@ -165,7 +165,7 @@ class Lake:
             raise
 
     def files(self, table: Table, version: int | None = None) -> list[File]:
-        """The files of a table, now or at a version of it (`VersionGone` if that is not known any more)."""
+        """Files of a table, now or at a version (`VersionGone` if that is no longer known)."""
         return self.tables[table].files(version)
 
     def scan(
@@ -175,7 +175,7 @@ class Lake:
         since: int | None = None,
         days: Collection[dt.date] | None = None,
     ) -> pl.LazyFrame:
-        """A table's rows, with the columns of the present problem; those that old files lack are null.
+        """Rows of a table with the columns of the present problem; columns that old files lack are null.
 
         Args:
             table: Name of the table.
@@ -192,7 +192,7 @@ class Lake:
         return self.read(table, files)
 
     def read(self, table: Table, files: Iterable[File]) -> pl.LazyFrame:
-        """The rows of some of a table's files, with the columns of the present problem."""
+        """Rows of some files of a table, with the columns of the present problem."""
         schema, uris = self.schema(table), [file.uri for file in files]
         if not uris:
             return schema.to_frame().lazy()
@@ -200,7 +200,7 @@ class Lake:
         if handle is not None:
             missing_columns(schema, delta.schema_of(handle), self.url(table))
         in_files = {name: dtype for name, dtype in schema.items() if name != DAY}
-        # The day is in the paths, but so may be other things that look like it.
+        # No Hive partitioning: parent folders may look like partitions too.
         rows = pl.scan_parquet(
             uris,
             schema=in_files,
@@ -223,7 +223,7 @@ class Lake:
 
 
 def has_number(handle: DeltaTable | None, writer: str, number: int, after: int | None = None) -> bool:
-    """Whether a table has a number of a writer already; `Overtaken` if it has not, and yet is not where it was."""
+    """Whether a table has a writer's number already; `Overtaken` if not, and the last number is no longer `after`."""
     last = (handle.transaction_version(writer) if handle else None) or 0
     if last < number and after is not None and last != after:
         raise Overtaken(f"writer {writer} is at {last}, not at {after} any more")
@@ -231,24 +231,24 @@ def has_number(handle: DeltaTable | None, writer: str, number: int, after: int |
 
 
 class _Stream:
-    """Frames as record batches, made when they are asked for; what goes wrong in making them is kept."""
+    """Frames as record batches, made on demand; keeps the error of a frame that could not be made."""
 
     def __init__(self, frames: Iterator[pl.DataFrame]) -> None:
         self.frames = frames
         self.error: Exception | None = None
 
     def reader(self, table: DeltaTable) -> RecordBatchReader:
-        """With the columns of a table."""
+        """A reader with the columns of a table."""
         schema = delta.schema_of(table)
         return RecordBatchReader.from_batches(delta.arrow_schema(schema), self._batches(schema))
 
     def raise_own(self) -> None:
-        """Raise what went wrong in making the frames; the library would pass it off as its own."""
+        """Raise the error of making a frame, which the library would wrap in its own."""
         if self.error is not None:
             raise self.error
 
     def _batches(self, schema: pl.Schema) -> Iterator[RecordBatch]:
-        # The library asks for batches in a thread in which it cannot be called itself, as the frames may have to.
+        # The library pulls batches in a thread that must not call the library, and making a frame may have to.
         with ThreadPoolExecutor(1) as thread:
             while (frame := thread.submit(self._next).result()) is not None:
                 yield from RecordBatchReader.from_arrow(aligned(frame, schema))

@@ -1,4 +1,4 @@
-"""Housekeeping of the lake: few large files instead of many small ones, no leftovers, and an end to old days.
+"""Maintenance of the lake: compaction, vacuum of unused files, and retention.
 
 All of it may be done while others append and read.
 """
@@ -17,7 +17,7 @@ from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import DAY, TABLES, Table
 from potstill.events.records import now as present
 
-#: Files that are being written are not in a table yet, and readers go on with files that no longer are.
+#: Files being written are not in a table yet, and readers still use files that no longer are.
 SHORTEST = 3600
 HOUR = 3600
 
@@ -27,7 +27,7 @@ class InvalidRetention(PotstillError, ValueError):
 
 
 class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What compaction did to a table.
+    """Result of the compaction of a table.
 
     Attributes:
         table: Name of the table.
@@ -45,14 +45,14 @@ class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VacuumReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was deleted from storage, or would be: names of files within a table's folder."""
+    """Files of a table that were deleted from storage, or would be."""
 
     table: Table
     files: list[str]
 
 
 class ExpireReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was taken out of a table: rows of days before `before`."""
+    """Rows that were removed from a table: those of days before `before`."""
 
     table: Table
     before: dt.date
@@ -61,7 +61,7 @@ class ExpireReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compact(lake: Lake) -> list[CompactReport]:
-    """Put small files of a day together, every row once, and clear the log of commits that are out of date.
+    """Merge small files of a day, and clear expired commits from the log.
 
     The small files stay in storage, for readers that are at them, until `vacuum`.
     """
@@ -69,7 +69,7 @@ def compact(lake: Lake) -> list[CompactReport]:
 
 
 def vacuum(lake: Lake, older_than: float, *, dry_run: bool = False) -> list[VacuumReport]:
-    """Delete files from storage that no table refers to, and that are out of use for a while.
+    """Delete files from storage that no table has referred to for a while.
 
     Args:
         lake: The tables.
@@ -95,7 +95,7 @@ def vacuum(lake: Lake, older_than: float, *, dry_run: bool = False) -> list[Vacu
 
 
 def expire(lake: Lake, older_than: float, *, now: int | None = None) -> list[ExpireReport]:
-    """Take decisions and rewards of old days out of their tables; observations stay, since policies come from them.
+    """Remove decisions and rewards of old days; observations stay, because policies are learnt from them.
 
     Whoever has not joined them by then has lost them. `vacuum` deletes the files later.
 

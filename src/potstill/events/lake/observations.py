@@ -1,4 +1,4 @@
-"""What was learnt from the events: observations of a range of cuts, encoded, in chunks."""
+"""Observations of a range of cuts, read from the lake and encoded in chunks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from potstill.events.lake.lake import Lake
     from potstill.events.lake.table import File
 
-#: Up to so many observations chunks end between any two times; of more, whole seconds are counted, in less memory.
+#: Up to this many observations, chunks may end between any two times; above, between seconds, which takes less memory.
 EXACT = 1_000_000
 
 
 def count_observations(lake: Lake, after: int, to: int, *, without: Collection[str] = ()) -> int:
-    """How many observations the cuts above `after` and up to `to` made, without those of some arms of experiments."""
+    """Number of observations of the cuts above `after` and up to `to`, except those of the arms in `without`."""
     rows = _of_cuts(lake.scan("observations"), after, to).filter(_of_other_arms(without))
     return int(rows.select(pl.len()).collect().item())
 
@@ -32,14 +32,14 @@ def count_observations(lake: Lake, after: int, to: int, *, without: Collection[s
 def read_observations(
     lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000, *, without: Collection[str] = ()
 ) -> Iterator[Observations]:
-    """The observations of `chunks`, one chunk after the other; those of which nothing fits are left out."""
+    """Observations of `observation_chunks`, chunk by chunk; chunks without a row that fits are left out."""
     found = (chunk.read() for chunk in observation_chunks(lake, problem, after, to, rows, without=without))
     return (part for part in found if len(part))
 
 
 @dataclass(frozen=True)
 class ObservationChunk:
-    """Some of the observations, to be read here or, the chunk being small, on another machine."""
+    """A range of observations, not read yet. It is small, so that another machine can read it."""
 
     lake: Lake
     problem: Problem
@@ -47,7 +47,7 @@ class ObservationChunk:
     where: list[pl.Expr]
 
     def read(self) -> Observations:
-        """The observations that fit the problem, by cut, time and id."""
+        """Observations that fit the problem, in order of cut, time and id."""
         fits = [decision_fits(self.problem), reward_fits(self.problem)]
         frame = self.lake.read("observations", self.files).filter(*self.where, *fits).collect(engine="streaming")
         return encode_observations(frame.sort("cut", "time", "id"), self.problem)
@@ -56,11 +56,12 @@ class ObservationChunk:
 def observation_chunks(
     lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000, *, without: Collection[str] = ()
 ) -> Iterator[ObservationChunk]:
-    """The observations of the cuts above `after` and up to `to`, by cut, time and id, in chunks of about `rows`.
+    """Observations of the cuts above `after` and up to `to`, by cut, time and id, in chunks of about `rows`.
 
-    Where a chunk ends depends on the observations alone, not on the files that they are in: those of one cut and time
-    stay together, and of one cut and second where there are many. Observations that do not fit the problem, since it
-    has changed, are left out; `count` has them. So are those of the arms in `without`, such as ``hd-first:control``.
+    Chunks depend on the observations alone, not on the files that hold them: those of one cut and time stay together,
+    and of one cut and second where there are many. Observations that do not fit the problem, because it has changed,
+    are left out, although `count_observations` counts them. Observations of the arms in `without`, such as
+    ``hd-first:control``, are left out too.
     """
     files, wanted = lake.files("observations"), _of_other_arms(without)
     found = _of_cuts(lake.read("observations", files), after, to).filter(wanted)
@@ -91,12 +92,12 @@ def _of_cuts(rows: pl.LazyFrame, after: int, to: int) -> pl.LazyFrame:
 
 
 def _of_other_arms(arms: Collection[str]) -> pl.Expr:
-    """True for observations of none of these arms."""
+    """Whether an observation belongs to none of these arms."""
     return ~pl.col("arm").is_in(sorted(arms)).fill_null(value=False) if arms else pl.lit(value=True)
 
 
 def _chunks(counts: NDArray[np.uint32], rows: int) -> list[tuple[int, int]]:
-    """Where chunks of keys begin and end, each key with so many observations."""
+    """First and last key of each chunk, from the number of observations of each key."""
     if not len(counts):
         return []
     ends = np.cumsum(counts, dtype=np.int64)
@@ -105,7 +106,7 @@ def _chunks(counts: NDArray[np.uint32], rows: int) -> list[tuple[int, int]]:
 
 
 def _within(keys: pl.DataFrame, first: int, last: int, unit: int) -> list[pl.Expr]:
-    """Conditions for observations whose key is one of a chunk's: from its first to its last."""
+    """Conditions for observations whose key is from a chunk's first to its last."""
     cut, time = pl.col("cut"), pl.col("time")
     (low, since, _), (high, until, _) = keys.row(first), keys.row(last - 1)
     from_low = (cut > low) | ((cut == low) & (time >= moment(since)))

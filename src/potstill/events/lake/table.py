@@ -1,4 +1,4 @@
-"""One Delta table: opened, made, widened, changed, listed."""
+"""One Delta table: open, create, widen, change and list its files."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from potstill.events.lake.schema import DAY, missing_columns
 from potstill.storage import child, open_storage
 
 T = TypeVar("T")
-#: Of a commit that others come before, each of which has had its own retries in the library.
+#: Attempts of a commit that conflicts with others, on top of the retries of the library.
 ATTEMPTS = 10
-#: Delta keeps times in its statistics in whole milliseconds, rounded down.
+#: Delta rounds times in its statistics down to milliseconds.
 _STATISTICS_STEP = dt.timedelta(milliseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class VersionGone(PotstillError, LookupError):
-    """The log of commits no longer reaches back to that version of a table, or not yet forward to it."""
+    """The commit log of a table does not have that version any more, or not yet."""
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LakeTable:
-    """A Delta table at a place, where there may be none yet.
+    """A Delta table, which may not exist yet.
 
     Args:
         url: A folder, or an address in an object store.
@@ -65,14 +65,14 @@ class LakeTable:
         self._handle: DeltaTable | None = None
 
     def current(self) -> DeltaTable | None:
-        """The table as it is now; None if there is none."""
+        """Handle of the table as it is now; None if there is none."""
         with storage_errors(self.url):
             known = self._handle
             if known is not None:
                 try:
                     known.update_incremental()
                     return known
-                except DeltaError:  # its commits have been cleaned up, or the table was replaced
+                except DeltaError:  # commits were cleaned up, or the table was replaced
                     self._handle = None
             try:
                 self._handle = DeltaTable(self.url, storage_options=self.options)
@@ -81,7 +81,7 @@ class LakeTable:
             return self._handle
 
     def at(self, version: int) -> DeltaTable:
-        """The table as it was; `VersionGone` if that is not known any more."""
+        """Handle of the table at a version; `VersionGone` if that is no longer known."""
         with storage_errors(self.url):
             try:
                 return DeltaTable(self.url, version=version, storage_options=self.options)
@@ -89,7 +89,7 @@ class LakeTable:
                 raise VersionGone(f"{self.url} has no version {version} any more, or not yet") from error
 
     def files(self, version: int | None = None) -> list[File]:
-        """Its files, now or at a version, in the order of their times."""
+        """Files, now or at a version, in order of time."""
         handle = self.current() if version is None else self.at(version)
         if handle is None:
             return []
@@ -98,7 +98,7 @@ class LakeTable:
         return sorted(map(self._file, rows), key=lambda file: (file.day, file.first, file.uri))
 
     def prepare(self, columns: pl.Schema, otherwise: pl.Schema) -> None:
-        """Have a table with at least some columns: those that it lacks are added; if there is none, one is made."""
+        """Add the columns that the table lacks; create the table if there is none."""
         handle = self.current()
         if handle is None:
             self._create(otherwise)
@@ -112,7 +112,7 @@ class LakeTable:
         self.change(widen)
 
     def change(self, act: Callable[[DeltaTable], T], attempts: int = ATTEMPTS) -> T:
-        """Do something to the table as it is now, and again if others were faster; it is on disk when this returns.
+        """Change the table, and retry after a conflicting commit; the change is durable on return.
 
         Raises:
             LakeUnavailable: The storage is away, others were faster each time, or there is no table.
@@ -134,7 +134,7 @@ class LakeTable:
                 delta.create(self.url, schema, self.options)
                 self._sync(0, 0)
         except (CommitFailedError, LakeUnavailable):
-            if self.current() is None:  # else another process has made it
+            if self.current() is None:  # else another process has created it
                 raise
 
     def _sync(self, first: int, last: int) -> None:

@@ -1,7 +1,7 @@
-"""Files that are written to a table's folder first, wherever that is done, and added to the table in one commit.
+"""Files that any process writes to a table's folder, added to the table in one commit.
 
-So rows need not be brought to one process; and Polars writes them in less than half of the time that the library's own
-writer takes. Files that were never added are no part of the table; `vacuum` deletes them.
+Rows need not be moved to one process, and Polars writes them in less than half of the time of the library's writer.
+Files that were never added are no part of the table; `vacuum` deletes them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write_files(lake: Lake, table: Table, frame: pl.DataFrame) -> list[AddAction
 def add_files(
     lake: Lake, table: Table, files: Sequence[AddAction], *, writer: str, number: int, after: int | None = None
 ) -> bool:
-    """Add files that were written, once: in one commit with a number of their writer, as `Lake.append` does.
+    """Add written files exactly once: in one commit with a number of their writer, as `Lake.append` does.
 
     Returns:
         False if the table had that number already, or a later one, and nothing was added.
@@ -60,7 +60,7 @@ def add_files(
             partition_by=[DAY],
             commit_properties=CommitProperties(app_transactions=[Transaction(writer, number)]),
         )
-        handle.update_incremental()  # or it would not know of its own commit, which is to be synced
+        handle.update_incremental()  # the handle must know its own commit, which is synced next
         return True
 
     lake.prepare(table)
@@ -82,7 +82,7 @@ def _write(storage: Storage, day: dt.date, rows: pl.DataFrame) -> AddAction:
 
 
 def _statistics(rows: pl.DataFrame) -> dict[str, object]:
-    """As the library writes them: of `time` only, in whole milliseconds, rounded down."""
+    """Statistics as the library writes them: of `time` only, rounded down to milliseconds."""
     first, last = rows["time"].min(), rows["time"].max()
     bounds = pl.Series([first, last], dtype=rows.schema["time"]).dt.strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
     return {

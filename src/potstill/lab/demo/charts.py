@@ -1,4 +1,4 @@
-"""The charts of the demo's report, each from the batches of a run."""
+"""Charts of the demo's report, each from the batches of a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _curves(batches: Sequence[Batch]) -> pl.DataFrame:
 def _lines(data: pl.DataFrame, field: str, title: str, *, zero: bool) -> Chart:
     labels = list(ALGORITHMS.values())
     colour = alt.Scale(domain=labels, range=[_COLOURS[name] for name in ALGORITHMS])
-    # Dashes, since a good imitation hides what it imitates.
+    # Dashed, because a good imitation hides what it imitates.
     dashes = alt.Scale(domain=labels, range=[[1, 0], [5, 3], [1, 0], [1, 0]])
     chart: alt.Chart = (
         alt.Chart(data, width="container", height=260)
@@ -115,7 +115,7 @@ def _shares(batches: Sequence[Batch], seed: int) -> tuple[pl.DataFrame, list[str
 
 
 def _along_the_way(batches: Sequence[Batch]) -> dict[str, Policy]:
-    """The uniform policy, the first that learnt, one on the way, and the last."""
+    """The uniform policy, the first learnt one, one from the middle, and the last."""
     chosen = {1: batches[0].policy}
     for number in (len(batches) // 4, len(batches)):
         if number > 1:
@@ -212,7 +212,7 @@ def fidelity(results: Results) -> Chart:
 
 
 def regret_price(results: Results) -> Chart:
-    """The most that imitation can cost per decision, per batch."""
+    """Upper bound on the cost of imitation per decision, per batch."""
     rows = [{"batch": row.batch, "price": row.fidelity.regret_price} for row in results.rows]
     chart: alt.Chart = (
         alt.Chart(pl.DataFrame(rows), width="container", height=220)

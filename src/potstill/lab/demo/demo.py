@@ -1,4 +1,4 @@
-"""The demo: the whole circle on a simulated upload service, beside what it is to be compared with."""
+"""The demo: the whole loop on a simulated upload service, with baselines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from potstill.teachers import AnyFiniteTeacher, LinearTS
 Actions = NDArray[np.int64]
 Float32 = NDArray[np.float32]
 
-#: What is compared, in the order in which it is shown. All meet the same requests, with the same luck.
+#: Compared algorithms, in display order. All get the same requests and reward noise.
 ALGORITHMS = {
     "potstill": "Potstill",
     "thompson": "Thompson sampling",
@@ -30,7 +30,7 @@ ALGORITHMS = {
     "best": "best possible",
 }
 
-#: An upload to try the policy on; the problem says what stands in for the facts that are left out.
+#: Example upload; features that it lacks are missing values.
 EXAMPLE: dict[str, Any] = {
     "up_kbps": 900,
     "connection": "3g",
@@ -44,7 +44,7 @@ EXAMPLE: dict[str, Any] = {
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What one algorithm did in one batch of N decisions.
+    """Outcome of one algorithm in one batch of N decisions.
 
     Attributes:
         actions: Int64[N].
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """How long things took; the only part of a batch that differs between runs with one seed.
+    """Timings, the only part of a batch that differs between runs with one seed.
 
     Attributes:
         decide_us: Median microseconds of ``policy.decide`` on one context.
@@ -72,7 +72,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of the circle.
+    """One batch of the loop.
 
     Attributes:
         number: Number of the batch, from 1.
@@ -117,7 +117,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sizes(self) -> list[int]:
-        """How many decisions each batch has; the last one takes what is left."""
+        """Number of decisions in each batch; the last takes the remainder."""
         whole, rest = divmod(self.decisions, self.batch)
         return [self.batch] * whole + [rest] * (rest > 0)
 
@@ -157,7 +157,7 @@ class _Requests(NamedTuple):
         return [f"upload-{self.first + i:06}" for i in range(len(self.encoded))]
 
     def outcome(self, actions: Actions) -> Outcome:
-        """What actions come to; every call uses the same luck, so that only the actions differ."""
+        """Outcome of actions; every call uses the same noise, so that only the actions differ."""
         rewards = _WORLD.rewards(self.contexts, actions, self.key.child("rewards").generator())
         return Outcome(actions, rewards, regrets(self.means, actions))
 
@@ -167,7 +167,7 @@ class _Requests(NamedTuple):
 
 
 class _Undistilled:
-    """Thompson sampling as it is: a posterior of its own, sampled anew for each decision."""
+    """Undistilled Thompson sampling: its own posterior, sampled for each decision."""
 
     def __init__(self, teacher: AnyFiniteTeacher) -> None:
         self.teacher = teacher
@@ -181,7 +181,7 @@ class _Undistilled:
         key = requests.key.child("undistilled")
         p = self.teacher.propensities(self.state, requests.encoded, key)
         taken = p[np.arange(len(p)), outcome.actions]
-        # What was drawn was possible, even where its probability is below what float32 holds.
+        # A drawn action was possible, even if its probability is 0 in float32.
         propensities = np.maximum(taken, np.finfo(np.float32).tiny)
         self.state = self.teacher.update(self.state, requests.observed(outcome, propensities), key)
 

@@ -1,4 +1,4 @@
-"""The demo's results as figures: one row per batch, and totals."""
+"""Results of the demo: one row per batch, and totals."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gap_closed(self) -> float:
-        """Where the policy stands at the end between uniform (0) and the best possible (1)."""
+        """Final position of the policy between uniform (0) and the best possible (1)."""
         late = self.late_reward
         return ratio(late["potstill"] - late["uniform"], late["best"] - late["uniform"])
 
@@ -97,12 +97,12 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def microseconds(us: float) -> str:
-    """A time for people: two digits are enough, and all that is repeatable."""
+    """A time as text with two digits, which is what repeats."""
     return f"{us:.1f} µs" if us < 10 else f"{us:.0f} µs"
 
 
 def ratio(numerator: float, denominator: float) -> float:
-    """A quotient; NaN where a run is so short that there is nothing to divide by."""
+    """A quotient; NaN if the divisor is 0, as in very short runs."""
     return numerator / denominator if denominator else math.nan
 
 

@@ -105,13 +105,13 @@ def _line(cells: list[str], style: str) -> Text:
 
 
 def _interpreter() -> str:
-    """The Python that has Potstill, as one would type it from here."""
+    """The Python interpreter with Potstill, as typed from the current folder."""
     path, here = Path(sys.executable), Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def conclude(results: Results, policy: Path, report: Path, seconds: float, console: Console) -> None:
-    """Say how it went, where things are, and how to use them."""
+    """Print the result, the files and how to use them."""
     share = results.late_share
     findings = {
         "reward": f"{share['potstill']:.0%} of the best possible in the last quarter "
@@ -126,5 +126,5 @@ def conclude(results: Results, policy: Path, report: Path, seconds: float, conso
     for name, finding in findings.items():
         console.print(Text.assemble((f"  {name:8}", "bold"), finding), soft_wrap=True)
     console.print(f"\nTo decide with the policy, start {_interpreter()} in this directory and paste:\n", soft_wrap=True)
-    # As they are, whatever the width: lines that are broken to fit cannot be pasted.
+    # Not wrapped: wrapped lines cannot be pasted.
     console.print(Text(usage(policy)), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A grey-box model of video upload: what an engineer knows of uploads is a formula, the rest are parameters to learn.
+"""A grey-box model of video upload: known physics as a formula, unknown constants as parameters to learn.
 
 Known: the bitrate of each action, bandwidth and duration of a request, and what an upload that arrives is worth, since
 that is how the reward is defined. Not known: how long people wait, and how sharply they give up.
@@ -21,7 +21,7 @@ from potstill.problem import Numeric
 
 _PROBLEM = VideoUpload().problem
 _KBPS = np.array(list(BITRATES.values()), np.float32)
-#: What may make people wait longer or less long, besides the video itself.
+#: Features that may change how long people wait, besides the video itself.
 _MOODS = np.array([_PROBLEM.labels.index(name) for name in ("loss", "battery", "charging", "retries", "foreground")])
 
 

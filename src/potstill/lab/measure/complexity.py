@@ -21,8 +21,8 @@ from potstill.problem import Discrete, Numeric, Problem
 from potstill.teachers.linear import Posterior
 from potstill.teachers.neural import Networks, network
 
-#: A size counts for the exponent of time if it takes that many times as long as the smallest one: below, the overhead
-#: of the calls hides what there is to compute.
+#: A size counts for the exponent of time if it takes this many times as long as the smallest one: below, call overhead
+#: hides the computation.
 CLEAR_OF_FLOOR = 1.15
 #: And if its numbers fit the cache of a core: above, memory is what is measured. Most servers have 1 MB or more.
 CACHE = 2**20
@@ -103,7 +103,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(calls: int, on_progress: Callable[[str], None] = lambda _: None) -> list[Growth]:
-    """Grow every method in every dimension, with so many calls at each size at most."""
+    """Grow every method in every dimension, with at most `calls` at each size."""
     grown = []
     for method in METHODS:
         for dimension in method.grow:
@@ -133,7 +133,7 @@ def _grown(method: Method, dimension: str, calls: int) -> Growth:
 
 
 def _telling(us: Sequence[float], held: Sequence[int], products: Sequence[int]) -> list[bool]:
-    """The sizes whose time tells of arithmetic."""
+    """Sizes whose time is dominated by arithmetic."""
     if products[0] == products[-1]:
         return [True] * len(us)
     return [t > CLEAR_OF_FLOOR * us[0] and size <= CACHE for t, size in zip(us, held, strict=True)]
@@ -217,7 +217,7 @@ def _imitation(sizes: Sizes) -> Built:
 
 
 def _float32_bytes(arrays: Networks | Posterior) -> int:
-    """Of all numbers, as they would be on a device."""
+    """Bytes of all numbers, as on a device."""
     parts = [part for field in arrays for part in (field if isinstance(field, tuple) else (field,))]
     return sum(4 * part.size for part in parts)
 

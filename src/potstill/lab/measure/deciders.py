@@ -24,7 +24,7 @@ from potstill.teachers import BootstrapTS, LinearTS, NeuralGreedy, NeuralLinearT
 from potstill.teachers.linear import Posterior
 from potstill.teachers.neural import Networks
 
-#: Takes one encoded context, float32[d], and says which action; what it returns is the decider's own affair.
+#: Decides on one encoded context, float32[d]; the form of the result depends on the decider.
 Decider = Callable[[Float32], Any]
 
 #: Ids are made beforehand: online they come with the request.

@@ -20,16 +20,16 @@ from potstill.policy import Policy
 
 #: Problems that differ in what a decision costs: the paper's, and the larger of the two Warfarin problems.
 PROBLEMS = ("mushroom", "wheel", "video", "warfarin-20", "warfarin-50")
-#: Observations that every agent has learnt from when it is timed; more would only change its numbers.
+#: Observations that every agent has learnt from when it is timed; more would not change its speed.
 LEARNT = 200
-#: Calls that are not counted: caches and branch predictors are then as in a running service.
+#: Warm-up calls, so that caches and branch predictors are as in a running service.
 WARM_UP = 50
 
 Clock = Callable[[], int]
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one algorithm on one problem.
+    """Latency of one algorithm on one problem.
 
     Attributes:
         problem: Name.
@@ -81,7 +81,7 @@ def measure(
 
 def trained(problem: str, algorithm: str, preset: str) -> tuple[Agent, Float32]:
     """An agent that has learnt from one uniform batch, and the contexts of that batch."""
-    # Simulated where trials replay a log too: contexts are the same, and no log has to be there.
+    # Simulated even where trials replay a log: contexts are the same, and no log is needed.
     world = Simulation(scenario(problem).environment(), LEARNT, Key(0))
     known = ALGORITHMS[algorithm].presets
     agent = ALGORITHMS[algorithm].make(world.problem, 0, preset if preset in known else known[0])
@@ -93,7 +93,7 @@ def trained(problem: str, algorithm: str, preset: str) -> tuple[Agent, Float32]:
 def timed(
     decide: Decider, contexts: Float32, calls: int, seconds: float, clock: Clock = time.perf_counter_ns
 ) -> list[int]:
-    """Nanoseconds of single calls, going round the contexts; the clock itself, some 50 ns, is in each of them."""
+    """Nanoseconds of single calls over the contexts in turn, including about 50 ns of the clock."""
     rows = list(contexts)
     for number in range(min(WARM_UP, calls)):
         decide(rows[number % len(rows)])

@@ -1,4 +1,4 @@
-"""What a report measures on this machine: latency and complexity, in a process of its own with a single thread."""
+"""Measurements of a report on this machine: latency and complexity, in a single-threaded process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Said = Callable[[str], None]
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it was measured."""
+    """The machine of a measurement."""
 
     processor: str
     python: str
@@ -31,12 +31,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def this(cls) -> Machine:
-        """The one this runs on."""
+        """This machine."""
         return cls(processor=_processor(), python=platform.python_version(), system=platform.system())
 
 
 class Measurements(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured, and with what.
+    """Measurements and their settings.
 
     Attributes:
         library: Potstill's version.
@@ -60,7 +60,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
 def take_measurements(
     kept: Path, problems: Sequence[str], algorithms: Sequence[str], calls: int, *, again: bool, say: Said
 ) -> Measurements:
-    """Measure, or take what was kept in a file by an equal request on this machine.
+    """Measure, or read the file of an equal earlier request on this machine.
 
     Args:
         kept: The file.
@@ -120,7 +120,7 @@ def _in_process(wanted: Measurements, there: Connection) -> None:
 
 
 def _processor() -> str:
-    """The processor's name, where the system says it."""
+    """Name of the processor, if the system tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,6 +1,6 @@
-"""Other libraries' algorithms in the same trials: one small file for each library, one line here for each algorithm.
+"""Algorithms of other libraries in the same trials: one file for each library, one line here for each algorithm.
 
-They see what Potstill's see: contexts as the problem encodes them, rewards as they come, and every batch at its end.
+They get the same inputs as Potstill's: encoded contexts, raw rewards, and every batch at its end.
 Hyperparameters are the library's defaults unless the name says otherwise.
 """
 
@@ -44,20 +44,20 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
 
     def make(self, problem: Problem, seed: int) -> Agent:
-        """An agent for one trial."""
+        """Make an agent for one trial."""
         self.version()
         actions = len(finite(problem.actions, self.title))
         agent: Agent = import_module(f"{__name__}.{self.file}").make(actions, seed, **self.options)
         return agent
 
     def why_not(self) -> str | None:
-        """What to install before it can be run; None if it can."""
+        """Message that names the package to install; None if it is installed."""
         if find_spec(self.package):
             return None
         return f"{self.title} needs {self.package}, which is not installed: pip install 'potstill[peers]'"
 
     def version(self) -> str:
-        """Of its library; `MissingPackage` if there is none."""
+        """Version of its library; `MissingPackage` if it is not installed."""
         if reason := self.why_not():
             raise MissingPackage(reason)
         return metadata.version(self.package)

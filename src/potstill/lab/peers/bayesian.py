@@ -13,7 +13,7 @@ from potstill.problem import Observations
 class Conjugate(TimedPeer):
     """Thompson sampling with a normal-inverse-gamma regression for each action.
 
-    Regressions have no intercept, so that contexts come with a column of ones.
+    Regressions have no intercept, so contexts get a column of ones.
 
     Args:
         actions: Number of actions.
@@ -25,12 +25,12 @@ class Conjugate(TimedPeer):
         self.agent = ContextualAgent(arms, ThompsonSampling(), random_seed=seed)
 
     def choose(self, contexts: Float32) -> Decided:
-        """Pull for the whole batch at once. Probabilities are not known to it, and 1 stands for them."""
+        """Pull for the whole batch at once. The library gives no probabilities; 1 is reported."""
         actions = np.asarray(self.agent.pull(with_intercept(contexts)), np.int64)
         return actions, np.ones(len(actions), np.float32)
 
     def fit(self, observations: Observations) -> None:
-        """Update the regression of every action that was taken."""
+        """Update the regression of each action that was taken."""
         contexts = with_intercept(observations.contexts)
         for action in np.unique(observations.actions):
             rows = observations.actions == action
@@ -38,5 +38,5 @@ class Conjugate(TimedPeer):
 
 
 def make(actions: int, seed: int) -> Conjugate:
-    """An agent for one trial."""
+    """Make an agent for one trial."""
     return Conjugate(actions, seed)

@@ -1,4 +1,4 @@
-"""MABWiser: ridge regressions apart for each action (Strong, Kleynhans, Kadıoğlu 2019)."""
+"""MABWiser: one ridge regression for each action (Strong, Kleynhans, Kadıoğlu 2019)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from potstill.problem import Observations
 
 
 class Mabwiser(TimedPeer):
-    """A bandit of MABWiser's. Its regressions have no intercept, so that contexts come with a column of ones.
+    """A MABWiser bandit. Its regressions have no intercept, so contexts get a column of ones.
 
     Args:
         actions: Number of actions.
@@ -25,17 +25,17 @@ class Mabwiser(TimedPeer):
         self._fitted = False
 
     def choose(self, contexts: Float32) -> Decided:
-        """Predict the whole batch at once. Probabilities are not known to it, and 1 stands for them."""
+        """Predict for the whole batch at once. The library gives no probabilities; 1 is reported."""
         actions = np.atleast_1d(self.bandit.predict(with_intercept(contexts))).astype(np.int64)
         return actions, np.ones(len(actions), np.float32)
 
     def fit(self, observations: Observations) -> None:
-        """Fit, or fit further."""
+        """Fit, or continue fitting."""
         take_in = self.bandit.partial_fit if self._fitted else self.bandit.fit
         take_in(observations.actions, observations.rewards, with_intercept(observations.contexts))
         self._fitted = True
 
 
 def make(actions: int, seed: int, policy: str, alpha: float) -> Mabwiser:
-    """An agent for one trial."""
+    """Make an agent for one trial."""
     return Mabwiser(actions, seed, policy, alpha)

@@ -1,4 +1,4 @@
-"""What the peers' files have in common."""
+"""Base of the peers' agents."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class TimedPeer:
     """A peer whose learning is timed."""
 
     def fit(self, observations: Observations) -> None:
-        """Take in one batch."""
+        """Learn from one batch."""
         raise NotImplementedError
 
     def learn(self, observations: Observations) -> Learned:
-        """Take in one batch, and say how long it took."""
+        """Learn from one batch, and report the seconds."""
         started = time.perf_counter()
         self.fit(observations)
         return Learned(seconds={"learn": time.perf_counter() - started})

@@ -18,7 +18,7 @@ from potstill.problem import Observations
 
 
 class Vowpal(TimedPeer):
-    """A workspace of Vowpal Wabbit's.
+    """An agent on a Vowpal Wabbit workspace.
 
     Args:
         actions: Number of actions.
@@ -28,7 +28,7 @@ class Vowpal(TimedPeer):
 
     def __init__(self, actions: int, seed: int, arguments: str) -> None:
         key = Key(seed)
-        # Its own generator takes few bits as a seed.
+        # Its generator takes a seed of few bits.
         its_seed = key.child("vowpal").integer() % 2**31
         self.workspace = Workspace(f"--cb_explore_adf {arguments} -q ca --random_seed {its_seed} --quiet")
         self._rng = key.child("draws").generator()
@@ -53,12 +53,12 @@ class Vowpal(TimedPeer):
 
 
 def _shared(contexts: Float32) -> Iterator[str]:
-    """The line that each context begins with; columns that are 0 go without saying."""
+    """The shared line of each context; columns that are 0 are left out."""
     for row in contexts:
         columns = " ".join(f"{i}:{row[i]}" for i in np.flatnonzero(row))
         yield f"shared |c {columns}"
 
 
 def make(actions: int, seed: int, arguments: str) -> Vowpal:
-    """An agent for one trial."""
+    """Make an agent for one trial."""
     return Vowpal(actions, seed, arguments)

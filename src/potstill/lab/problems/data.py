@@ -1,4 +1,4 @@
-"""The real data files, which are never part of the project: where they are looked for, and how they are fetched.
+"""Real data files, which are not part of the project: where they are searched, and how they are downloaded.
 
 Places, in order: the folder that POTSTILL_DATA names; `../shared/data` beside the checkout, or beside the current
 folder for an installed package; and the cache, which `potstill lab data` fills on machines with internet.
@@ -28,7 +28,7 @@ _DOSE = "Therapeutic Dose of Warfarin"
 
 
 class MissingData(PotstillError, FileNotFoundError):
-    """A data file is in none of the places; the message says which, and how to get it."""
+    """A data file was not found; the message names the places, and how to get it."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
 
     def check(self, rows: int, path: Path) -> None:
-        """Refuse a file that was cut off."""
+        """Refuse a truncated file."""
         if rows != self.rows:
             raise LabError(
                 f"{path} has {rows:,} rows, and the real file has {self.rows:,}: delete it, and fetch it again with "
@@ -58,7 +58,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Located(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a data file was found: in which of the places, and its path; both None if in none."""
+    """Place and path of a data file; both None if it was not found."""
 
     source: Source
     place: str | None
@@ -83,13 +83,13 @@ SOURCES = {source.name: source for source in (MUSHROOM, WARFARIN)}
 
 
 def cache() -> Path:
-    """The folder for what is fetched or made once."""
+    """Cache folder for downloaded and generated files."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "potstill" / "data"
 
 
 def places() -> dict[str, Path]:
-    """Where data is looked for, in order: why, and the folder."""
+    """Folders that are searched for data, in order, with a label each."""
     named = os.environ.get("POTSTILL_DATA")
     if named and not Path(named).is_dir():
         raise MissingData(f"POTSTILL_DATA names {named}, which is not a folder: correct it, or unset it")
@@ -102,7 +102,7 @@ def places() -> dict[str, Path]:
 
 
 def _neighbour() -> tuple[str, Path]:
-    """What `../` is relative to: the checkout, if this file is in one."""
+    """The checkout, if this file is in one; `../` is relative to it."""
     checkout = Path(__file__).resolve().parents[4]
     if (checkout / "pyproject.toml").exists():
         return "beside the checkout", checkout.parent
@@ -110,12 +110,12 @@ def _neighbour() -> tuple[str, Path]:
 
 
 def in_place(path: Path) -> bool:
-    """Whether a path is a file with something in it."""
+    """Whether a path is a non-empty file."""
     return path.is_file() and path.stat().st_size > 0
 
 
 def located() -> list[Located]:
-    """Each data file, and which place it is taken from."""
+    """Each data file and the place it was found in."""
     return [_locate(source) for source in SOURCES.values()]
 
 
@@ -138,11 +138,11 @@ def _locate(source: Source) -> Located:
 
 
 class DownloadFailed(PotstillError, OSError):
-    """A file could not be fetched, or is not what it should be."""
+    """A file could not be downloaded, or is not the expected one."""
 
 
 def download(folder: Path | None = None, sources: Iterable[Source] = tuple(SOURCES.values())) -> Iterator[Path]:
-    """Fetch the data files that are not in the folder yet, one after the other.
+    """Download the data files that are not in the folder yet.
 
     Args:
         folder: Folder for the files; the cache if not given.

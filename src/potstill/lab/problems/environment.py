@@ -1,4 +1,4 @@
-"""The contract of a simulated problem: contexts come in, actions earn rewards, and the truth is known."""
+"""The contract of a simulated problem with known expected rewards."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ Choose = Callable[[Float32], Decided]
 
 
 class Environment(Protocol):
-    """A world to decide in. It keeps no state: randomness comes from the generator that is handed in."""
+    """A simulated problem. Stateless: randomness comes from the given generator."""
 
     @property
     def problem(self) -> Problem:
-        """What is decided."""
+        """The problem."""
 
     def contexts(self, n: int, rng: np.random.Generator) -> Columns:
-        """The contexts of a trial's n requests, in the order in which they come."""
+        """Contexts of the n requests of a trial, in order."""
 
     def encode(self, contexts: Columns) -> Float32:
-        """What algorithms see of contexts, float32[N, d]. Columns may hold more: what only the truth depends on."""
+        """Encoded contexts, float32[N, d]. Columns may hold more, on which only the rewards depend."""
 
     def means(self, contexts: Columns) -> Float64:
-        """The expected reward of each action, float64[N, K]: its row maximum is the best possible."""
+        """Expected reward of each action, float64[N, K]; the row maximum is the best possible."""
 
     def rewards(self, contexts: Columns, actions: NDArray[np.integer[Any]], rng: np.random.Generator) -> Float64:
-        """What actions int[N] earn, float64[N].
+        """Rewards float64[N] of actions int[N].
 
         The chance in row i is the same whatever the action, so that algorithms which are handed equal generators are
         compared on equal luck.
@@ -49,14 +49,14 @@ class Environment(Protocol):
 
 
 def regrets(means: Float64, actions: NDArray[np.integer[Any]]) -> Float64:
-    """Expected reward given up by each action against the best one, float64[N]."""
+    """Regret of each action: expected reward below that of the best one, float64[N]."""
     taken = np.take_along_axis(means, actions[:, None], axis=1)[:, 0]
     regret: Float64 = means.max(axis=1) - taken
     return regret
 
 
 class Batch(NamedTuple):
-    """What came of one batch of decisions.
+    """Result of one batch of decisions.
 
     Attributes:
         observations: Observations to learn from.
@@ -68,18 +68,18 @@ class Batch(NamedTuple):
 
 
 class World(Protocol):
-    """One trial's requests. Two worlds made from equal keys bring equal requests and equal luck."""
+    """Requests of one trial. Worlds with equal keys have equal requests and reward noise."""
 
     @property
     def problem(self) -> Problem:
-        """What is decided."""
+        """The problem."""
 
     def batch(self, size: int, choose: Choose) -> Batch:
         """The next `size` decisions."""
 
 
 class Simulation:
-    """A world of known truth: an environment, and the requests of one trial in their order.
+    """A world with known expected rewards: an environment, and the requests of one trial in order.
 
     Args:
         environment: The environment.
@@ -95,11 +95,11 @@ class Simulation:
 
     @property
     def problem(self) -> Problem:
-        """The environment's."""
+        """The problem of the environment."""
         return self.environment.problem
 
     def batch(self, size: int, choose: Choose) -> Batch:
-        """Decide on the next requests, all of them."""
+        """Decide on the next `size` requests."""
         rows = slice(self._at, self._at + size)
         contexts, encoded = _rows(self._contexts, rows), self._encoded[rows]
         if len(encoded) < size:

@@ -1,8 +1,8 @@
 """Replay: an algorithm is evaluated on a log of uniformly random decisions (Li, Chu, Langford, Wang 2011).
 
 A logged row counts only if the algorithm picks the logged action; then the logged reward is what it would have earned.
-Since every row matches with the same probability, 1/K, whatever the algorithm does, the rows that count are distributed
-as they would be online. The others are spent for nothing.
+Every row matches with the same probability, 1/K, independent of the algorithm, so the rows that count are distributed
+as they would be online. The others are discarded.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from potstill.problem import Observations, Problem
 from potstill.spaces import Actions, FiniteSpace, finite, lake_columns
 from potstill.tables import checked_contexts
 
-#: Rows in a file: a few megabytes, and what is held in memory at a time.
+#: Rows in a file, a few megabytes, which are in memory at a time.
 CHUNK = 100_000
-#: Told of the rows that are there, and of all.
+#: Called with the rows written and the total.
 Progress = Callable[[int, int], None]
 
 
@@ -50,7 +50,7 @@ def write_log(
     chunk: int = CHUNK,
     progress: Progress | None = None,
 ) -> None:
-    """Log uniformly random decisions, a file at a time. What an interrupted call has written is not written again.
+    """Log uniformly random decisions, a file at a time. An interrupted call can be resumed.
 
     Args:
         folder: Folder of the log.
@@ -73,7 +73,7 @@ def write_log(
 
 
 def logged(environment: Environment, n: int, key: Key) -> pl.DataFrame:
-    """N uniformly random decisions. Numbers of a context are float32, as policies see them."""
+    """N uniformly random decisions. Numbers of contexts are float32, as policies see them."""
     rng, names = key.generator(), _actions(environment.problem).labels
     contexts = environment.contexts(n, rng)
     actions = rng.integers(len(names), size=n)
@@ -88,20 +88,20 @@ def logged(environment: Environment, n: int, key: Key) -> pl.DataFrame:
 
 
 def upload_log(environment: Environment, rows: int, progress: Progress | None = None) -> Path:
-    """The folder of a log in the cache, written now if it is not there, or not whole."""
+    """Folder of a log in the cache, written or completed now if necessary."""
     name = f"{environment.problem.name}-{rows}-{fingerprint(environment)[:8]}"
     write_log(data.cache() / name, environment, rows, progress=progress)
     return data.cache() / name
 
 
 def fingerprint(environment: Environment) -> str:
-    """A digest of a few logged rows: a log of a simulator that has since changed is not taken for one of today's."""
+    """Digest of a few logged rows, which tells logs of a changed simulator apart."""
     sample = logged(environment, 200, Key(0).child("fingerprint"))
     return hashlib.sha256(sample.write_csv().encode()).hexdigest()
 
 
 def _claim(folder: Path, described: _Described) -> None:
-    """Say in a folder what its log is, or find that it says so already."""
+    """Write the manifest of a log, or check the existing one."""
     path = folder / "log.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def _claim(folder: Path, described: _Described) -> None:
 
 
 def _small(column: np.ndarray[tuple[int], np.dtype[np.generic]]) -> pl.Series:
-    """Half the bytes for numbers; strings as a few kinds."""
+    """A smaller column: float32 for numbers, categories for strings."""
     series = pl.Series(column)
     if series.dtype == pl.Float64:
         return series.cast(pl.Float32)
@@ -129,7 +129,7 @@ class LogExhausted(PotstillError, ValueError):
 
 
 class Replay:
-    """A world made of logged rows, which are met once each, in the order in which they come.
+    """A world of logged rows, each used once, in order.
 
     Args:
         problem: The problem.
@@ -139,15 +139,14 @@ class Replay:
     def __init__(self, problem: Problem, parts: Iterable[Observations]) -> None:
         self.problem = problem
         self._parts = iter(parts)
-        self._rows = Observations.none(problem)  # read, and not met yet
+        self._rows = Observations.none(problem)  # read and not used yet
         self._met = self._counted = 0
 
     def batch(self, size: int, choose: Choose) -> Batch:
-        """Meet rows until `size` of them count.
+        """Use rows until `size` of them count.
 
-        `choose` sees blocks of `size` rows: of one shape, since algorithms compile for a shape. What follows the last
-        row that counts is left for the next batch, to be decided anew by what has been learnt by then, so that where a
-        block ends makes no difference.
+        `choose` gets blocks of `size` rows, because algorithms compile for a shape. Rows after the last one that counts
+        are left for the next batch and decided again by the updated algorithm, so that block boundaries do not matter.
         """
         kept: list[Observations] = []
         wanted = size
@@ -161,7 +160,7 @@ class Replay:
         return Batch(reduce(add, kept, Observations.none(self.problem)), None)
 
     def _block(self, size: int, wanted: int) -> Observations:
-        """The next rows, `size` of them or what is left of the log."""
+        """The next `size` rows, or the rest of the log."""
         while len(self._rows) < size and (part := next(self._parts, None)) is not None:
             self._rows = self._rows + part
         if not len(self._rows):
@@ -182,7 +181,7 @@ class Replay:
 
 
 def parts_of(folder: Path, problem: Problem, key: Key) -> Iterator[Observations]:
-    """The parts of a log on disk, encoded: in an order of this key's own, with the rows of each part shuffled.
+    """Encoded files of a log on disk, in an order given by the key, with the rows of each file shuffled.
 
     Args:
         folder: Folder of Parquet files with the problem's features, `action`, `reward` and `propensity` as columns.

@@ -1,4 +1,4 @@
-"""The paper's problems as they are run: how many decisions, how often an update, and what is measured."""
+"""Scenarios: problems with their number of decisions, batch size and measure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from potstill.lab.problems.video import VideoUpload
 from potstill.lab.problems.wheel import Wheel
 from potstill.problem import Problem
 
-#: From so many decisions on, an update every 1,000 as in the paper; below, every 100.
+#: From this many decisions on, updates are every 1,000 decisions, as in the paper; below, every 100.
 MANY = 10_000
 _ENDINGS = (".csv", ".parquet")
 
@@ -44,14 +44,14 @@ class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """As the command line takes them."""
+        """The table's options on the command line."""
         what = ("--label", self.label) if self.label is not None else ("--target", self.target or "")
         levels = () if self.label is not None else ("--levels", str(self.levels))
         return (*what, *levels, *(word for name in self.without for word in ("--without", name)))
 
 
 def find_scenario(name: str, own: OwnTable, decisions: int | None = None) -> Scenario:
-    """The scenario of a problem's name, or of a file's with a table."""
+    """The scenario with a name, or of a file with a table."""
     path = Path(name)
     if not is_known(name) and (path.suffix.lower() in _ENDINGS or "/" in name or path.exists()):
         return own_scenario(path, own, decisions)
@@ -59,14 +59,14 @@ def find_scenario(name: str, own: OwnTable, decisions: int | None = None) -> Sce
 
 
 def refuse_unused(own: OwnTable, found: Sequence[Scenario]) -> None:
-    """Refuse options of a table where no problem is one."""
+    """Refuse options for tables if no problem is a table."""
     if own != OwnTable() and not any(one.options for one in found):
         names = ", ".join(one.name for one in found)
         raise LabError(f"--label, --target, --levels and --without are for a table of your own, not for {names}")
 
 
 def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Scenario:
-    """The scenario of a table; every row once in random order, unless more decisions are asked for.
+    """The scenario of a table: every row once in random order, or drawn with replacement for more decisions.
 
     Args:
         path: Path of a CSV file with a header row, or of a Parquet file.
@@ -96,7 +96,7 @@ def table(path: Path, own: OwnTable, *, resample: bool) -> ClassificationProblem
         raise LabError(f"{path}: {'that is a folder, not a table' if path.is_dir() else 'there is no such file'}")
     if (ending := path.suffix.lower()) not in _ENDINGS:
         raise LabError(f"{path}: a table is a file that ends in {' or '.join(_ENDINGS)}, not in {ending!r}")
-    # Part of the problem's hash, so that results of another content under the same name are told apart.
+    # Part of the problem's hash, which tells results of changed files apart.
     name = f"{path.stem}-{sha256(path.read_bytes()).hexdigest()[:12]}"
     options: dict[str, Any] = {"name": name, "without": own.without, "resample": resample}
     try:
@@ -112,7 +112,7 @@ def _read(kind: type[Kind], path: Path) -> Callable[..., Kind]:
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """One problem of the evaluation. Data is read when the problem or a world is asked for, and raises MissingData.
+    """One problem of the evaluation. Data is read on first use, and raises MissingData.
 
     Attributes:
         name: Name in commands and files.
@@ -134,29 +134,29 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def measure(self) -> Literal["regret", "reward"]:
-        """What is reported; a log does not say what other actions would have earned."""
+        """The reported measure; a log does not tell the rewards of other actions."""
         return "regret" if self.log_rows is None else "reward"
 
     @property
     def sizes(self) -> list[int]:
-        """Decisions in each batch; the last takes what is left."""
+        """Number of decisions in each batch; the last takes the remainder."""
         whole, rest = divmod(self.decisions, self.batch)
         return [self.batch] * whole + [rest] * (rest > 0)
 
     @property
     def problem(self) -> Problem:
-        """What is decided."""
+        """The problem."""
         return self.environment().problem
 
     def world(self, seed: int) -> World:
-        """A trial's requests; equal seeds bring equal requests and equal luck."""
+        """Requests of a trial; equal seeds give equal requests and reward noise."""
         environment, key = self.environment(), Key(seed).child("world")
         if self.log_rows is None:
             return Simulation(environment, self.decisions, key)
         return Replay(environment.problem, parts_of(upload_log(environment, self.log_rows), environment.problem, key))
 
     def prepare(self, progress: Progress | None = None) -> None:
-        """Read or write what trials need, before any of them: so that all errors come now, and a log is written once.
+        """Read or write what trials need before the first one: errors appear early, and a log is written once.
 
         Args:
             progress: Called with the rows written and the total.
@@ -166,7 +166,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         self.world(seed=0)
 
     def with_decisions(self, n: int) -> Scenario:
-        """The same with another number of decisions."""
+        """The scenario with another number of decisions."""
         if n < 1:
             raise LabError(f"{self.name}: decisions must be 1 or more, got {n}")
         if self.log_rows is not None and (rows := rows_for(self.problem, n)) > self.log_rows:

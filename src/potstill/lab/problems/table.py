@@ -1,10 +1,10 @@
-"""Any table as a problem: rows are requests, and a column says which action is right, or how large it should be.
+"""Tables as problems: rows are requests, and a column names the right action or amount.
 
     ClassificationProblem.from_csv("flowers.csv", label="species")
     DoseProblem.from_csv("patients.csv", target="dose_mg", levels=20)
 
-Both are Environments. The features are read off the columns (`columns.py` says how); a trial draws rows,
-and the columns of its contexts are only their numbers, so that each row is encoded once.
+Both are Environments. Features are inferred from the columns (`potstill.tables.infer`). A trial draws rows, and its
+contexts are only row numbers, so that each row is encoded once.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from potstill.lab.problems.environment import Columns, Float32, Float64
 from potstill.problem import Discrete, Feature, Problem, Reward
 from potstill.tables import checked_contexts, features_of, in_one_line, read_csv
 
-#: What an action earns on rows of one class: a number, or several that are equally likely.
+#: Reward of an action on rows of one class: a number, or several equally likely ones.
 Outcomes = float | Sequence[float]
-#: Outcomes by class, then by action.
+#: Rewards by class, then by action.
 RewardTable = Mapping[str, Mapping[str, Outcomes]]
-#: A label with more different values than this is more likely an amount.
+#: A label with more distinct values than this is probably an amount.
 MOST_CLASSES = 1_000
-#: The same of numbers with a fraction.
+#: The same for numbers with fractions.
 MOST_FRACTIONS = 20
 
 
 class TableProblem:
-    """Rows of a table as requests; what they earn is left to the two kinds below.
+    """Rows of a table as requests; subclasses define the rewards.
 
     Attributes:
         problem: The problem.
@@ -50,11 +50,11 @@ class TableProblem:
 
     @property
     def rows(self) -> int:
-        """How many there are to draw from."""
+        """Number of rows to draw from."""
         return len(self._rows)
 
     def halves(self, rng: np.random.Generator) -> tuple[Self, Self]:
-        """Two problems that share no row, each of which meets its rows at most once."""
+        """Two problems that share no row and use each of their rows at most once."""
         shuffled = rng.permutation(self._rows)
         parts = copy(self), copy(self)
         for part, rows in zip(parts, np.array_split(shuffled, 2), strict=True):
@@ -90,7 +90,7 @@ class TableProblem:
         return cls(table if isinstance(table, pl.DataFrame) else pl.DataFrame(table), **options)
 
     def contexts(self, n: int, rng: np.random.Generator) -> Columns:
-        """The numbers of the rows that a trial meets, as column ``row``, int64[n]."""
+        """Numbers of the rows of a trial, as column ``row``, int64[n]."""
         if self.resample:
             return {"row": self._rows[rng.integers(self.rows, size=n)]}
         if n > self.rows:
@@ -107,7 +107,7 @@ class TableProblem:
 
 
 class ClassificationProblem(TableProblem):
-    """Name the class of each row: 1 if it is right and 0 if not, or what a table of rewards says.
+    """Name the class of each row: reward 1 if right and 0 if not, or by a table of rewards.
 
     Args:
         table: The rows.
@@ -158,7 +158,7 @@ class ClassificationProblem(TableProblem):
 
 
 class DoseProblem(TableProblem):
-    """Choose a level of a quantity whose right amount each row knows: the reward falls with the distance to it.
+    """Choose a level of a quantity: the reward falls with the distance to the right amount of each row.
 
     The levels are evenly spaced from `low` to `high`, both included. Level a earns 1 - |a - target| / (high - low),
     with the target clipped to the range of levels, so that rewards lie in [0, 1] and have no noise.
@@ -205,7 +205,7 @@ class DoseProblem(TableProblem):
         return self._reward(self.levels, self._targets[contexts["row"]][:, None])
 
     def rewards(self, contexts: Columns, actions: NDArray[np.integer[Any]], rng: np.random.Generator) -> Float64:  # noqa: ARG002
-        """The reward of each level taken, float64[N]; there is no luck in it."""
+        """Reward of each chosen level, float64[N], without noise."""
         return self._reward(self.levels[actions], self._targets[contexts["row"]])
 
     def _reward(self, level: Float64, target: Float64) -> Float64:
@@ -216,7 +216,7 @@ class DoseProblem(TableProblem):
 
 
 def _known(table: pl.DataFrame, name: str, what: str, read: Callable[[pl.Series], pl.Series]) -> pl.DataFrame:
-    """The rows in which a column has a value, with that column as `read` reads it."""
+    """Rows in which a column has a value, with that column converted by `read`."""
     if name not in table.columns:
         raise LabError(f"{what} {name!r} is not a column of the table; its columns are {', '.join(table.columns)}")
     column = table[name].fill_nan(None) if table[name].dtype.is_float() else table[name]
@@ -274,7 +274,7 @@ def _reward_table(classes: list[str], rewards: RewardTable) -> tuple[list[str], 
     cells = [[np.atleast_1d(rewards[c].get(a, 0.0)).astype(np.float64) for a in actions] for c in classes]
     if not all(cell.size and np.isfinite(cell).all() for row in cells for cell in row):
         raise LabError("rewards must be finite numbers, one or more for each class and action")
-    # So many that every list of outcomes fits in a whole number of times: equal chances stay equal.
+    # A common multiple of the lengths, so that equal chances stay equal.
     count = math.lcm(*(len(cell) for row in cells for cell in row))
     return actions, np.array([[np.resize(cell, count) for cell in row] for row in cells])
 

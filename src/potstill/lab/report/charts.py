@@ -1,4 +1,4 @@
-"""The figures of the lab's report."""
+"""Figures of the lab's report."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _OTHER_HUES = ["#d9a514", "#c2477a", "#3aa6b9", "#6f9a2a", "#8a6d5a", "#5f6fd0"]
 _SOLID, _DASHED = [1, 0], [5, 3]
 _RED, _COPPER, _GREY, _BLUE, _PINK = "#cf4436", "#c8662b", "#8b919b", "#4a83c4", "#c2477a"
 _FEW = alt.Axis(tickCount=5)
-#: Pixels for the panels of a figure that are side by side, axes apart.
+#: Width in pixels of the panels of a figure that are side by side, without axes.
 _ROOM = 760
-#: Points of a curve: more cannot be told apart, and make pages large.
+#: Points of a curve: more cannot be told apart and make pages large.
 _POINTS = 100
-#: A line that ends above that many times the others is let out of the frame.
+#: A line that ends above this many times the others is clipped.
 _OUT_OF_FRAME = 1.6
 
 
@@ -53,7 +53,7 @@ def curves(runs: Sequence[Run], heading: str) -> Chart:
         y=alt.Y("low:Q", title=title, scale=frame),
         y2="high:Q",
         fill=alt.Fill("hue:N", scale=None),
-        detail="algorithm:N",  # those of one hue have a band each
+        detail="algorithm:N",  # one band for each line of a hue
     )
     tooltip = [alt.Tooltip(f"{name}:Q", format=",.4~g") for name in ("decisions", "mean", "low", "high")]
     lines = base.mark_line(strokeWidth=2, clip=True).encode(
@@ -79,13 +79,13 @@ def _points(run: Run) -> pl.DataFrame:
         "low": (mean - spread)[at],
         "high": (mean + spread)[at],
     }
-    if run.measure == "regret":  # which starts at nothing
+    if run.measure == "regret":  # regret starts at 0
         columns = {name: np.insert(column, 0, 0.0) for name, column in columns.items()}
     return pl.DataFrame(columns).with_columns(algorithm=pl.lit(run.title))
 
 
 def _frame(runs: Sequence[Run]) -> list[float] | None:
-    """The range of the regret axis, if uniform choice would press all others to its foot."""
+    """Range of the regret axis, if uniform choice would flatten all other lines."""
     others = [run for run in runs if run.algorithm != "uniform"]
     if runs[0].measure != "regret" or not others or len(others) == len(runs):
         return None
@@ -100,12 +100,12 @@ def _hues(runs: Sequence[Run]) -> list[str]:
 
 
 def _dash(run: Run) -> list[int]:
-    """What acts on posterior samples, or comes from elsewhere, is dashed; a good imitation would hide it else."""
+    """Undistilled algorithms and other libraries are dashed: a good imitation would hide them."""
     return _DASHED if run.preset == PEERS or run.algorithm.endswith("-ts") else _SOLID
 
 
 def forest(compared: Sequence[Compared]) -> Chart:
-    """What distilling costs on each problem, with its interval."""
+    """Cost of distilling on each problem, with its interval."""
     rows = [
         {
             "label": f"{problem_title(one.problem)} · {one.preset} · {one.title}",
@@ -221,7 +221,7 @@ def imitation_error(imitated: Sequence[Imitated], heading: str) -> Chart:
 
 
 def price(imitated: Sequence[Imitated]) -> Chart:
-    """The price of imitation that the bound allows, and the difference that was seen, per decision."""
+    """Bound on the price of imitation, and the measured difference, per decision."""
     rows = [
         {
             "label": f"{problem_title(one.problem)} · {one.preset} · {one.title}",

@@ -1,4 +1,4 @@
-"""The report's page: which figures and tables stand where, and what is said about them."""
+"""Page of the report: order of figures and tables, and the text around them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PRESETS = {"paper": "the paper's hyperparameters", "potstill": "Potstill's hype
 
 
 def _flowed(text: str) -> str:
-    """Paragraphs without the line breaks that they have here."""
+    """Paragraphs without the line breaks of the source."""
     return "\n\n".join(" ".join(part.split()) for part in dedent(text).split("\n\n"))
 
 
@@ -125,7 +125,7 @@ def _headlines(said: Summary) -> list[tuple[str, str]]:
 
 
 def _peer_headline(finals: Sequence[Final]) -> list[tuple[str, str]]:
-    """On how many problems some distilled policy of Potstill's preset beats the best of the other libraries."""
+    """Number of problems on which a distilled policy of Potstill's preset beats the best of the other libraries."""
     distilled = [row for row in finals if row.preset == "potstill" and row.algorithm.endswith("-il")]
     rivals = [row for row in distilled if row.against_best_peer and row.final.trials >= LEAST_TRIALS]
     problems = {row.problem for row in rivals}
@@ -184,7 +184,7 @@ def _problem(runs: Runs, said: Summary, problem: str) -> Section:
 
 
 def _how_to_read(said: Summary, problem: str) -> str:
-    """How to read a problem's figures and table, unless an earlier section has said it."""
+    """How to read the figures and table of a problem, unless an earlier section explains it."""
     earlier = said.finals[: next(i for i, row in enumerate(said.finals) if row.problem == problem)]
     rows = [row for row in said.finals if row.problem == problem]
     measure = REGRET if rows[0].measure == "regret" else REWARD
@@ -206,7 +206,7 @@ def _curves(runs: Runs, problem: str) -> dict[str, Chart]:
 
 
 def _distilled(runs: Runs, problem: str) -> list[Run]:
-    """What other libraries are to be seen beside."""
+    """Note on what other libraries are compared with."""
     return [run for run in runs.of(problem, "potstill") if run.imitates]
 
 
@@ -273,5 +273,5 @@ def _origin(said: Summary) -> Section:
 
 
 def identifier(*names: str) -> str:
-    """A name for a figure and its file."""
+    """Name of a figure and its file."""
     return re.sub(r"[^\w-]+", "-", "-".join(names))

@@ -1,4 +1,4 @@
-"""The report on finished trials: a page, pictures, a summary for machines, and the same as Markdown."""
+"""Report of finished trials: HTML page, pictures, JSON summary and Markdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from potstill.lab.runs import ALGORITHMS, results
 from potstill.pages import Page, Section, Table, png
 
 Said = Callable[[str], None]
-#: Beside a Markdown page: the trials that it is about, for those who come later.
+#: Archive of the trials, written beside a Markdown page.
 TRIALS = "trials.tar.xz"
 
 
@@ -30,7 +30,7 @@ def write_markdown(path: Path, page: Page, pictures: Path) -> None:
 
 
 def markdown_text(page: Page, folder: str) -> str:
-    """The page, whose pictures are in a folder beside it."""
+    """The page as Markdown; its pictures are in a folder beside it."""
     headlines = [f"- **{figure}** {said}" for figure, said in page.headlines]
     parts = [f"# {page.title}", page.subtitle, "\n".join(headlines)]
     parts += [part for section in page.sections for part in _section(section, folder)]
@@ -54,7 +54,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What a report wrote, and what it says."""
+    """Files of a report, and its summary."""
 
     page: Path
     summary: Summary
@@ -71,7 +71,7 @@ def write_report(
     command: str = "",
     say: Said = lambda _: None,
 ) -> Written:
-    """Write the report on a folder of results.
+    """Write the report of a folder of results.
 
     Args:
         folder: Folder written by `potstill lab run`.
@@ -105,7 +105,7 @@ def write_report(
 
 
 def _measured(runs: Runs, out: Path, calls: int, again: bool, say: Said) -> Measurements:
-    """Latency of this library's algorithms on the problems that were run, and complexity."""
+    """Latency of Potstill's algorithms on the problems that were run, and complexity."""
     problems = [name for name in PROBLEMS if name in runs.problems and _is_available(name, say)]
     ran = {run.algorithm for run in runs.runs if run.preset != PEERS}
     algorithms = [name for name in ALGORITHMS if name in ran]
@@ -122,7 +122,7 @@ def _is_available(problem: str, say: Said) -> bool:
 
 
 def _commands(report: str, markdown: Path | None) -> list[str]:
-    """The command that makes the report, and how to have its trials without playing them."""
+    """The command that makes the report, and how to get its trials without running them."""
     if markdown is None:
         return [report]
     return [f"tar xf {markdown.with_suffix('') / TRIALS}  # instead of the runs: the trials of this page", report]

@@ -1,4 +1,4 @@
-"""What the report's tables say, as data for machines."""
+"""Rows of the report's tables, as data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from potstill.lab.runs import ALGORITHMS, Comparison, Estimate, Measure, Trial
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an algorithm ended: total regret of a trial, or mean reward per decision.
+    """Final result of an algorithm: total regret of a trial, or mean reward per decision.
 
     Attributes:
         problem, preset, algorithm: names.
@@ -35,7 +35,7 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """A distilled policy against its Thompson sampling."""
+    """A distilled policy compared with its Thompson sampling."""
 
     problem: str
     preset: str
@@ -154,7 +154,7 @@ class Imitated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def imitation(runs: Runs) -> list[Imitated]:
-    """Of every distilled policy that reports its divergence."""
+    """Imitation of every distilled policy that reports its divergence."""
     taught_by = {id(run): teacher for run, teacher in runs.pairs()}
     return [_imitated(run, taught_by.get(id(run))) for run in runs.runs if all(map(_complete, run.trials))]
 
@@ -173,12 +173,12 @@ def _imitated(run: Run, teacher: Run | None) -> Imitated:
 
 
 def paid(trial: Trial) -> float:
-    """The bound over a whole trial. The first batch is uniform for all and costs nothing."""
+    """Bound over a whole trial. The first batch is uniform for all and costs nothing."""
     return float(np.dot(trial.price or [], trial.decisions[1:]))
 
 
 def _complete(trial: Trial) -> bool:
-    """Whether every update but the one after the last batch says its divergence."""
+    """Whether every update but the one after the last batch reports its divergence."""
     updates = len(trial.decisions) - 1
     return updates > 0 and len(trial.kl or []) == len(trial.price or []) == updates
 
@@ -190,12 +190,12 @@ def _cost(run: Run, teacher: Run | None) -> Estimate | None:
     difference = comparison.difference
     if run.measure == "regret":
         return difference
-    # Mean reward per decision, of which more is better.
+    # Mean reward per decision: more is better.
     decisions = float(run.decisions[-1])
     two_se = None if difference.two_se is None else decisions * difference.two_se
     return Estimate(-decisions * difference.mean, two_se, difference.trials)
 
 
 def with_cost(imitated: Sequence[Imitated]) -> list[Imitated]:
-    """Those whose Thompson sampling was run too."""
+    """Policies whose Thompson sampling was run too."""
     return [one for one in imitated if one.cost is not None]

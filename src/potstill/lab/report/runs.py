@@ -1,4 +1,4 @@
-"""What a report is made from: the finished trials of a folder, grouped into runs of one algorithm on one problem."""
+"""Finished trials of a folder, grouped into runs of one algorithm on one problem."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LATENCY_MS = {
     for algorithm, row in _LATENCY_MS.items()
     for problem, ms in zip(_PROBLEMS, row, strict=True)
 }
-#: What is not as in the paper, to be said wherever results on its problems are shown: the problem, and what.
+#: Deviations from the paper by problem, shown with every result on its problems.
 _DEVIATIONS = (
     (
         "warfarin",
@@ -69,17 +69,17 @@ class Run:
 
     @property
     def title(self) -> str:
-        """The algorithm's name for people."""
+        """Title of the algorithm."""
         return ALGORITHMS[self.algorithm].title if self.algorithm in ALGORITHMS else self.algorithm
 
     @property
     def imitates(self) -> str | None:
-        """The name of the algorithm whose distilled policy this is."""
+        """Name of the algorithm that this policy was distilled from."""
         return self.algorithm.removesuffix("-il") if self.algorithm.endswith("-il") else None
 
     @property
     def luck(self) -> list[tuple[int, int]]:
-        """Number and seed of each trial: runs that agree in both met the same requests with the same luck."""
+        """Number and seed of each trial: runs that agree in both had the same requests and reward noise."""
         return [(trial.trial, trial.seed) for trial in self.trials]
 
     @cached_property
@@ -96,12 +96,12 @@ class Run:
 
     @property
     def final(self) -> Float64:
-        """The curves' ends, float64[trials]."""
+        """Final values of the curves, float64[trials]."""
         return self.curves[:, -1]
 
     @property
     def estimate(self) -> Estimate:
-        """The mean of the ends."""
+        """Mean of the final values."""
         return Estimate.of(self.final)
 
     def better(self, other: Run) -> bool:
@@ -109,7 +109,7 @@ class Run:
         return (self.estimate.mean < other.estimate.mean) == (self.measure == "regret")
 
     def against(self, other: Run) -> Comparison | None:
-        """The comparison on trials that both have played; None if there are none."""
+        """Comparison on the trials that both have; None if there are none."""
         both = sorted(set(self.luck) & set(other.luck))
         if not both or self.measure != other.measure:
             return None
@@ -121,7 +121,7 @@ class Run:
 
 
 class Runs:
-    """All runs of a folder, in the order in which they are shown."""
+    """All runs of a folder, in display order."""
 
     def __init__(self, trials: Iterable[Trial]) -> None:
         grouped: dict[tuple[str, str, str], list[Trial]] = {}
@@ -132,7 +132,7 @@ class Runs:
 
     @classmethod
     def read(cls, folder: Path) -> Runs:
-        """The runs of a folder that `potstill lab run` has written."""
+        """Runs of a folder written by `potstill lab run`."""
         if not folder.is_dir():
             raise LabError(f"there is no folder {folder}: run trials first, with potstill lab run --out {folder}")
         runs = cls(results.load(folder))
@@ -145,7 +145,7 @@ class Runs:
 
     @property
     def problems(self) -> list[str]:
-        """Names, in order."""
+        """Names of the problems, in order."""
         return list(dict.fromkeys(run.problem for run in self.runs))
 
     def of(self, problem: str, preset: str | None = None) -> list[Run]:
@@ -171,17 +171,17 @@ class Runs:
 
 
 def problem_title(name: str) -> str:
-    """A problem's name for people."""
+    """Title of a problem."""
     return scenario(name).title if is_known(name) else name
 
 
 def _measure(trials: Sequence[Trial]) -> Measure:
-    """Regret where the truth is known; a log does not say what other actions would have earned."""
+    """Regret if expected rewards are known, else mean reward: a log does not tell the rewards of other actions."""
     return "reward" if any(trial.regret is None for trial in trials) else "regret"
 
 
 def _rank(identity: tuple[str, str, str]) -> tuple[object, ...]:
-    """Problems, presets and algorithms in the order of their lists, then whatever else there is by name."""
+    """Problems, presets and algorithms in the order of their lists, then others by name."""
     lists = (list(SCENARIOS), _PRESETS, list(ALGORITHMS))
     known = ((names.index(name) if name in names else len(names)) for name, names in zip(identity, lists, strict=True))
     places = tuple(known)
@@ -189,7 +189,7 @@ def _rank(identity: tuple[str, str, str]) -> tuple[object, ...]:
 
 
 def _refuse_mixed(grouped: dict[tuple[str, str, str], list[Trial]]) -> None:
-    """Trials of different lengths cannot share a curve, nor be compared."""
+    """Refuse trials of different lengths: they can share no curve and cannot be compared."""
     lengths: dict[str, Trial] = {}
     for trial in (trial for trials in grouped.values() for trial in trials):
         first = lengths.setdefault(trial.problem, trial)
@@ -206,6 +206,6 @@ def _length(trial: Trial) -> str:
 
 
 def deviations(problems: Sequence[str]) -> list[str]:
-    """What is not as in the paper, of those problems that are in it."""
+    """Deviations from the paper on the problems that are in it."""
     known = [name for name in problems if is_known(name)]
     return [said for of, said in _DEVIATIONS if any(name.startswith(of) for name in known)]

@@ -1,4 +1,4 @@
-"""Everything that a report says, for machines."""
+"""Summary of a report as data."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from potstill.lab.runs import ALGORITHMS, commit, expected_by_chance, results
 
 
 def commits(runs: Runs, folder: Path) -> dict[str, int]:
-    """How many trials each commit has run, as they recorded it; those that recorded none are left out."""
+    """Number of trials by recorded commit; trials without one are left out."""
     kept = (results.seconds_of(folder, trial) for run in runs.runs for trial in run.trials)
     return dict(Counter(seconds.commit for seconds in kept if seconds and seconds.commit).most_common())
 
 
 class _Recorded(msgspec.Struct, frozen=True):
-    """What commands need of a folder's settings."""
+    """Settings of a folder that commands need."""
 
     seed: int = 0
     problems: dict[str, dict[str, Any]] = {}
 
 
 def commands(runs: Runs, folder: Path) -> list[str]:
-    """Commands that make such a folder: one for each problem and number of trials, or for each preset of them."""
+    """Commands that reproduce a folder: one for each problem and number of trials, or for each preset."""
     recorded = _recorded(folder)
     tail = f"--seed {recorded.seed} --out {folder.name}"
     groups: dict[tuple[str, int], list[Run]] = {}
@@ -52,7 +52,7 @@ def _recorded(folder: Path) -> _Recorded:
 
 
 def _parts(group: list[Run]) -> list[list[Run]]:
-    """Runs on one problem, as many as one command can ask for: it asks for every algorithm under all its presets."""
+    """Runs on one problem that one command can reproduce: it runs every algorithm under all its presets."""
     asked = {(preset, run.algorithm) for run in group for preset in _presets(group) if preset in _known(run)}
     if asked == {(run.preset, run.algorithm) for run in group if run.preset != PEERS}:
         return [group]
@@ -75,7 +75,7 @@ def _algorithms(group: list[Run]) -> str:
 
 
 def _names(group: list[Run], presets: set[str]) -> list[str]:
-    """Those of the algorithms, with `all` and `peers` for what these words mean."""
+    """Names of the algorithms, abbreviated by `all` and `peers`."""
     names, decisions = list(dict.fromkeys(run.algorithm for run in group)), int(group[0].decisions[-1])
     words = {
         "all": [a.name for a in ALGORITHMS.values() if presets & {*a.presets} and not a.why_not(decisions)],
@@ -96,7 +96,7 @@ def _problem(run: Run, recorded: _Recorded) -> str:
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the report says, for machines.
+    """The report as data.
 
     Attributes:
         library: Potstill's version.
@@ -130,7 +130,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary(runs: Runs, folder: Path, measured: Measurements | None, notes: str, further: list[str]) -> Summary:
-    """Everything that is said of some runs."""
+    """Summary of some runs."""
     compared = comparisons(runs)
     return Summary(
         library=__version__,

@@ -1,4 +1,4 @@
-"""The report's tables, as people read them."""
+"""Tables of the report, formatted for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from potstill.pages import Table
 
 
 def final_table(rows: Sequence[Final]) -> Table:
-    """Of one problem, the best first."""
+    """Table of one problem, best first."""
     regret = rows[0].measure == "regret"
     ranked = sorted(rows, key=lambda row: row.final.mean if regret else -row.final.mean)
     title = "final regret" if regret else "mean reward"
@@ -36,7 +36,7 @@ def _standing(row: Final, regret: bool) -> str:
 
 
 def comparison_tables(rows: Sequence[Compared]) -> list[Table]:
-    """Distilled policies against their Thompson sampling, a table for each problem."""
+    """Distilled policies compared with their Thompson sampling, one table for each problem."""
     return [_comparison_table([row for row in rows if row.problem == name], name) for name in _problems(rows)]
 
 
@@ -67,7 +67,7 @@ def _interval(one: Comparison) -> str:
 
 
 def latency_tables(rows: Sequence[Timed]) -> list[Table]:
-    """One line for each algorithm, a table for each problem."""
+    """One row for each algorithm, one table for each problem."""
     return [_latency_table([row for row in rows if row.problem == name], name) for name in _problems(rows)]
 
 
@@ -109,7 +109,7 @@ def complexity_table(rows: Sequence[Growth]) -> Table:
 
 
 def imitation_table(rows: Sequence[Imitated]) -> Table:
-    """Error, price and cost."""
+    """Imitation error, price and cost."""
     header = (
         "problem",
         "preset",
@@ -137,7 +137,7 @@ def imitation_table(rows: Sequence[Imitated]) -> Table:
 
 
 def estimate(one: Estimate) -> str:
-    """A mean and its two standard errors, with as many digits as the error leaves."""
+    """A mean with two standard errors, rounded to the digits that the error supports."""
     if one.two_se is None:
         return _minus(_significant(one.mean, 4))
     digits = _digits(one.two_se) if one.two_se else _digits(one.mean)
@@ -145,17 +145,17 @@ def estimate(one: Estimate) -> str:
 
 
 def percent(share: float) -> str:
-    """With its sign."""
+    """A number with its sign."""
     return _minus(f"{100 * share:+.1f} %")
 
 
 def microseconds(us: float) -> str:
-    """Three digits."""
+    """A number with three digits."""
     return f"{us:,.0f}" if us >= 100 else f"{us:.3g}"
 
 
 def _digits(error: float) -> int:
-    """Decimals that show two digits of an error."""
+    """Number of decimals that show two digits of an error."""
     size = abs(error)
     return next((digits for digits in range(8) if size * 10**digits >= 9.5), 8)
 

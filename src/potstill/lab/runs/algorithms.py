@@ -15,7 +15,7 @@ from potstill.policy import Policy
 from potstill.problem import Problem
 from potstill.teachers import to_config
 
-#: More decisions than this, and every update of a Gaussian process on all of them takes minutes.
+#: With more decisions than this, every update of a Gaussian process takes minutes.
 GP_DECISIONS = 10_000
 
 
@@ -43,11 +43,11 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def presets(self) -> tuple[str, ...]:
-        """Those that it can be run under."""
+        """Presets that it has."""
         return tuple(name for name, choices in PRESETS.items() if self.teacher is None or self.teacher in choices)
 
     def make(self, problem: Problem, seed: int, preset: str) -> Agent:
-        """An agent for one trial."""
+        """Make an agent for one trial."""
         if self.teacher is None:
             return Fixed(Policy.uniform(problem, seed=seed))
         choice = PRESETS[preset][self.teacher]
@@ -56,7 +56,7 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
         return Undistilled(problem, choice.teacher, seed)
 
     def settings(self, preset: str) -> dict[str, Any]:
-        """What results depend on, besides the seed: as plain values."""
+        """Hyperparameters that results depend on, as plain values."""
         if self.teacher is None:
             return {}
         choice = PRESETS[preset][self.teacher]
@@ -64,7 +64,7 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
         return {"teacher": to_config(choice.teacher), **student}
 
     def why_not(self, decisions: int) -> str | None:
-        """Why `all` leaves it out of a trial of that many decisions; None if it does not."""
+        """Why `all` leaves it out of a trial of this many decisions; None if it does not."""
         if self.limit is None or decisions <= self.limit:
             return None
         return f"leaves out trials of more than {self.limit:,} decisions, where each update takes minutes"
@@ -85,7 +85,7 @@ class PeerAlgorithm(Algorithm, frozen=True, kw_only=True):
         return ("peers",)
 
     def make(self, problem: Problem, seed: int, preset: str) -> Agent:  # noqa: ARG002
-        """An agent for one trial; `peers.MissingPackage` if its library is not there."""
+        """Make an agent for one trial; `peers.MissingPackage` if its library is not installed."""
         return self.peer.make(problem, seed)
 
     def settings(self, preset: str) -> dict[str, Any]:  # noqa: ARG002
@@ -130,7 +130,7 @@ _PEERS: list[Algorithm] = [
 ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (*_OWN, *_PEERS)}
 
 
-#: What one name stands for.
+#: An algorithm, of Potstill or of another library.
 _GROUPS = {"all": _OWN, "peers": _PEERS}
 
 

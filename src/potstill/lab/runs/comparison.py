@@ -1,4 +1,4 @@
-"""Two algorithms compared on the trials that both have played: same requests, same luck, so that chance cancels.
+"""Paired comparison of two algorithms on common trials: same requests and noise, so that chance cancels.
 
 The ratio of two mean totals gets Fieller's interval: all ρ for which the mean of yᵢ - ρ·xᵢ over trials is not
 significantly away from 0 by a t-test. It is exact for normal totals at any number of trials, uses that x and y were
@@ -18,9 +18,9 @@ from scipy import stats
 
 from potstill.evaluate import fieller as ratio_interval
 
-#: Fewer trials than this say nothing: their standard error is itself a matter of luck.
+#: Fewest trials for a verdict: with fewer, the standard error itself is too noisy.
 LEAST_TRIALS = 5
-#: An interval that reaches further than this either way cannot be called "no difference".
+#: An interval that reaches further than this either way is not "no difference".
 WIDE = 0.2
 CONFIDENCE = 0.95
 
@@ -42,14 +42,14 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: ArrayLike) -> Estimate:
-        """Of one value per trial."""
+        """Estimate from one value per trial."""
         x = np.asarray(values, np.float64)
         two_se = 2 * float(x.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 else None
         return cls(float(x.mean()), two_se, len(x))
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What one algorithm earns or gives up against another, paired by trial.
+    """Difference of one algorithm from another, paired by trial.
 
     Attributes:
         difference: Mean of (one less other), with two standard errors of that mean.
@@ -68,7 +68,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out a tie."""
+        """Whether the interval excludes a tie."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
     @classmethod
@@ -103,7 +103,7 @@ def fieller(y: ArrayLike, x: ArrayLike, confidence: float = CONFIDENCE) -> tuple
 
 
 def expected_by_chance(comparisons: Sequence[Comparison]) -> float:
-    """How many would be outside two standard errors if no pair of algorithms differed, for normal differences."""
+    """Expected number outside two standard errors if no pair of algorithms differed, for normal differences."""
     counted = [one.difference.trials for one in comparisons if one.outside is not None]
     return float(sum(2 * stats.t.sf(2, trials - 1) for trials in counted))
 
@@ -115,7 +115,7 @@ def _outside(difference: Estimate) -> bool | None:
 
 
 class _Cost(msgspec.Struct, frozen=True):
-    """How much worse, as a share: positive costs, negative gains."""
+    """Relative cost: positive is worse, negative is better."""
 
     share: float
     low: float

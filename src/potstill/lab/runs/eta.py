@@ -1,4 +1,4 @@
-"""How long trials take: as measured, and before that as guessed from those that were measured."""
+"""Estimated time of trials: measured, or guessed from measured ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from potstill.lab.problems import Scenario
 from potstill.lab.runs.algorithms import Algorithm
 
-#: Problem, preset, algorithm: what trials share that differ in their luck alone.
+#: Problem, preset, algorithm: what trials share that differ only in their seed.
 Group = tuple[str, str, str]
 
 
@@ -29,32 +29,32 @@ class Pace:
         self._projected: dict[Group, float] = {}
 
     def finished(self, group: Group, seconds: float) -> None:
-        """A trial took so long."""
+        """Record the seconds of a trial."""
         self._measured.setdefault(group, []).append(seconds)
 
     def under_way(self, group: Group, seconds: float, share: float) -> None:
-        """A trial took so long for a share of its decisions."""
+        """Record the seconds that a trial took for a share of its decisions."""
         if share > 0:
             self._projected[group] = seconds / share
 
     def expected(self, group: Group) -> float:
-        """Seconds of one trial: the mean of those finished, else one that is under way, else the guess."""
+        """Seconds of one trial: the mean of finished ones, else from a running one, else a guess."""
         if seconds := self._measured.get(group):
             return sum(seconds) / len(seconds)
         return self._projected.get(group) or self._guesses[group] * self._correction()
 
     def left(self, waiting: Mapping[Group, int], running: Iterable[tuple[Group, float]], workers: int) -> float:
-        """Seconds until all are finished: so many waiting in each group, and those running for so long already."""
+        """Seconds until all trials are finished, from those waiting in each group and those running."""
         rests = [max(self.expected(group) - seconds, 0.0) for group, seconds in running]
         whole = sum(count * self.expected(group) for group, count in waiting.items()) + sum(rests)
         return max([whole / workers, *rests])
 
     def _correction(self) -> float:
-        """How far off the guesses were, in all that was measured."""
+        """Ratio of measured to guessed seconds."""
         guessed = sum(self._guesses[group] for group in self._measured)
         return sum(map(self.expected, self._measured)) / guessed if guessed else 1.0
 
 
 def _size(scenario: Scenario) -> float:
-    """Updates take longer on more decisions, if not in proportion."""
+    """Guessed seconds; updates on more decisions take longer, less than in proportion."""
     return 1 + scenario.decisions / 20_000

@@ -21,7 +21,7 @@ from potstill.teachers import (
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A posterior, and what imitates it."""
+    """A teacher, and the student that imitates it."""
 
     teacher: AnyFiniteTeacher
     student: Student
@@ -37,7 +37,7 @@ _PAPER: dict[str, AnyFiniteTeacher] = {
     "gp-ts": GaussianProcessTS(),
 }
 
-#: What somebody gets who names a teacher and nothing else.
+#: Potstill's defaults for a teacher without options.
 _POTSTILL: dict[str, AnyFiniteTeacher] = {
     "neural-greedy": NeuralGreedy(),
     "linear-ts": LinearTS(),

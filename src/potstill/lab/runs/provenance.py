@@ -1,4 +1,4 @@
-"""Which commit of Potstill this is."""
+"""Provenance of results: commit and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from potstill.lab.runs.algorithms import Algorithm
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout that this runs from, marked if there are changes; None if it runs from elsewhere."""
+    """Commit of the running checkout, marked if it has changes; None outside of a checkout."""
     package = Path(potstill.__file__).resolve().parent
     top = _git(package, "rev-parse", "--show-toplevel")
     # An installed package may lie inside another project's checkout.
@@ -74,7 +74,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def recorded(self, out: Path) -> None:
-        """Keep them in a folder, with those of earlier runs; `OtherSettings` if they contradict each other."""
+        """Save them in a folder with those of earlier runs; `OtherSettings` if they contradict each other."""
         path = out / "settings.json"
         now = _plain(self)
         if path.exists():
@@ -108,7 +108,7 @@ def _refuse_difference(before: Any, now: Any, out: Path, where: str) -> None:
     if isinstance(before, dict) and isinstance(now, dict):
         for name in (name for name in now if name in before):
             _refuse_difference(before[name], now[name], out, f"{where}.{name}" if where else name)
-        # A hyperparameter that came or went is a difference; a problem or an algorithm is not.
+        # A new or missing hyperparameter is a difference; a new or missing problem or algorithm is not.
         if where.count(".") < 1:
             return
         for name in sorted(before.keys() ^ now.keys()):

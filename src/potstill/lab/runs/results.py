@@ -1,4 +1,4 @@
-"""Finished trials on disk: one file each, so that a run can be stopped at any moment and taken up again.
+"""Finished trials on disk: one file each, so that a run can be stopped and resumed at any time.
 
 OUT/<problem>/<preset>/<algorithm>/0007.json            what happened: equal seeds give equal bytes
 OUT/<problem>/<preset>/<algorithm>/0007.seconds.json    how long it took, which no two runs agree on, and the commit
@@ -52,7 +52,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Seconds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a trial took: in all, and of each stage of each update (``learn``, ``label``, ``imitate``).
+    """Seconds of a trial: in total, and of each stage of each update (``learn``, ``label``, ``imitate``).
 
     With it goes the commit that ran the trial, if it was run from a checkout: other commits may well give equal trials.
     """
@@ -63,7 +63,7 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def summarised(turns: Sequence[Turn], **identity: str | int) -> Trial:
-    """A trial from its turns."""
+    """Build a trial from its batches."""
     learned = [turn.learned for turn in turns[:-1]]
     regret = [turn.regret for turn in turns if turn.regret is not None]
     kl = [update.kl for update in learned if update.kl is not None]
@@ -82,12 +82,12 @@ def summarised(turns: Sequence[Turn], **identity: str | int) -> Trial:
 
 
 def path_of(out: Path, problem: str, preset: str, algorithm: str, trial: int) -> Path:
-    """Where a trial is kept."""
+    """Path of a trial."""
     return out / problem / preset / algorithm / f"{trial:04d}.json"
 
 
 def save(out: Path, trial: Trial, seconds: Seconds) -> None:
-    """Keep a finished trial; it counts as finished once its own file is there, whole."""
+    """Save a finished trial atomically; it is finished once its file exists."""
     path = path_of(out, trial.problem, trial.preset, trial.algorithm, trial.trial)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path.with_suffix(".seconds.json"), msgspec.json.encode(seconds))
@@ -100,7 +100,7 @@ def load(out: Path) -> Iterator[Trial]:
 
 
 def archive(out: Path) -> bytes:
-    """All finished trials of a folder, what they took, and their settings, as a .tar.xz; equal files, equal bytes.
+    """All finished trials of a folder with timings and settings as a .tar.xz; equal files give equal bytes.
 
     Unpacked, it is a folder of the same name, to report on or to go on from.
     """
@@ -126,6 +126,6 @@ def _read(path: Path) -> Trial:
 
 
 def seconds_of(out: Path, trial: Trial) -> Seconds | None:
-    """What a trial took, if that is known."""
+    """Seconds of a trial, if known."""
     path = path_of(out, trial.problem, trial.preset, trial.algorithm, trial.trial).with_suffix(".seconds.json")
     return msgspec.json.decode(path.read_bytes(), type=Seconds) if path.exists() else None

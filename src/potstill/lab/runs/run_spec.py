@@ -1,4 +1,4 @@
-"""What is to be run, from names that people give."""
+"""Specification of a run, from names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRIALS = 10
 
 
 class Quick(msgspec.Struct, frozen=True):
-    """The whole evaluation on a small scale: decisions by problem, and what is run on each."""
+    """The whole evaluation on a small scale: decisions and algorithms by problem."""
 
     decisions: dict[str, int]
     algorithms: tuple[str, ...]
@@ -74,7 +74,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         own: OwnTable | None = None,
         quick: bool = False,
     ) -> Experiment:
-        """From names; what is left out is taken from `QUICK` if it is to be quick."""
+        """Build a specification from names; defaults are those of `QUICK` if it is quick."""
         if not problems and not quick:
             raise LabError("name a problem with --problem, such as --problem wheel; --list shows them")
         presets = _presets(preset)
@@ -92,18 +92,18 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         return cls(scenarios=found, pairs=pairs, trials=count, seed=seed, skipped=skipped)
 
     def prepare(self) -> None:
-        """Read or make what trials need, before any of them; `MissingData` if it cannot be had."""
+        """Read or generate what trials need before the first one; `MissingData` if it is not available."""
         for one in self.scenarios:
             one.prepare()
 
     def run(self, jobs: int, out: Path, on_progress: Callable[[Progress], None] = lambda _: None) -> Progress:
-        """Run what is not finished yet."""
+        """Run the unfinished trials."""
         return runner.run(
             self.scenarios, self.pairs, trials=self.trials, jobs=jobs, seed=self.seed, out=out, on_progress=on_progress
         )
 
     def summary(self, out: Path) -> list[Row]:
-        """What it came to."""
+        """Summary rows of the run."""
         return summary(out, self.scenarios, self.pairs, self.trials)
 
 
@@ -116,13 +116,13 @@ def _presets(name: str) -> list[str]:
 
 
 def _problems(names: Sequence[str]) -> list[str]:
-    """Names without repetition; none is those of `QUICK`."""
+    """Distinct names; those of `QUICK` if there are none."""
     every = {"all": list(SCENARIOS)}
     return list(dict.fromkeys(part for name in names or QUICK.decisions for part in every.get(name, [name])))
 
 
 def _is_missing(name: str, asked: Sequence[str], skipped: dict[str, str]) -> bool:
-    """Whether a problem lacks its data and was not asked for by its own name."""
+    """Whether a problem lacks its data and was not named explicitly."""
     if name not in SCENARIOS or name in asked:
         return False
     try:
@@ -147,7 +147,7 @@ def _refuse_twice(found: Sequence[Scenario]) -> None:
 
 
 def _dropped(found: Sequence[Scenario]) -> dict[str, str]:
-    """Rows of tables that are not played, and why."""
+    """Rows of tables that are not used, and why."""
     tables = {one.name: one.environment() for one in found if one.options}
     return {
         f"{table.dropped:,} of {table.dropped + table.rows:,} rows of {name}": "they have no value to be right about"
@@ -159,7 +159,7 @@ def _dropped(found: Sequence[Scenario]) -> dict[str, str]:
 def _pairs(
     asked: Sequence[str], presets: list[str], one: Scenario, skipped: dict[str, str]
 ) -> list[tuple[str, Algorithm]]:
-    """Each algorithm under each preset that it knows. What was asked for by its own name is run in any case."""
+    """Each algorithm under each preset that it has. Explicitly named ones always run."""
     chosen = []
     for algorithm in named(asked):
         reason = _why_not_named(algorithm, presets) if algorithm.name in asked else _why_not(algorithm, one)

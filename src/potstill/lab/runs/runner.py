@@ -1,4 +1,4 @@
-"""Many trials at once: every (problem, preset, algorithm, trial) is a task, and finished ones are kept."""
+"""Many trials in parallel: every (problem, preset, algorithm, trial) is a task, and finished ones are saved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from potstill.lab.runs.eta import Group, Pace
 from potstill.lab.runs.provenance import Settings
 from potstill.lab.runs.workers import Advanced, Failed, Finished, Message, Task, Worker
 
-#: Seconds between two looks at the clock while nothing happens.
+#: Seconds between two progress reports while nothing happens.
 TICK = 0.5
 
 
@@ -28,7 +28,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, kw_only=True):
-    """How far a run has come; what `on_progress` is given.
+    """Progress of a run, for `on_progress`.
 
     Attributes:
         total: Tasks, including those that were kept from earlier runs.
@@ -57,7 +57,7 @@ def run(
     out: Path,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
-    """Run what is not finished yet, and keep each trial as it ends. Stopped at any moment, it can be taken up again.
+    """Run the unfinished trials, and save each when it ends. A stopped run can be resumed.
 
     Workers import the script that calls this, which therefore has to do so under ``if __name__ == "__main__":``.
 
@@ -101,7 +101,7 @@ def _is_finished(out: Path, task: Task) -> bool:
 
 
 def _seconds(out: Path, task: Task) -> float | None:
-    """What a finished trial took, if that is known."""
+    """Seconds of a finished trial, if known."""
     path = results.path_of(out, *task.group, task.trial).with_suffix(".seconds.json")
     with suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(path.read_bytes(), type=results.Seconds).total
@@ -109,7 +109,7 @@ def _seconds(out: Path, task: Task) -> float | None:
 
 
 class Backlog:
-    """Tasks that nobody has begun, so arranged that programs are compiled once and nothing long is left for last.
+    """Waiting tasks, ordered so that programs are compiled once and no long task is last.
 
     Args:
         tasks: Tasks, in any order.
@@ -126,11 +126,11 @@ class Backlog:
         return sum(self.counts().values())
 
     def counts(self) -> dict[Group, int]:
-        """How many tasks of each group are left."""
+        """Number of waiting tasks of each group."""
         return {group: len(tasks) for group, tasks in self._groups.items()}
 
     def take(self, last: Group | None, others: set[Group]) -> Task | None:
-        """The next task for a worker: more of what it did last, else the longest that no other worker is at."""
+        """Next task for a worker: of its last group, else the longest group without a worker."""
         ranked = sorted(self._groups, key=lambda group: (group != last, group in others))
         if not ranked:
             return None
@@ -152,7 +152,7 @@ class _Run:
         self.workers: list[Worker] = []
 
     def go(self, jobs: int, on_progress: Callable[[Progress], None]) -> Progress:
-        """Until no task is left; workers end with it, whatever happens."""
+        """Run until no task is left; workers always end with the run."""
         try:
             self._staff(jobs)
             while self.workers:
@@ -170,7 +170,7 @@ class _Run:
             self._employ(Worker(self.scenarios, self.out))
 
     def _employ(self, worker: Worker) -> None:
-        """Give a worker its next task, or its leave."""
+        """Send a worker its next task, or end it."""
         others = {other.last for other in self.workers if other is not worker and other.last}
         task = self.backlog.take(worker.last, others)
         if task is None:
@@ -203,7 +203,7 @@ class _Run:
         self._employ(Worker(self.scenarios, self.out))
 
     def _look(self) -> None:
-        """Where everything stands."""
+        """Present progress."""
         running = [(worker.task, self._share(worker), worker.elapsed) for worker in self.workers if worker.task]
         for task, share, seconds in running:
             self.pace.under_way(task.group, seconds, share)

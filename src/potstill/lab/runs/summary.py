@@ -1,4 +1,4 @@
-"""What a run came to, in one row for each algorithm on each problem."""
+"""Summary of a run: one row for each algorithm on each problem."""
 
 from __future__ import annotations
 

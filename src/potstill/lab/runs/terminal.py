@@ -1,4 +1,4 @@
-"""A run in a terminal: bars with the time left while it goes on, and a table when it is over."""
+"""A run in a terminal: progress bars with the time left, then a table of results."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from potstill.lab.runs.runner import Progress as Run
 from potstill.lab.runs.summary import Row
 from potstill.lab.runs.workers import Task
 
-#: Seconds between two lines where there is no terminal to draw bars in.
+#: Seconds between two lines of progress without a terminal.
 LINE_EVERY = 30.0
 
 
 class Display:
-    """Shows how far a run has come: bars in a terminal, a line now and then elsewhere.
+    """Shows the progress of a run: bars in a terminal, occasional lines elsewhere.
 
     Args:
         bars: Progress bars to draw on.
@@ -36,7 +36,7 @@ class Display:
         self._told, self._failures = time.monotonic(), 0
 
     def __call__(self, run: Run) -> None:
-        """Show where it stands now."""
+        """Show the present progress."""
         done = run.kept + run.finished + len(run.failures)
         note = f"{done:,} of {run.total:,}, about {duration(run.seconds_left)} left"
         self._bars.update(self._overall, total=run.total, completed=done + sum(run.running.values()), note=note)
@@ -59,7 +59,7 @@ class Display:
 
 @contextmanager
 def display(console: Console) -> Iterator[Display]:
-    """Bars for as long as a run goes on."""
+    """Progress bars while a run is active."""
     bars = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -73,7 +73,7 @@ def display(console: Console) -> Iterator[Display]:
 
 
 def duration(seconds: float) -> str:
-    """A time span as one says it."""
+    """A duration as text."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:
@@ -82,7 +82,7 @@ def duration(seconds: float) -> str:
 
 
 def print_rows(rows: Sequence[Row], skipped: dict[str, str], console: Console) -> None:
-    """The results, a table for each problem; and why something is not in them."""
+    """Print the results, one table for each problem, and why some are missing."""
     for problem in dict.fromkeys(row.problem for row in rows):
         console.print(_table(problem, [row for row in rows if row.problem == problem]))
     for name, reason in skipped.items():

@@ -1,4 +1,4 @@
-"""One trial: an algorithm meets a world, batch by batch, after a first batch that is uniform for every algorithm."""
+"""One trial: an algorithm decides in a world, batch by batch, after a uniform first batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from potstill.teachers import AnyFiniteTeacher, AnyTeacher
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one update did.
+    """Result of one update.
 
     Attributes:
         kl: Held-out divergence of the policy from its teacher, in nats; None if nothing was distilled.
@@ -33,29 +33,29 @@ class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Agent(Protocol):
-    """One algorithm in one trial; it is never asked for the first batch, which is uniform for all."""
+    """One algorithm in one trial; it does not decide the first batch, which is uniform for all."""
 
     def choose(self, contexts: Float32) -> Decided:
         """Decide on encoded contexts, float32[N, d]."""
 
     def learn(self, observations: Observations) -> Learned:
-        """Take in one batch of its own decisions."""
+        """Learn from one batch of its own decisions."""
 
 
 class Fixed:
-    """One policy decides, and nothing is learnt."""
+    """One fixed policy decides; nothing is learnt."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._decided = 0
 
     def choose(self, contexts: Float32) -> Decided:
-        """By the policy's deterministic draw; ids count up."""
+        """Decide by the policy's deterministic draw; ids count up."""
         first, self._decided = self._decided, self._decided + len(contexts)
         return self.policy.decide_many(contexts, [str(i) for i in range(first, self._decided)])
 
     def learn(self, observations: Observations) -> Learned:  # noqa: ARG002
-        """Nothing."""
+        """Learn nothing."""
         return Learned()
 
 
@@ -107,11 +107,11 @@ class Undistilled:
 
     def _propensities(self, contexts: Float32, actions: NDArray[np.int64], key: Key) -> Float32:
         if getattr(self.teacher, "weighting", "equal") == "equal":
-            # They would be looked at by nobody, and some teachers take seconds for them.
+            # Nobody reads them here, and some teachers take seconds to compute them.
             return np.ones(len(actions), np.float32)
         all_of_them = self.teacher.propensities(self.state, contexts, key.child("propensities"))
         p: Float32 = np.take_along_axis(all_of_them, actions[:, None], axis=1)[:, 0]
-        # What was drawn was possible, even where an estimate says 0.
+        # A drawn action was possible, even if its estimated probability is 0.
         return np.maximum(p, np.finfo(np.float32).tiny)
 
     def learn(self, observations: Observations) -> Learned:
@@ -142,7 +142,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play(world: World, agent: Agent, sizes: Sequence[int], seed: int) -> Iterator[Turn]:
-    """Play batches of those sizes.
+    """Run batches of these sizes.
 
     Args:
         world: World to decide in; equal worlds and seeds give every agent the same first batch.
@@ -157,6 +157,6 @@ def play(world: World, agent: Agent, sizes: Sequence[int], seed: int) -> Iterato
             decisions=size,
             reward=float(batch.observations.rewards.sum()),
             regret=batch.regret,
-            # Nothing is decided after the last batch, so nothing has to be learnt from it.
+            # No decision follows the last batch, so it is not learnt from.
             learned=agent.learn(batch.observations) if number + 1 < len(sizes) else Learned(),
         )

@@ -1,4 +1,4 @@
-"""Worker processes for trials: each computes with one thread, and lives on so that compiled programs are reused.
+"""Worker processes for trials: one numeric thread each, reused so that compiled programs are kept.
 
 Equal seeds give equal bytes however many workers there are, because the order in which sums are taken depends on the
 number of threads, and that is always one.
@@ -36,7 +36,7 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """What it shares with trials that differ in their luck alone."""
+        """Problem, preset and algorithm of the trial."""
         return self.problem, self.preset, self.algorithm
 
     def __str__(self) -> str:
@@ -44,13 +44,13 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Advanced(msgspec.Struct, frozen=True):
-    """A worker has come so far in its task."""
+    """Progress of a worker's task."""
 
     decisions: int
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """A worker has kept its trial, which took so long."""
+    """A worker has saved its trial, with its seconds."""
 
     seconds: float
 
@@ -65,7 +65,7 @@ Message = Advanced | Finished | Failed
 
 
 class Worker:
-    """A process and the task it is on.
+    """A process and its task.
 
     Args:
         scenarios: Scenarios by name.
@@ -78,7 +78,7 @@ class Worker:
         self._process = context.Process(target=serve, args=(theirs, dict(scenarios), out), daemon=True)
         with environment(ONE_THREAD):
             self._process.start()
-        # With our copy of its end closed, the pipe breaks when the worker dies.
+        # With this copy of its end closed, the pipe breaks when the worker dies.
         theirs.close()
         self.task: Task | None = None
         self.decisions = 0
@@ -86,12 +86,12 @@ class Worker:
         self.last: tuple[str, str, str] | None = None
 
     def begin(self, task: Task) -> None:
-        """Hand it a task."""
+        """Send it a task."""
         self._pipe.send(task)
         self.task, self.decisions, self._started, self.last = task, 0, time.monotonic(), task.group
 
     def receive(self) -> Message | None:
-        """Its message; None if the process has died."""
+        """Next message; None if the process has died."""
         try:
             message: Message = self._pipe.recv()
         except (EOFError, ConnectionError):
@@ -100,28 +100,28 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Of its process."""
+        """Process id."""
         return self._process.pid
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it was handed its task."""
+        """Seconds since the task was sent."""
         return time.monotonic() - self._started
 
     def obituary(self) -> str:
-        """How it died."""
+        """Reason of its death."""
         self._process.join()
         return f"its process died with exit code {self._process.exitcode}; -9 is usually too little memory"
 
     def kill(self) -> None:
-        """End it at once; a trial it was on is lost, and nothing else."""
+        """Kill the process; only its present trial is lost."""
         self._process.kill()
         self._process.join()
         self._pipe.close()
 
     @staticmethod
     def ready(workers: list[Worker], timeout: float) -> list[Worker]:
-        """Those that have something to say, or died, within so many seconds."""
+        """Workers with a message, or dead ones, within `seconds`."""
         pipes = {worker._pipe: worker for worker in workers}
         return [pipes[pipe] for pipe in wait(list(pipes), timeout) if isinstance(pipe, Connection)]
 
@@ -130,10 +130,10 @@ class Worker:
 
 
 def serve(pipe: Connection, scenarios: dict[str, Scenario], out: Path) -> None:
-    """Run tasks from a pipe until it breaks, which it does when the process at its other end has ended."""
-    # Ctrl-C reaches every process of the terminal; what to do about it is for the other end to say.
+    """Run tasks from a pipe until it breaks, when the parent process has ended."""
+    # Ctrl-C reaches every process of the terminal; the parent decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    commit()  # of the code that was just imported: later, the checkout may have another
+    commit()  # of the imported code: the checkout may change later
     try:
         while True:
             task = pipe.recv()
@@ -148,7 +148,7 @@ def _attempted(task: Task, scenario: Scenario, out: Path, pipe: Connection) -> M
         turns = []
         for turn in turns_of(task, scenario):
             turns.append(turn)
-            # Before anything is kept: a worker that has lost its other end must not write any more.
+            # Before saving: a worker that has lost its parent must not write.
             pipe.send(Advanced(sum(turn.decisions for turn in turns)))
         seconds = time.perf_counter() - started
         trial = results.summarised(turns, **msgspec.structs.asdict(task))
@@ -161,8 +161,8 @@ def _attempted(task: Task, scenario: Scenario, out: Path, pipe: Connection) -> M
 
 
 def turns_of(task: Task, scenario: Scenario) -> Iterator[Turn]:
-    """Play one trial. All its randomness comes from the task's seed, which algorithms and presets share."""
-    # The first batch is drawn by the seed itself: an agent with the same one would repeat its draws.
+    """Run one trial. All randomness comes from the task's seed, which algorithms and presets share."""
+    # The first batch uses the seed itself: an agent with the same seed would repeat its draws.
     agent_seed = Key(task.seed).child("agent").integer()
     agent = ALGORITHMS[task.algorithm].make(scenario.problem, agent_seed, task.preset)
     return play(scenario.world(task.seed), agent, scenario.sizes, task.seed)

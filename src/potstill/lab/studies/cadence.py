@@ -22,9 +22,9 @@ from potstill.parallel import advance
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem
 
-#: More updates in a trial than this take a quarter of an hour and more, and nobody would wait for the study.
+#: Most updates of a trial: more would take over a quarter of an hour.
 MOST_UPDATES = 1_000
-#: Advice is the longest period that costs no more than this, with two standard errors to spare.
+#: Largest relative cost of the advised period, two standard errors included.
 TOLERABLE = 0.05
 
 
@@ -78,18 +78,18 @@ class Cadence(msgspec.Struct, frozen=True, kw_only=True):
             raise LabError(f"no algorithm is called {self.algorithm!r} here; there are {', '.join(known)}")
 
     def sizes(self, batch: int) -> list[int]:
-        """Decisions in each batch; the last takes what is left."""
+        """Number of decisions in each batch; the last takes the remainder."""
         whole, rest = divmod(self.decisions, batch)
         return [batch] * whole + [rest] * (rest > 0)
 
     @property
     def steps(self) -> int:
-        """Batches to play, in all."""
+        """Total number of batches."""
         return sum(len(self.sizes(batch)) for batch in self.batches) * len(self.delays) * self.trials
 
 
 class Delayed:
-    """An agent that learns of each reward so many decisions later.
+    """An agent that learns each reward `delay` decisions later.
 
     Args:
         agent: Agent that decides once it has learnt from a batch.
@@ -104,11 +104,11 @@ class Delayed:
         self._waiting = Observations.none(problem)
 
     def choose(self, contexts: Float32) -> Decided:
-        """By the agent; uniformly, before the first reward is known."""
+        """Decide by the agent, or uniformly before the first reward is known."""
         return self._deciding.choose(contexts)
 
     def learn(self, observations: Observations) -> Learned:
-        """Take in a batch, and learn from what is known by now: all but the last `delay` decisions."""
+        """Add a batch, and learn from all but the last `delay` decisions."""
         waiting = self._waiting + observations
         known = max(len(waiting) - self._delay, 0)
         self._waiting = waiting[known:]
@@ -129,7 +129,7 @@ class Cell(NamedTuple):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a cell.
+    """Result of a cell.
 
     Attributes:
         batch: Decisions between updates.
@@ -149,7 +149,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cells(cadence: Cadence, environment: Callable[[], Environment]) -> list[Cell]:
-    """The tasks of a study, longest first."""
+    """Tasks of a study, longest first."""
     return [
         Cell(cadence, environment, batch, delay, trial)
         for batch in cadence.batches
@@ -168,13 +168,13 @@ def outcome(cell: Cell) -> Outcome:
         trial=cell.trial,
         regret=_regret(turns),
         uniform=_regret(turns_of(cell, "uniform", told=False)),
-        # Not the mean: some updates compile a program, which a service does once and a study again and again.
+        # Not the mean: some updates compile a program, which a service does once and a study many times.
         seconds=statistics.median(seconds) if seconds else 0.0,
     )
 
 
 def turns_of(cell: Cell, algorithm: str, *, told: bool = True) -> list[Turn]:
-    """The batches of a cell. Seeds are those of `lab run`, so that without delay its trials are repeated."""
+    """Batches of a cell. Seeds are those of `lab run`, so that cells without delay repeat its trials."""
     cadence, environment = cell.cadence, cell.environment()
     seed = Key(cadence.seed).child(cadence.problem, cell.trial).integer()
     agent_seed = Key(seed).child("agent").integer()
@@ -193,7 +193,7 @@ def _regret(turns: Sequence[Turn]) -> float:
     return math.fsum(turn.regret for turn in turns if turn.regret is not None)
 
 
-# ---- what it shows
+# ---- results
 
 
 class Estimate(NamedTuple):
@@ -204,22 +204,22 @@ class Estimate(NamedTuple):
 
     @property
     def at_least(self) -> float:
-        """Two standard errors below the mean; without bound if they are not known."""
+        """Two standard errors below the mean; minus infinity if they are not known."""
         return -math.inf if self.two_se is None else self.mean - self.two_se
 
     @property
     def at_most(self) -> float:
-        """Two standard errors above the mean; without bound if they are not known."""
+        """Two standard errors above the mean; infinity if they are not known."""
         return math.inf if self.two_se is None else self.mean + self.two_se
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Of independent values."""
+    """Estimate from independent values."""
     return cost(values, [0.0] * len(values), [1.0] * len(values))
 
 
 def cost(regret: Sequence[float], base: Sequence[float], unit: Sequence[float] | None = None) -> Estimate:
-    """How much more regret than the base's, as a share of it, paired by trial.
+    """Relative increase of regret over the base, paired by trial.
 
     The share is a ratio of means; its error is that of a ratio estimator. `unit`, if given, is what it is a share of.
     """
@@ -272,7 +272,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, cadence: Cadence, outcomes: Sequence[Outcome]) -> Findings:
-        """From the outcomes of all cells."""
+        """Build the study from the results of all cells."""
         by_cell: dict[tuple[int, int], list[Outcome]] = {}
         for one in sorted(outcomes, key=lambda one: (one.delay, one.batch, one.trial)):
             by_cell.setdefault((one.batch, one.delay), []).append(one)
@@ -295,11 +295,11 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         return cls(cadence=cadence, rows=rows, uniform=estimate([one.uniform for one in base]))
 
     def with_delay(self, delay: int) -> list[Row]:
-        """The rows of a delay, by batch size."""
+        """Rows of a delay, by batch size."""
         return [row for row in self.rows if row.delay == delay]
 
     def advised(self, delay: int) -> Row:
-        """The longest period that costs no more than is tolerable, given the delay, which is seldom one's choice."""
+        """The longest period with a tolerable cost, for a given delay."""
         shortest, *longer = self.with_delay(delay)
         return next((row for row in reversed(longer) if row.cost_of_batch.at_most <= TOLERABLE), shortest)
 

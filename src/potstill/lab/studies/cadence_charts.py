@@ -1,4 +1,4 @@
-"""The study of cadence as charts, tables, a page, and words of advice."""
+"""The cadence study as charts, tables, a page and advice."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from potstill.pages import Chart, Page, Section, Table
 _COPPER, _GREY = "#c8662b", "#8b919b"
 _DELAYS = [_COPPER, "#4a83c4", "#2f9e72", "#8a63b8", "#c9a227", "#5f6670"]
 _DAY = 86_400
-#: Work is told per so many decisions where it is not known how many a day has.
+#: Work is shown per this many decisions if the decisions per day are not known.
 _MANY = 100_000
 
 
 class Units:
-    """Decisions as people think of them: as time, if it is known how many a day has."""
+    """Units of decisions: as time, if the decisions per day are known."""
 
     def __init__(self, per_day: int | None = None) -> None:
         self.per_day = per_day
@@ -30,31 +30,31 @@ class Units:
         return f"{decisions:,} ({time})" if time and decisions else f"{decisions:,}"
 
     def time(self, decisions: int) -> str | None:
-        """How long so many decisions take to come; None if that is not known."""
+        """Duration of a number of decisions; None if that is not known."""
         return duration(decisions / self.per_day * _DAY) if self.per_day else None
 
     def decisions(self, number: int) -> str:
-        """The same in a sentence: ``1,000 decisions (29 min)``."""
+        """The same for a sentence: ``1,000 decisions (29 min)``."""
         count, *time = self.span(number).split(" ", 1)
         return " ".join([count, "decisions", *time])
 
     def work(self, per_decision: float) -> str:
-        """Time spent on updating, in a day or in many decisions."""
+        """Time spent on updates, per day or per many decisions."""
         return _time(per_decision * (self.per_day or _MANY))
 
     @property
     def of_work(self) -> str:
-        """What that time is of."""
+        """What the time of work refers to."""
         return "a day" if self.per_day else f"{_MANY:,} decisions"
 
 
 def _time(seconds: float) -> str:
-    """A time span, of which parts of a second may matter."""
+    """A duration, with fractions of a second if it is short."""
     return duration(seconds) if seconds >= 10 else f"{seconds:.2g} s" if seconds >= 0.1 else f"{1000 * seconds:.2g} ms"
 
 
 def page(findings: Findings, units: Units) -> Page:
-    """All of it."""
+    """The whole page."""
     cadence = findings.cadence
     rate = f" A day has {units.per_day:,} decisions." if units.per_day else ""
     return Page(
@@ -113,7 +113,7 @@ def _capital(text: str) -> str:
 
 
 def _share(row: Row, other: Row) -> str:
-    """Of work; with batches larger than the run there is none."""
+    """Work of a row; none if batches are larger than the run."""
     return f"{100 * row.work / other.work:.0f} %" if other.work else "–"
 
 
@@ -124,7 +124,7 @@ def _more(cost: Estimate) -> str:
 
 
 def percent(cost: Estimate) -> str:
-    """A cost to read: ``+4.2 ± 1.1 %``."""
+    """A cost as text: ``+4.2 ± 1.1 %``."""
     if not math.isfinite(cost.mean):
         return "–"
     if cost == (0, 0):
@@ -142,7 +142,7 @@ def _regret(row: Row) -> str:
 
 
 def amount(value: Estimate) -> str:
-    """A regret to read."""
+    """A regret as text."""
     digits = 0 if abs(value.mean) >= 100 else 2
     error = "" if value.two_se is None else f" ± {value.two_se:,.{digits}f}"
     return f"{value.mean:,.{digits}f}{error}"
@@ -233,7 +233,7 @@ def grid(findings: Findings, units: Units) -> Chart:
         x=alt.X("batch:N", sort=batches, title="decisions between updates", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("delay:N", sort=delays, title="rewards late by, decisions"),
     )
-    # From white on: the best cell is as good as empty. Text is dark on all but the darkest.
+    # Starts at white: the best cell is nearly empty. Text is dark on all but the darkest cells.
     scale = alt.Scale(range=["#f6e7dc", _COPPER], domainMin=0)
     cells = base.mark_rect(stroke="white", strokeWidth=2).encode(
         color=alt.Color("cost:Q", scale=scale, title="cost", legend=alt.Legend(format="+.0%")),
@@ -276,7 +276,7 @@ def trade(findings: Findings, units: Units) -> Chart:
 
 
 def _never(uniform: Estimate) -> list[alt.Chart]:
-    """Where learning nothing would be."""
+    """The regret of learning nothing."""
     base = alt.Chart(pl.DataFrame({"regret": [uniform.mean], "text": ["uniform"]})).encode(y="regret:Q")
     name = base.mark_text(align="left", dx=4, dy=-7, color=_GREY).encode(x=alt.value(0), text="text:N")
     return [base.mark_rule(strokeDash=[4, 4], color=_GREY), name]

@@ -33,16 +33,16 @@ from potstill.spaces import FiniteDistribution
 from potstill.spaces.discrete import FiniteLearning
 from potstill.teachers import LinearTS
 
-#: Exact labels, where a number of sampled ones could stand.
+#: Stands for exact labels in a list of numbers of sampled ones.
 EXACT = 0
-#: Divergences below so many times the smallest of the study may owe much of their size to what no label can mend:
-#: the network's shape and the steps it is given.
+#: Divergences below this multiple of the smallest may be limited by the network and its training steps rather than by
+#: labels.
 ABOVE_FLOOR = 2.5
-#: A policy that has not even closed two thirds of the way from ignoring the context is not yet on its way down.
+#: A policy counts for the slope if it has closed two thirds of the gap from ignoring the context.
 BELOW_BLIND = 1 / 3
-#: Labels are as good as exact if they leave at most so much more divergence.
+#: Labels are as good as exact ones if they add at most this share of divergence.
 AS_GOOD = 1.1
-#: Fewer are too few to distil on.
+#: Fewest contexts to distil on.
 LEAST_CONTEXTS = 20
 _FRESH = 8192
 _BATCH = 1000
@@ -77,7 +77,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
                 raise LabError(f"{field} must be {least} or more, got {getattr(self, field)}")
 
     def fitted(self, environment: Environment) -> Rates:
-        """The same with numbers of contexts that a problem has: of a table, half of the rows are held out."""
+        """The settings limited to the contexts of a problem: half of the rows of a table are held out."""
         if not isinstance(environment, TableProblem) or (half := environment.rows // 2) >= self.contexts[-1]:
             return self
         fitting = tuple(n for n in self.contexts if n <= half)
@@ -86,17 +86,17 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> tuple[int, ...]:
-        """Of labels: exact ones first, then sampled ones from many to few."""
+        """Kinds of labels: exact ones first, then sampled ones from many to few."""
         return (EXACT, *self.labels[::-1])
 
     @property
     def steps(self) -> int:
-        """Policies to distil, in all."""
+        """Total number of policies to distil."""
         return len(self.contexts) * len(self.kinds) * self.repeats
 
 
 class Lesson(NamedTuple):
-    """What a task needs.
+    """Inputs of a task.
 
     Attributes:
         rates: The settings.
@@ -128,17 +128,17 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mean(self) -> float:
-        """Over the repeats."""
+        """Mean over the repeats."""
         return float(np.mean(self.kl))
 
     @property
     def error(self) -> float:
-        """The standard error of the mean; not a number if there is one repeat."""
+        """Standard error of the mean; NaN for one repeat."""
         return float(np.std(self.kl, ddof=1)) / math.sqrt(len(self.kl)) if len(self.kl) > 1 else math.nan
 
 
 class Slope(msgspec.Struct, frozen=True, kw_only=True):
-    """The exponent of a power law, and its 95 % interval; None where too few points can tell."""
+    """Exponent of a power law with its 95 % interval; None for too few points."""
 
     exponent: float | None = None
     low: float | None = None
@@ -147,7 +147,7 @@ class Slope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lessons(rates: Rates, environment: Environment) -> list[Lesson]:
-    """The tasks of a study, longest first; one for each N, so that each program is compiled once."""
+    """Tasks of a study, longest first; one for each N, so that each program is compiled once."""
     state = taught(environment, rates.decisions, rates.seed)
     fresh = environment
     if isinstance(environment, TableProblem):
@@ -156,7 +156,7 @@ def lessons(rates: Rates, environment: Environment) -> list[Lesson]:
 
 
 def _held_out(table: TableProblem, rates: Rates) -> tuple[Any, Any]:
-    """Rows to imitate on, and others to measure on: a row that was imitated on tells nothing of new ones."""
+    """Rows to imitate on, and held-out rows to measure on."""
     fresh, imitated = table.halves(Key(rates.seed).child("halves").generator())
     if rates.contexts[-1] > imitated.rows:
         raise LabError(
@@ -167,10 +167,10 @@ def _held_out(table: TableProblem, rates: Rates) -> tuple[Any, Any]:
 
 
 def taught(environment: Environment, decisions: int, seed: int) -> Any:
-    """What Linear-TS knows after so many decisions of its own."""
+    """State of Linear-TS after `decisions` of its own."""
     agent = Undistilled(environment.problem, LinearTS(), Key(seed).child("agent").integer())
     whole, rest = divmod(decisions, _BATCH)
-    # Nothing is learnt from a trial's last batch, so that there is one more of a single decision.
+    # A trial does not learn from its last batch, so one more batch of a single decision is added.
     sizes = [*[_BATCH] * whole, *[rest] * (rest > 0), 1]
     for _ in play(Simulation(environment, decisions + 1, Key(seed).child("world")), agent, sizes, seed):
         pass
@@ -178,7 +178,7 @@ def taught(environment: Environment, decisions: int, seed: int) -> Any:
 
 
 def learn(lesson: Lesson) -> list[Point]:
-    """Distil on N contexts, with every kind of labels; repeats meet the same contexts whatever the labels."""
+    """Distil on N contexts with every kind of labels; a repeat has the same contexts for all kinds."""
     rates = lesson.rates
     fresh, truth = _fresh(lesson)
     kl: dict[int, list[float]] = {kind: [] for kind in rates.kinds}
@@ -209,7 +209,7 @@ def blind(lesson: Lesson) -> float:
 
 
 def _fresh(lesson: Lesson) -> tuple[Float32, Float32]:
-    """The contexts to measure on, and their exact labels; a table may have fewer than others."""
+    """Held-out contexts and their exact labels; a table may have fewer."""
     count = min(_FRESH, lesson.fresh.rows) if isinstance(lesson.fresh, TableProblem) else _FRESH
     return _labelled(lesson.fresh, count, lesson.state, Key(lesson.rates.seed).child("fresh"))
 
@@ -221,14 +221,14 @@ def _labelled(environment: Environment, n: int, state: Any, key: Key) -> tuple[F
 
 
 def sampled(exact: Float32, draws: int, key: Key) -> Float32:
-    """Shares of actions in so many posterior draws, float32[N, K]; such a draw chooses by the exact propensities."""
+    """Shares of actions in `labels` posterior draws, float32[N, K], drawn from the exact propensities."""
     p = exact.astype(np.float64)
     p /= p.sum(axis=1, keepdims=True)
     shares: Float32 = (key.generator().multinomial(draws, p) / draws).astype(np.float32)
     return shares
 
 
-# ---- what it shows
+# ---- results
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,7 +252,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, rates: Rates, points: Sequence[Point], blind: float) -> Findings:
-        """From all points of a study."""
+        """Build the study from all its points."""
         ordered = sorted(points, key=lambda point: (point.labels, point.contexts))
         found = cls(
             rates=rates,
@@ -269,29 +269,29 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def curve(self, labels: int) -> list[Point]:
-        """The points of one kind of labels, by N."""
+        """Points of one kind of labels, by N."""
         return [point for point in self.points if point.labels == labels]
 
     def falling(self, labels: int) -> list[Point]:
-        """Those of them that are between the ceiling and the floor, where a slope means something."""
+        """Points between the ceiling and the floor, where a slope is meaningful."""
         low, high = ABOVE_FLOOR * self.floor, BELOW_BLIND * self.blind
         return [point for point in self.curve(labels) if low <= point.mean <= high]
 
     def excess(self) -> list[tuple[Point, Float64]]:
-        """Sampled labels that cost more than the floor, and by how much more than exact ones, float64[repeats]."""
+        """Points of sampled labels above the floor, and their excess over exact ones, float64[repeats]."""
         exact = {point.contexts: np.array(point.kl) for point in self.curve(EXACT)}
         pairs = [(point, np.array(point.kl) - exact[point.contexts]) for point in self.points if point.labels]
         high = BELOW_BLIND * self.blind
         return [(point, more) for point, more in pairs if more.mean() >= self.floor and point.mean <= high]
 
     def as_good_as_exact(self, contexts: int) -> int | None:
-        """The fewest labels per context that leave hardly more divergence than exact ones; None if none of them do."""
+        """Fewest labels per context that are as good as exact ones; None if none are."""
         by_labels = {point.labels: point.mean for point in self.points if point.contexts == contexts}
         exact = by_labels.pop(EXACT)
         return min((labels for labels, kl in by_labels.items() if kl <= AS_GOOD * exact), default=None)
 
     def contexts_for(self, kl: float, labels: int) -> float | None:
-        """How many contexts with such labels reach a divergence, read off between the points; None beyond them."""
+        """Number of contexts that reach a divergence, interpolated between points; None outside of them."""
         curve = self.curve(labels)
         logs = np.minimum.accumulate(np.log([point.mean for point in curve]))
         if not logs[-1] <= math.log(kl) <= logs[0]:
@@ -318,7 +318,7 @@ def slope(x: Sequence[float], y: Sequence[Sequence[float] | Float64]) -> Slope:
         return Slope(points=len(x))
     values = np.array(y, np.float64)
     exponent, repeats = _exponent(x, values.mean(axis=1)), values.shape[1]
-    if repeats < 3:  # two would give an interval that holds every slope
+    if repeats < 3:  # two points would give an interval with every slope
         return Slope(exponent=exponent, points=len(x))
     without = [_exponent(x, np.delete(values, r, axis=1).mean(axis=1)) for r in range(repeats)]
     error = math.sqrt((repeats - 1) * np.var(without))

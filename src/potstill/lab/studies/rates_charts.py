@@ -1,4 +1,4 @@
-"""The study of rates as charts, tables and a page."""
+"""The rates study as charts, tables and a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLUES = ["#2f5d9b", "#4a83c4", "#6ba3d6", "#3f9c8f", "#63b78a", "#9ccb72", "#c9
 
 
 def page(findings: Findings) -> Page:
-    """All of it."""
+    """The whole page."""
     rates = findings.rates
     return Page(
         "How many contexts, how many labels",
@@ -30,7 +30,7 @@ def page(findings: Findings) -> Page:
 
 
 def headlines(findings: Findings) -> list[tuple[str, str]]:
-    """The figures that matter, each with what it is of."""
+    """Key figures, each with a caption."""
     few = findings.rates.labels[0]
     return [
         (
@@ -50,7 +50,7 @@ def headlines(findings: Findings) -> list[tuple[str, str]]:
 
 
 def _gain(findings: Findings) -> tuple[str, str]:
-    """What exact labels save, in contexts."""
+    """Contexts saved by exact labels."""
     reference = _reference(findings)
     worth = [(kind, findings.contexts_for(reference.mean, kind)) for kind in findings.rates.labels]
     kind, contexts = next(((k, n) for k, n in worth if n is not None), (None, None))
@@ -61,18 +61,18 @@ def _gain(findings: Findings) -> tuple[str, str]:
 
 
 def _reference(findings: Findings) -> Point:
-    """The divergence to be matched: exact labels on one of the smaller N, so that there is room above it."""
+    """Divergence to match: that of exact labels at one of the smaller N, so that others can reach it."""
     curve = findings.curve(EXACT)
     return curve[len(curve) // 4]
 
 
 def exponent(slope: Slope) -> str:
-    """An exponent to read; a dash where it is not known."""
+    """An exponent as text; a dash if it is not known."""
     return "–" if slope.exponent is None else f"{slope.exponent:.2f}".replace("-", "−")
 
 
 def interval(slope: Slope) -> str:
-    """Its interval to read; a dash where it is not known."""
+    """Its interval as text; a dash if it is not known."""
     if slope.low is None or slope.high is None:
         return "–"
     return f"{slope.low:.2f} to {slope.high:.2f}".replace("-", "−")
@@ -181,7 +181,7 @@ def _labels_each(labels: int) -> str:
 
 
 def _rounded(value: float) -> int:
-    """To two figures: it was read off between points."""
+    """A number to two digits, as it is interpolated."""
     return round(round(value), 1 - math.floor(math.log10(value)))
 
 
@@ -240,7 +240,7 @@ def _guide(ends: pl.DataFrame) -> list[alt.Chart]:
 
 
 def added(findings: Findings) -> Chart:
-    """What sampling adds to the divergence, against N·N_a, with a guide of the theorem's slope."""
+    """Divergence added by sampling against N·N_a, with a guide of the theorem's slope."""
     rows = [
         {"total": point.contexts * point.labels, "more": float(more.mean()), "N": point.contexts, "N_a": point.labels}
         for point, more in findings.excess()

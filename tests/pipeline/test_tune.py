@@ -17,7 +17,7 @@ from potstill.cli.tune import TEACHERS, _verdict, _with_interval
 from potstill.distill.still import Still
 from potstill.errors import InvalidLog
 from potstill.evaluate import LakeLog, evaluate
-from potstill.pipeline.candidates import Candidate, candidates
+from potstill.pipeline.candidates import Candidate, make_candidates
 from potstill.pipeline.resume import configured
 from potstill.pipeline.tune import IntervalEstimate, _bounds, _observations, run_tuning
 from potstill.pipeline.update import run_update
@@ -38,7 +38,7 @@ def workspace(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tried(workspace):
-    return candidates(workspace.config, [], [HASTY])
+    return make_candidates(workspace.config, [], [HASTY])
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def found(workspace, tried):
 
 
 def test_combinations_of_teachers_and_values(workspace):
-    found = candidates(workspace.config, ["linear-ts", "neural-linear-ts"], ["student.hidden=[[8], [16]]"])
+    found = make_candidates(workspace.config, ["linear-ts", "neural-linear-ts"], ["student.hidden=[[8], [16]]"])
     names = ["present", "linear-ts hidden=[8]", "neural-linear-ts hidden=[8]", "neural-linear-ts hidden=[16]"]
     assert [one.name for one in found] == names  # linear-ts with 16 units is what there is
     assert found[1].student == {"hidden": [8], "steps": 200}
@@ -69,7 +69,7 @@ def test_combinations_of_teachers_and_values(workspace):
 )
 def test_settings_that_do_not_exist_are_refused(workspace, teachers, alternatives, refusal):
     with pytest.raises(InvalidConfig, match=re.escape(refusal)):
-        candidates(workspace.config, teachers, alternatives)
+        make_candidates(workspace.config, teachers, alternatives)
 
 
 def test_a_student_that_learns_nothing_loses(found):

@@ -194,7 +194,7 @@ def log(
             fail(f"--out must be a file, such as {out / 'evaluation.html'}; {out} is a folder")
         make_directory(out.parent)
         with requires("lab"):
-            from potstill.evaluate.report import page
+            from potstill.evaluate import page
     columns = {"action": action, "reward": reward, "propensity": propensity, "time": moment, "context": context}
     options = {
         "estimators": _split(estimators) or list(ESTIMATORS),

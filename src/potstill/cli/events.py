@@ -16,7 +16,7 @@ from potstill.cli.format import duration, plural, size, timestamp
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
-    from potstill.workspace.overview import Overview
+    from potstill.workspace import Overview
 
 
 events = default_group("events", "show", "Show logged events, and maintain the log and the lake.")
@@ -31,8 +31,7 @@ def show(place: Place, as_json: AsJson = False) -> None:
     Maintenance: `flush` moves the log into the lake now, `compact` merges small files, `vacuum` deletes unused files,
     `expire` drops old days.
     """
-    from potstill.workspace import Workspace
-    from potstill.workspace.overview import overview
+    from potstill.workspace import Workspace, overview
 
     with exit_on(*USER_ERRORS):
         found = overview(Workspace(place))
@@ -53,7 +52,7 @@ def flush(place: Place, as_json: AsJson = False) -> None:
     Updates and the service do this on their own. A segment that a process is writing stays in the log until it is
     closed, within seconds.
     """
-    from potstill.events.lake.flush import Flusher
+    from potstill.events.lake import Flusher
     from potstill.events.wal import Spool
     from potstill.workspace import Workspace
 
@@ -82,7 +81,7 @@ def compact(place: Place, as_json: AsJson = False) -> None:
 
     Safe at any time. The small files stay until `potstill events vacuum`, for readers that still use them.
     """
-    from potstill.events.lake.maintenance import compact as compacted
+    from potstill.events.lake import compact as compacted
     from potstill.workspace import Workspace
 
     with exit_on(*USER_ERRORS), Console(stderr=True).status("compacting"):
@@ -108,7 +107,7 @@ def vacuum(
     as_json: AsJson = False,
 ) -> None:
     """Delete files that no table of the lake uses: left by compaction, expiry or crashes. No event is lost."""
-    from potstill.events.lake.maintenance import vacuum as vacuumed
+    from potstill.events.lake import vacuum as vacuumed
     from potstill.problem import seconds
     from potstill.workspace import Workspace
 
@@ -136,7 +135,7 @@ def expire(
     Observations stay, so that policies can be reproduced. Dropped decisions can no longer be audited; those that no
     update has joined yet are never learnt from. `vacuum` frees the space.
     """
-    from potstill.events.lake.maintenance import expire as expired
+    from potstill.events.lake import expire as expired
     from potstill.problem import seconds
     from potstill.workspace import Workspace
 

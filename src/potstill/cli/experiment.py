@@ -18,8 +18,7 @@ from potstill.cli.extras import requires
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
-    from potstill.experiments.analysis.planning import Need, Plan
-    from potstill.experiments.analysis.report import Report
+    from potstill.experiments.analysis import Need, Plan, Report
 
 _COLOURS = {"stop": "bold red", "worse": "red", "better": "green", "unknown": "yellow"}
 
@@ -38,7 +37,7 @@ Share = Annotated[
 
 def show_report(report: Report, console: Console) -> None:
     """Print the verdict, then the effects and checks behind it."""
-    from potstill.experiments.analysis.report import LEFT_OUT, segment_rows, split_sentence
+    from potstill.experiments.analysis import LEFT_OUT, segment_rows, split_sentence
 
     colour = _COLOURS.get(report.verdict.kind, "bold")
     _say(console, f"[{colour}]{escape(report.verdict.sentence)}[/]")
@@ -62,7 +61,7 @@ def show_report(report: Report, console: Console) -> None:
 
 def _show_effects(report: Report, console: Console) -> None:
     """Print all columns if the terminal is wide enough, otherwise the most important ones."""
-    from potstill.experiments.analysis.report import ADJUSTED, NARROW, effect_rows, is_adjusted
+    from potstill.experiments.analysis import ADJUSTED, NARROW, effect_rows, is_adjusted
 
     header, rows = effect_rows(report)
     whole = _made(header, rows)
@@ -76,7 +75,7 @@ def _show_effects(report: Report, console: Console) -> None:
 
 
 def _show_set_up(report: Report, console: Console) -> None:
-    from potstill.experiments.analysis.report import set_up
+    from potstill.experiments.analysis import set_up
 
     lines, units, decisions = set_up(report), report.split, report.decisions
     for arm in ("control", "treatment"):
@@ -219,7 +218,7 @@ def report(
     need.
     """
     from potstill.events import now
-    from potstill.experiments.analysis.workspace import Options, report_of
+    from potstill.experiments.analysis import Options, report_of
     from potstill.workspace import Workspace
 
     options = Options(
@@ -253,11 +252,11 @@ def _one(by: list[str] | None) -> str | None:
 
 @requires("lab")
 def _write(found: Report, out: Path) -> None:
-    from potstill.experiments.analysis.page import page
+    from potstill.experiments.analysis import report_page
 
     make_directory(out.parent)
     with exit_on(OSError):
-        page(found).write(out)
+        report_page(found).write(out)
 
 
 @experiment.command()
@@ -294,7 +293,7 @@ def plan(
     """
     if not effect:
         fail("state the effect to detect: --effect 2% (of the mean), or --effect 0.01 (absolute)")
-    from potstill.experiments.analysis.planning import Wanted, plan_for
+    from potstill.experiments.analysis import Wanted, plan_for
     from potstill.workspace import Workspace
 
     wanted = Wanted(

@@ -55,7 +55,7 @@ def _installation(as_json: bool) -> None:
 @requires("lake")
 def _workspace(place: str, as_json: bool) -> None:
     from potstill.cli.update_terminal import show_status
-    from potstill.pipeline.status import read_status as found
+    from potstill.pipeline import read_status as found
     from potstill.workspace import Workspace
 
     with exit_on(*USER_ERRORS):

@@ -17,7 +17,7 @@ from potstill.cli.lab import cores
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
-    from potstill.pipeline.tune import IntervalEstimate, TuningResult
+    from potstill.pipeline import IntervalEstimate, TuningResult
 
 #: Teachers that are compared by default.
 TEACHERS = ("linear-ts", "neural-linear-ts", "adaptive-ts")
@@ -54,8 +54,8 @@ def tune(
 
     potstill tune video --set 'teacher.discount=[0.9, 0.99, 1.0]'
     """
-    from potstill.pipeline.candidates import candidates
-    from potstill.pipeline.tune import run_tuning as tuned
+    from potstill.pipeline import make_candidates
+    from potstill.pipeline import run_tuning as tuned
     from potstill.progress import bars
     from potstill.workspace import Workspace
 
@@ -63,7 +63,7 @@ def tune(
     with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
         names = [name for text in teacher or () for name in text.split(",") if name]
-        tried = candidates(workspace.config, names or ([] if alternatives else TEACHERS), alternatives or [])
+        tried = make_candidates(workspace.config, names or ([] if alternatives else TEACHERS), alternatives or [])
         with bars(console, TextColumn("{task.completed:,.0f} of {task.total:,.0f} updates")) as progress:
             bar = progress.add_task("", total=len(tried) * (parts - 1))
             found = tuned(

@@ -38,9 +38,9 @@ def update(
     Example: potstill update video --watch --every 10m
     """
     from potstill.cli.update_terminal import show_report, steps
+    from potstill.pipeline import preview_update
+    from potstill.pipeline import run_update as updated
     from potstill.pipeline.engines import EngineFailed, MissingEngine, open_engine
-    from potstill.pipeline.update import preview_update
-    from potstill.pipeline.update import run_update as updated
     from potstill.problem import seconds
     from potstill.workspace import Workspace
 
@@ -75,7 +75,7 @@ def reproduce(
     Exit code 2 if it differs.
     """
     from potstill.cli.update_terminal import show_reproduction
-    from potstill.pipeline.reproduce import reproduce_version as reproduced
+    from potstill.pipeline import reproduce_version as reproduced
     from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
@@ -93,7 +93,7 @@ def audit(place: Place, as_json: AsJson = False) -> None:
     Exit code 2 if any differs.
     """
     from potstill.cli.update_terminal import rows, show_audit
-    from potstill.pipeline.audit import run_audit as audited
+    from potstill.pipeline import run_audit as audited
     from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
@@ -131,7 +131,7 @@ def warm_start(
     Example: potstill warm-start video uploads-2025.csv --action quality --reward watched
     """
     from potstill.cli.update_terminal import rows, show_import
-    from potstill.pipeline.warm_start import import_history as started
+    from potstill.pipeline import import_history as started
     from potstill.tables import Columns
     from potstill.workspace import Workspace
 

@@ -19,11 +19,7 @@ from potstill.cli.format import plural, size, timestamp
 from potstill.progress import bars
 
 if TYPE_CHECKING:
-    from potstill.pipeline.audit import Audit
-    from potstill.pipeline.reproduce import Reproduction
-    from potstill.pipeline.status import Status
-    from potstill.pipeline.update import UpdateReport
-    from potstill.pipeline.warm_start import ImportReport
+    from potstill.pipeline import Audit, ImportReport, Reproduction, Status, UpdateReport
 
 _COUNT = "{task.completed:,.0f} of {task.total:,.0f} {task.fields[unit]}"
 

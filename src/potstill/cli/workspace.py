@@ -142,7 +142,7 @@ def _problem_text(file: Path) -> bytes:
 
 
 def _log_example(workspace: Workspace) -> int:
-    from potstill.workspace.template import log_example
+    from potstill.workspace import log_example
 
     return log_example(workspace)
 

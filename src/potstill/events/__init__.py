@@ -3,6 +3,7 @@
 The lake (`potstill.events.lake`) and the join (`potstill.events.join`) need more libraries, and are imported apart.
 """
 
+from potstill.events.backfill import add, refuse_again
 from potstill.events.records import (
     DecisionBlock,
     DecisionRow,
@@ -14,10 +15,11 @@ from potstill.events.records import (
     microseconds,
     now,
 )
-from potstill.events.validate import InvalidEvent
+from potstill.events.validate import ID_BYTES, InvalidEvent, context_type, text
 from potstill.events.wal import Commit, EventLog, LogUnavailable
 
 __all__ = [
+    "ID_BYTES",
     "Commit",
     "DecisionBlock",
     "DecisionRow",
@@ -29,6 +31,10 @@ __all__ = [
     "LoggedObservation",
     "LoggedReward",
     "Row",
+    "add",
+    "context_type",
     "microseconds",
     "now",
+    "refuse_again",
+    "text",
 ]

@@ -2,14 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from potstill.lab.lazy import lazy
+from potstill.lazy import lazy
 
 if TYPE_CHECKING:
     from potstill.lab.errors import LabError
-    from potstill.lab.problems.environment import Environment
-    from potstill.lab.problems.table import ClassificationProblem, DoseProblem
-    from potstill.lab.problems.video import VideoUpload
-    from potstill.lab.problems.wheel import Wheel
+    from potstill.lab.problems import ClassificationProblem, DoseProblem, Environment, VideoUpload, Wheel
 
 __all__ = ["ClassificationProblem", "DoseProblem", "Environment", "LabError", "VideoUpload", "Wheel"]
 

@@ -1,1 +1,65 @@
 """A workspace's update, and what looks back at it."""
+
+from typing import TYPE_CHECKING
+
+from potstill.lazy import lazy
+
+if TYPE_CHECKING:
+    from potstill.pipeline.audit import Audit, run_audit
+    from potstill.pipeline.candidates import make_candidates
+    from potstill.pipeline.reproduce import Reproduction, reproduce_version
+    from potstill.pipeline.status import Status, read_status
+    from potstill.pipeline.tune import IntervalEstimate, TuningResult, run_tuning
+    from potstill.pipeline.update import UpdateReport, preview_update, run_update
+    from potstill.pipeline.warm_start import ImportReport, import_history
+
+__all__ = [
+    "Audit",
+    "ImportReport",
+    "IntervalEstimate",
+    "Reproduction",
+    "Status",
+    "TuningResult",
+    "UpdateReport",
+    "import_history",
+    "make_candidates",
+    "preview_update",
+    "read_status",
+    "reproduce_version",
+    "run_audit",
+    "run_tuning",
+    "run_update",
+]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "audit": (
+            "Audit",
+            "run_audit",
+        ),
+        "candidates": ("make_candidates",),
+        "reproduce": (
+            "Reproduction",
+            "reproduce_version",
+        ),
+        "status": (
+            "Status",
+            "read_status",
+        ),
+        "tune": (
+            "IntervalEstimate",
+            "TuningResult",
+            "run_tuning",
+        ),
+        "update": (
+            "UpdateReport",
+            "preview_update",
+            "run_update",
+        ),
+        "warm_start": (
+            "ImportReport",
+            "import_history",
+        ),
+    },
+)

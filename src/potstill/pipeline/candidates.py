@@ -38,7 +38,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidConfig(f"candidate {self.name!r}: {error}") from error
 
 
-def candidates(config: Config, teachers: Sequence[str], alternatives: Sequence[str]) -> list[Candidate]:
+def make_candidates(config: Config, teachers: Sequence[str], alternatives: Sequence[str]) -> list[Candidate]:
     """The present settings, and every combination of teachers and alternatives.
 
     Args:

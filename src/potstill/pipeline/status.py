@@ -8,10 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from potstill.events import now as clock
-from potstill.events.join.cuts import last_cut
-from potstill.events.join.join import preview
-from potstill.events.join.report import JoinReport
-from potstill.events.lake.observations import count_observations
+from potstill.events.join import JoinReport, last_cut, preview
+from potstill.events.lake import count_observations
 from potstill.events.wal import Pending, Spool
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy

@@ -10,8 +10,7 @@ import msgspec
 import polars as pl
 
 from potstill import tables
-from potstill.events import now
-from potstill.events.backfill import add, refuse_again
+from potstill.events import add, now, refuse_again
 from potstill.events.join import ImportedFile
 from potstill.problem import InvalidObservation, Problem
 from potstill.spaces import finite

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from potstill.events import DecisionBlock, DecisionRow, now
-from potstill.events.validate import ID_BYTES, text
+from potstill.events import ID_BYTES, DecisionBlock, DecisionRow, now, text
 from potstill.policy import Policy, digests
 from potstill.problem import Problem
 from potstill.service.http import unfit

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from potstill.events import microseconds, now
-from potstill.experiments.assignment import Assignment, unit_of
-from potstill.experiments.config import UNIT, ExperimentConfig, InvalidExperiment
-from potstill.experiments.rules import Control, Rules
+from potstill.experiments import UNIT, Assignment, Control, ExperimentConfig, InvalidExperiment, Rules, unit_of
 from potstill.problem import Problem
 from potstill.service.decide import Batch, Decider, Decisions, check_own_actions
 from potstill.service.metrics import Recorder

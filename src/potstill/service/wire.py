@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from potstill.events import microseconds
-from potstill.events.validate import ID_BYTES, context_type
+from potstill.events import ID_BYTES, context_type, microseconds
 from potstill.problem import YEAR_2200, Problem
 from potstill.workspace import ServeMode
 

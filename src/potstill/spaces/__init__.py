@@ -1,6 +1,8 @@
-"""Action spaces: what can be chosen, behind one contract."""
+"""Action spaces: what can be chosen, behind one contract. `check_space` is imported on first use: it needs Polars."""
 
-from potstill.spaces.conformance import check_space
+from typing import TYPE_CHECKING
+
+from potstill.lazy import lazy
 from potstill.spaces.contract import (
     Actions,
     ActionSpace,
@@ -23,6 +25,9 @@ from potstill.spaces.discrete import Discrete
 from potstill.spaces.finite import FiniteDistribution, check_floor, finite, mix_floor
 from potstill.spaces.influence import Parts
 from potstill.spaces.registry import from_config, is_space, lake_columns, learning, off_policy, register
+
+if TYPE_CHECKING:
+    from potstill.spaces.conformance import check_space
 
 __all__ = [
     "ActionSpace",
@@ -55,3 +60,5 @@ __all__ = [
     "off_policy",
     "register",
 ]
+
+__getattr__ = lazy(__name__, {"conformance": ("check_space",)})

@@ -1,7 +1,10 @@
 """Workspaces: one problem, its events and its policies, in a folder or an object store."""
 
+from potstill.workspace import template
 from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
+from potstill.workspace.overview import Overview, overview
+from potstill.workspace.template import log_example
 from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists, read_problem
 
 __all__ = [
@@ -11,6 +14,7 @@ __all__ = [
     "ExperimentStatus",
     "InvalidConfig",
     "NoWorkspace",
+    "Overview",
     "ServeConfig",
     "ServeMode",
     "UpdateConfig",
@@ -18,7 +22,10 @@ __all__ = [
     "WorkspaceExists",
     "control_of",
     "experiment_status",
+    "log_example",
+    "overview",
     "read_config",
     "read_problem",
     "rules_of",
+    "template",
 ]

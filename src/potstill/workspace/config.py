@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from potstill.errors import PotstillError
-from potstill.experiments.config import ExperimentConfig, in_words
+from potstill.experiments import ExperimentConfig, in_words
 from potstill.problem import seconds
 
 Aggregate = Literal["first", "last", "sum", "max", "mean"]

@@ -7,8 +7,7 @@ from typing import Literal
 import msgspec
 
 from potstill.events import microseconds
-from potstill.experiments.config import ExperimentConfig, InvalidExperiment
-from potstill.experiments.rules import Control, load_control
+from potstill.experiments import Control, ExperimentConfig, InvalidExperiment, load_control
 from potstill.policy import Policy
 from potstill.registry import CorruptVersion, UnknownVersion
 from potstill.workspace.workspace import Workspace

@@ -7,7 +7,7 @@ import pytest
 from experiment_examples import START, World, log
 
 from potstill.experiments.analysis import Units, analyse
-from potstill.experiments.analysis.page import page
+from potstill.experiments.analysis.page import report_page
 from potstill.experiments.analysis.read import read_units
 from potstill.experiments.analysis.report import effect_rows, segment_rows
 from potstill.pages import png
@@ -21,7 +21,7 @@ def units():
 
 def test_the_page_has_a_figure_for_metrics_days_and_segments(units):
     report = analyse(units, experiment="hd-first", share=0.5, by="connection")
-    made = page(report)
+    made = report_page(report)
     assert list(made.figures) == ["metrics", "days", "segments"]
     assert png(made.figures["days"]).startswith(b"\x89PNG")
     assert [section.title for section in made.sections] == [
@@ -36,7 +36,7 @@ def test_the_page_has_a_figure_for_metrics_days_and_segments(units):
 
 
 def test_a_broken_split_comes_first_and_no_effect_is_shown(units):
-    made = page(analyse(units, share=0.9, by="connection"))
+    made = report_page(analyse(units, share=0.9, by="connection"))
     assert made.headlines[0][1] == "of units are in treatment, and 90.0 % should be."
     assert [section.title for section in made.sections] == ["The split", "Set-up"]
     assert made.subtitle.startswith("Stop: the split is not what it should be.")
@@ -46,7 +46,7 @@ def test_a_broken_split_comes_first_and_no_effect_is_shown(units):
 
 def test_a_page_about_nothing_can_be_written():
     nothing = Units(treated=np.empty(0, bool), decisions=np.empty(0), outcomes={"reward": np.empty(0)})
-    made = page(analyse(nothing, share=0.5))
+    made = report_page(analyse(nothing, share=0.5))
     assert "control has no units" in made.html()
     assert not made.figures
     assert not made.headlines
@@ -61,7 +61,7 @@ def test_intervals_for_daily_looks_are_shown_from_a_hundred_units_on():
 
     assert effect_rows(cells(98))[1][0][5] == "–"
     assert "to" in effect_rows(cells(100))[1][0][5]
-    drawn = page(cells(98)).figures["metrics"].to_dict()["datasets"].values()
+    drawn = report_page(cells(98)).figures["metrics"].to_dict()["datasets"].values()
     assert any("anytime_low" in row and row["anytime_low"] is None for rows in drawn for row in rows)
 
 
@@ -86,7 +86,7 @@ def test_outcomes_below_zero_are_shown_as_they_are():
     assert rows[0][0] == "reward per decision"
     assert "%" not in rows[0][3] + rows[0][4] + rows[0][5]
     assert not any("%" in cell for row in segment_rows(report.segments)[1] for cell in row)
-    title = page(report).figures["segments"].to_dict()["layer"][1]["encoding"]["x"]["title"]
+    title = report_page(report).figures["segments"].to_dict()["layer"][1]["encoding"]["x"]["title"]
     assert title == "effect, treatment less control"
 
 

@@ -20,8 +20,7 @@ from potstill.events.lake.frames import decision_frame, reward_frame, split
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import Table
 from potstill.events.records import now
-from potstill.events.wal.segment import UnreadableSegment, read, read_header
-from potstill.events.wal.spool import Spool
+from potstill.events.wal import Spool, UnreadableSegment, read, read_header
 from potstill.files import write_atomically
 from potstill.problem import Problem
 

@@ -2,7 +2,17 @@
 
 from potstill.events.wal.group_commit import Commit, LogUnavailable
 from potstill.events.wal.log import EventLog
-from potstill.events.wal.segment import UnreadableSegment
+from potstill.events.wal.segment import UnreadableSegment, read, read_header
 from potstill.events.wal.spool import QUARANTINE, Pending, Spool
 
-__all__ = ["QUARANTINE", "Commit", "EventLog", "LogUnavailable", "Pending", "Spool", "UnreadableSegment"]
+__all__ = [
+    "QUARANTINE",
+    "Commit",
+    "EventLog",
+    "LogUnavailable",
+    "Pending",
+    "Spool",
+    "UnreadableSegment",
+    "read",
+    "read_header",
+]

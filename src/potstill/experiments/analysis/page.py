@@ -131,7 +131,7 @@ def _zero(*, horizontal: bool) -> alt.Chart:
     return chart
 
 
-def page(report: Report) -> Page:
+def report_page(report: Report) -> Page:
     """The whole page. Where arms cannot be compared, or nothing is there to compare, it shows no effects."""
     effects = [_metrics(report), _days(report), _segments(report.segments)]
     if report.split.broken or not _units(report):

@@ -2,21 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from potstill.lab.lazy import lazy
+from potstill.lazy import lazy
 
 if TYPE_CHECKING:
     from potstill.lab.demo.demo import Demo
     from potstill.lab.demo.terminal import run
 
-__all__ = [
-    "Demo",
-    "run",
-]
+__all__ = ["Demo", "run"]
 
-__getattr__ = lazy(
-    __name__,
-    {
-        "demo": ("Demo",),
-        "terminal": ("run",),
-    },
-)
+__getattr__ = lazy(__name__, {"demo": ("Demo",), "terminal": ("run",)})

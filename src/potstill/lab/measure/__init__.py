@@ -2,21 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from potstill.lab.lazy import lazy
+from potstill.lazy import lazy
 
 if TYPE_CHECKING:
     from potstill.lab.measure.complexity import Growth
     from potstill.lab.measure.latency import LEARNT, PROBLEMS, Latency
     from potstill.lab.measure.measurements import Measurements, take_measurements
 
-__all__ = [
-    "LEARNT",
-    "PROBLEMS",
-    "Growth",
-    "Latency",
-    "Measurements",
-    "take_measurements",
-]
+__all__ = ["LEARNT", "PROBLEMS", "Growth", "Latency", "Measurements", "take_measurements"]
 
 __getattr__ = lazy(
     __name__,

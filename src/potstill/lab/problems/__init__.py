@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from potstill.lab.lazy import lazy
+from potstill.lazy import lazy
 
 if TYPE_CHECKING:
     from potstill.lab.problems.data import MissingData, download, located

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from potstill.lab.lazy import lazy
+from potstill.lazy import lazy
 
 if TYPE_CHECKING:
+    from potstill.lab.runs import results
     from potstill.lab.runs.algorithms import ALGORITHMS
     from potstill.lab.runs.comparison import LEAST_TRIALS, Comparison, Estimate, Measure, expected_by_chance
     from potstill.lab.runs.presets import PRESETS
@@ -34,6 +35,7 @@ __all__ = [
     "expected_by_chance",
     "play",
     "print_rows",
+    "results",
 ]
 
 __getattr__ = lazy(
@@ -65,4 +67,5 @@ __getattr__ = lazy(
             "play",
         ),
     },
+    modules=("results",),
 )

@@ -29,8 +29,7 @@ from potstill.lab.problems import Environment, Float32, Float64, Simulation, Tab
 from potstill.lab.runs import Undistilled, play
 from potstill.parallel import advance
 from potstill.policy import outputs
-from potstill.spaces import FiniteDistribution
-from potstill.spaces.discrete import FiniteLearning
+from potstill.spaces import FiniteDistribution, learning
 from potstill.teachers import LinearTS
 
 #: Stands for exact labels in a list of numbers of sampled ones.
@@ -187,25 +186,24 @@ def learn(lesson: Lesson) -> list[Point]:
         contexts, exact = _labelled(lesson.environment, lesson.contexts, lesson.state, key.child("contexts"))
         for kind in rates.kinds:
             labels = sampled(exact, kind, key.child("labels", lesson.contexts, kind)) if kind else exact
-            imitation = imitate(contexts, labels, Student(), key.child("imitate"), learning=_learning(labels))
+            imitation = imitate(
+                contexts, labels, Student(), key.child("imitate"), learning=learning(lesson.environment.problem.actions)
+            )
             served = softmax(outputs(imitation.layers, Student().activation, fresh), axis=1)
-            kl[kind].append(_kl(truth, served))
+            kl[kind].append(_kl(lesson, truth, served))
             advance()
     return [Point(contexts=lesson.contexts, labels=kind, kl=values) for kind, values in kl.items()]
 
 
-def _learning(labels: NDArray[Any]) -> FiniteLearning:
-    return FiniteLearning(labels.shape[1])
-
-
-def _kl(truth: NDArray[Any], student: NDArray[Any]) -> float:
-    return fidelity(_learning(truth), truth, FiniteDistribution(student), 1.0).kl_mean
+def _kl(lesson: Lesson, truth: NDArray[Any], student: NDArray[Any]) -> float:
+    space = lesson.environment.problem.actions
+    return fidelity(learning(space), truth, FiniteDistribution(student), 1.0).kl_mean
 
 
 def blind(lesson: Lesson) -> float:
     """The divergence, in nats, of the best policy that ignores the context."""
     _, truth = _fresh(lesson)
-    return _kl(truth, np.broadcast_to(truth.mean(axis=0, dtype=np.float64), truth.shape))
+    return _kl(lesson, truth, np.broadcast_to(truth.mean(axis=0, dtype=np.float64), truth.shape))
 
 
 def _fresh(lesson: Lesson) -> tuple[Float32, Float32]:

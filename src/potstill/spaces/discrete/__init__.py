@@ -1,7 +1,6 @@
 """A fixed list of actions. The modules ``learn``, ``ope`` and ``lake`` are loaded by the offline half alone."""
 
 from potstill.spaces.discrete.head import SoftmaxHead, softmax
-from potstill.spaces.discrete.learn import FiniteLearning
 from potstill.spaces.discrete.space import Discrete
 
-__all__ = ["Discrete", "FiniteLearning", "SoftmaxHead", "softmax"]
+__all__ = ["Discrete", "SoftmaxHead", "softmax"]

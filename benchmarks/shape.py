@@ -30,23 +30,48 @@ def modules(source: Path) -> dict[str, Path]:
     return found
 
 
-def importers(found: dict[str, Path]) -> Counter[str]:
-    """For each module, how many others import it or a name of it."""
+def imports(path: Path) -> list[tuple[str, str]]:
+    """Modules and names that a file imports from them; an empty name is the module itself."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found += [(node.module, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [(alias.name, "") for alias in node.names]
+    return found
+
+
+def importers(found: dict[str, Path], *, through_doors: bool) -> Counter[str]:
+    """For each module, how many others import it or a name of it.
+
+    Through doors, a name that a room's `__init__` exports counts for the module that has it, and the `__init__`
+    itself, which only passes names on, does not count.
+    """
+    doors = {name: path for name, path in found.items() if path.name == "__init__.py"}
+    homes = {
+        (room, name): home
+        for room, path in doors.items()
+        for home, name in imports(path)
+        if home in found and home != room
+    }
     counts: Counter[str] = Counter()
     for path in found.values():
+        if through_doors and path in doors.values():
+            continue
         targets = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                targets |= {f"{node.module}.{alias.name}" for alias in node.names} & found.keys() or {node.module}
-            elif isinstance(node, ast.Import):
-                targets |= {alias.name for alias in node.names}
+        for module, name in imports(path):
+            whole = f"{module}.{name}"
+            home = module
+            while through_doors and (home, name) in homes:
+                home = homes[home, name]
+            targets.add(whole if whole in found else home)
         counts.update(targets & found.keys())
     return counts
 
 
 def shape(source: Path) -> dict[str, float]:
     found = modules(source)
-    counts = importers(found)
+    literally, counts = importers(found, through_doors=False), importers(found, through_doors=True)
     plain = {name: path for name, path in found.items() if path.name != "__init__.py"}
     sizes = sorted(len(path.read_text(encoding="utf-8").splitlines()) for path in plain.values())
     knows = [path for path in found.values() if LISTS.search(path.read_text(encoding="utf-8"))]
@@ -57,6 +82,7 @@ def shape(source: Path) -> dict[str, float]:
         "lines of a file, 95th percentile": sizes[int(0.95 * (len(sizes) - 1))],
         "modules under 50 lines": sum(size < 50 for size in sizes),
         "modules imported by exactly one other": sum(counts[name] == 1 for name in plain),
+        "the same by import lines, doors counted": sum(literally[name] == 1 for name in plain),
         "files outside spaces/discrete that use a list of actions": sum("spaces/discrete" not in str(p) for p in knows),
     }
 

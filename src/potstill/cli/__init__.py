@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Any
 
-#: Modules by command, in the order of the help.
+#: Module of each command.
 COMMANDS = {
     "show": "policy",
     "decide": "policy",

@@ -15,7 +15,7 @@ from rich.table import Table
 from potstill.cli.app import AsJson, app, fail, make_directory, needs, print_json, refusing
 
 if TYPE_CHECKING:
-    from potstill.lab.runs import Experiment
+    from potstill.lab.runs import RunSpec
 
 lab = typer.Typer(
     name="lab",
@@ -71,7 +71,7 @@ def run(
     """
     with needs("lab"):
         from potstill.lab.problems import OwnTable
-        from potstill.lab.runs import Experiment
+        from potstill.lab.runs import RunSpec
     if listing:
         _print_list(as_json)
         return
@@ -79,7 +79,7 @@ def run(
         asked = _split([*(algorithms or []), *(more or [])])
         if algorithms is not None and not asked:
             fail("--algorithms names none; say `all`, `peers`, or names of --list")
-        experiment = Experiment.of(
+        experiment = RunSpec.of(
             problems=_split(problem),
             algorithms=asked,
             preset=preset,
@@ -92,7 +92,7 @@ def run(
         _run(experiment, jobs or cores(), out, as_json=as_json)
 
 
-def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None:
+def _run(experiment: RunSpec, jobs: int, out: Path, *, as_json: bool) -> None:
     from potstill.lab.runs import display, print_rows
 
     make_directory(out)

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from potstill.lab.runs.presets import PRESETS
     from potstill.lab.runs.provenance import commit
     from potstill.lab.runs.results import Trial
-    from potstill.lab.runs.run_spec import Experiment
+    from potstill.lab.runs.run_spec import RunSpec
     from potstill.lab.runs.terminal import display, duration, print_rows
-    from potstill.lab.runs.trial import Agent, Fixed, Learned, Turn, Undistilled, play
+    from potstill.lab.runs.trial import Agent, Fixed, Turn, Undistilled, UpdateResult, play
 
 __all__ = [
     "ALGORITHMS",
@@ -21,13 +21,13 @@ __all__ = [
     "Agent",
     "Comparison",
     "Estimate",
-    "Experiment",
     "Fixed",
-    "Learned",
     "Measure",
+    "RunSpec",
     "Trial",
     "Turn",
     "Undistilled",
+    "UpdateResult",
     "commit",
     "display",
     "duration",
@@ -50,7 +50,7 @@ __getattr__ = lazy(
         "presets": ("PRESETS",),
         "provenance": ("commit",),
         "results": ("Trial",),
-        "run_spec": ("Experiment",),
+        "run_spec": ("RunSpec",),
         "terminal": (
             "display",
             "duration",
@@ -59,7 +59,7 @@ __getattr__ = lazy(
         "trial": (
             "Agent",
             "Fixed",
-            "Learned",
+            "UpdateResult",
             "Turn",
             "Undistilled",
             "play",

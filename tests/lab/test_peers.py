@@ -11,7 +11,7 @@ from potstill.lab import Wheel
 from potstill.lab.peers import PEERS, MissingPackage
 from potstill.lab.problems.scenarios import scenario
 from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.run_spec import Experiment
+from potstill.lab.runs.run_spec import RunSpec
 from potstill.lab.runs.workers import Task, turns_of
 from potstill.problem import Discrete, Numeric, Observations, Problem
 
@@ -109,7 +109,7 @@ def test_a_missing_library_gives_the_line_to_install_it(monkeypatch):
         MissingPackage, match=r"needs mabwiser, which is not installed: pip install 'potstill\[peers\]'"
     ):
         lints.make(Wheel().problem, Key(0).integer(), "peers")
-    experiment = Experiment.of(problems=["wheel"], algorithms=["peers"])
+    experiment = RunSpec.of(problems=["wheel"], algorithms=["peers"])
     assert "mabwiser-lints" not in {a.name for _, a in experiment.pairs["wheel"]}
     assert "pip install 'potstill[peers]'" in experiment.skipped["MABWiser LinTS on Wheel, δ = 0.95"]
 
@@ -117,4 +117,4 @@ def test_a_missing_library_gives_the_line_to_install_it(monkeypatch):
 def test_with_no_library_at_all_the_run_is_refused(monkeypatch):
     monkeypatch.setattr("potstill.lab.peers.find_spec", lambda package: None)
     with pytest.raises(ValueError, match=r"nothing is left to run: .*pip install 'potstill\[peers\]'"):
-        Experiment.of(problems=["wheel"], algorithms=["peers"])
+        RunSpec.of(problems=["wheel"], algorithms=["peers"])

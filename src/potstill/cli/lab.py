@@ -17,7 +17,7 @@ from potstill.cli.extras import requires
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
-    from potstill.lab.runs import Experiment
+    from potstill.lab.runs import RunSpec
 
 lab = typer.Typer(
     name="lab",
@@ -73,7 +73,7 @@ def run(
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
     """
     from potstill.lab.problems import OwnTable
-    from potstill.lab.runs import Experiment
+    from potstill.lab.runs import RunSpec
 
     if listing:
         _print_list(as_json)
@@ -82,7 +82,7 @@ def run(
         asked = _split([*(algorithms or []), *(more or [])])
         if algorithms is not None and not asked:
             fail("--algorithms is empty; state `all`, `peers`, or names of --list")
-        experiment = Experiment.of(
+        experiment = RunSpec.of(
             problems=_split(problem),
             algorithms=asked,
             preset=preset,
@@ -95,7 +95,7 @@ def run(
         _run(experiment, jobs or cores(), out, as_json=as_json)
 
 
-def _run(experiment: Experiment, jobs: int, out: Path, *, as_json: bool) -> None:
+def _run(experiment: RunSpec, jobs: int, out: Path, *, as_json: bool) -> None:
     from potstill.lab.runs import display, print_rows
 
     make_directory(out)

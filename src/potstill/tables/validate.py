@@ -216,11 +216,13 @@ def _absent_rule(feature: Feature) -> ColumnRule:
 def _feature_rule(feature: Feature, column: str, dtype: pl.DataType, *, text: bool) -> ColumnRule:
     found = pl.col(column)
     value = _typed(feature, found, dtype, text=text)
-    absent = found.is_null() | (found == "") if text and dtype == pl.String else found.is_null()
+    absent = found.is_null()
+    if text and dtype == pl.String:
+        absent |= found == ""
+        value = pl.when(~absent).then(value)
     usable = value.is_finite() if isinstance(feature, Numeric) else value.is_not_null()
-    fits = pl.when(absent).then(pl.lit(_optional(feature))).otherwise(usable)
-    kept = pl.when(~absent).then(value)
-    return _rule(context_column(feature.name), found, column, kept, fits, _feature_must_be(feature))
+    fits = usable.fill_null(value=False) | absent if _optional(feature) else usable
+    return _rule(context_column(feature.name), found, column, value, fits, _feature_must_be(feature))
 
 
 def _typed(feature: Feature, column: pl.Expr, dtype: pl.DataType, *, text: bool) -> pl.Expr:
@@ -241,8 +243,9 @@ def _typed(feature: Feature, column: pl.Expr, dtype: pl.DataType, *, text: bool)
 
 def _value_fits(feature: Feature, value: pl.Expr) -> pl.Expr:
     """Whether a value of the lake's type fits; null is a missing value."""
-    usable = value.is_finite() if isinstance(feature, Numeric) else pl.when(value.is_not_null()).then(pl.lit(True))
-    return usable.fill_null(_optional(feature))
+    if isinstance(feature, Numeric):
+        return value.is_finite().fill_null(_optional(feature))
+    return pl.lit(True) if _optional(feature) else value.is_not_null()
 
 
 def _propensity_fits(space: ActionSpace, value: pl.Expr) -> pl.Expr:

@@ -11,7 +11,7 @@ from potstill.lab.problems.data import MissingData
 from potstill.lab.problems.scenarios import scenario
 from potstill.lab.runs.algorithms import ALGORITHMS, GP_DECISIONS, named
 from potstill.lab.runs.presets import PRESETS
-from potstill.lab.runs.run_spec import Experiment, OwnTable
+from potstill.lab.runs.run_spec import OwnTable, RunSpec
 from potstill.lab.runs.trial import Distilled, Fixed, Undistilled
 from potstill.lab.runs.workers import Task, turns_of
 from potstill.teachers import GaussianProcessTS
@@ -84,16 +84,16 @@ def test_settings_tell_presets_apart():
 
 def test_an_algorithm_that_a_preset_does_not_have_is_refused_with_the_reason():
     with pytest.raises(ValueError, match="Adaptive-TS is not in the preset paper, only in potstill"):
-        Experiment.of(problems=["wheel"], algorithms=["adaptive-ts"], preset="paper")
+        RunSpec.of(problems=["wheel"], algorithms=["adaptive-ts"], preset="paper")
 
 
 def test_all_leaves_gaussian_processes_out_of_long_trials_and_says_why():
-    both = Experiment.of(problems=["wheel", "video"], algorithms=["all"], preset="paper")
+    both = RunSpec.of(problems=["wheel", "video"], algorithms=["all"], preset="paper")
     assert {a.name for _, a in both.pairs["wheel"]} == PAPERS
     assert {a.name for _, a in both.pairs["video"]} == PAPERS - {"gp-ts", "gp-ts-il"}
     assert set(both.skipped) == {"GP-TS on Video upload, replayed", "GP-TS-IL on Video upload, replayed"}
     assert all(f"{GP_DECISIONS:,} decisions" in reason for reason in both.skipped.values())
-    by_name = Experiment.of(problems=["video"], algorithms=["gp-ts"], preset="paper")
+    by_name = RunSpec.of(problems=["video"], algorithms=["gp-ts"], preset="paper")
     assert [a.name for _, a in by_name.pairs["video"]] == ["gp-ts"]
     assert isinstance(PRESETS["paper"]["gp-ts"].teacher, GaussianProcessTS)
 
@@ -102,15 +102,15 @@ def test_all_leaves_out_problems_without_their_data_and_a_named_one_is_refused(m
     monkeypatch.setattr("potstill.lab.problems.data.places", lambda: {"nowhere": tmp_path})
     for read in [*vars(mushroom).values(), *vars(warfarin).values()]:
         getattr(read, "cache_clear", lambda: None)()
-    every = Experiment.of(problems=["all"], algorithms=["uniform"])
+    every = RunSpec.of(problems=["all"], algorithms=["uniform"])
     assert [one.name for one in every.scenarios] == ["wheel", "video"]
     assert "potstill lab data" in every.skipped["Mushroom"]
     with pytest.raises(MissingData, match="agaricus-lepiota"):
-        Experiment.of(problems=["mushroom"], algorithms=["uniform"]).prepare()
+        RunSpec.of(problems=["mushroom"], algorithms=["uniform"]).prepare()
 
 
 def test_peers_are_run_once_whatever_the_presets():
-    experiment = Experiment.of(problems=["wheel"], algorithms=["linear-ts", "mabwiser-lints"])
+    experiment = RunSpec.of(problems=["wheel"], algorithms=["linear-ts", "mabwiser-lints"])
     assert [(preset, a.name) for preset, a in experiment.pairs["wheel"]] == [
         ("paper", "linear-ts"),
         ("potstill", "linear-ts"),
@@ -124,10 +124,10 @@ def test_quick_is_a_small_scale_of_everything_unless_told_otherwise():
             scenario(name).prepare()
         except MissingData as error:
             pytest.skip(str(error))
-    quick = Experiment.of(problems=[], algorithms=[], quick=True)
+    quick = RunSpec.of(problems=[], algorithms=[], quick=True)
     assert {one.name for one in quick.scenarios} == {"wheel", "mushroom", "warfarin-20", "video"}
     assert all(one.decisions < scenario(one.name).decisions for one in quick.scenarios)
-    told = Experiment.of(problems=["wheel"], algorithms=["uniform"], quick=True, trials=7, decisions=50)
+    told = RunSpec.of(problems=["wheel"], algorithms=["uniform"], quick=True, trials=7, decisions=50)
     assert [one.decisions for one in told.scenarios] == [50]
     assert told.trials == 7
 
@@ -144,7 +144,7 @@ def test_quick_is_a_small_scale_of_everything_unless_told_otherwise():
 )
 def test_what_cannot_be_run_is_refused_with_the_way_out(arguments, message):
     with pytest.raises(ValueError, match=message):
-        Experiment.of(**{"algorithms": ["uniform"], **arguments})
+        RunSpec.of(**{"algorithms": ["uniform"], **arguments})
 
 
 def test_a_table_of_ones_own(tmp_path):
@@ -152,14 +152,14 @@ def test_a_table_of_ones_own(tmp_path):
     path = tmp_path / "flowers.csv"
     lines = [f"{x:.3f},{'short' if x < 0.5 else 'long'},{x * 10:.2f}" for x in rng.random(240)]
     path.write_text("petal,species,dose\n" + "\n".join(lines))
-    classes = Experiment.of(problems=[str(path)], algorithms=["linear-ts"], own=OwnTable(label="species"))
+    classes = RunSpec.of(problems=[str(path)], algorithms=["linear-ts"], own=OwnTable(label="species"))
     (one,) = classes.scenarios
     assert (one.name, one.decisions, one.batch) == ("flowers.csv", 240, 100)
     assert one.problem.actions.names == ("long", "short")
     turns = list(turns_of(Task("flowers.csv", "paper", "linear-ts", 0, 1), one))
     # The last 140 decisions of a learner that got 100 at random: far below the half of a random one.
     assert sum(turn.regret for turn in turns[1:]) < 35
-    doses = Experiment.of(
+    doses = RunSpec.of(
         problems=[str(path)], algorithms=["linear-ts"], own=OwnTable(target="dose", levels=5), decisions=1000
     )
     (one,) = doses.scenarios
@@ -172,6 +172,6 @@ def test_a_table_with_other_content_is_another_problem(tmp_path):
         path = tmp_path / str(last) / "t.csv"
         path.parent.mkdir()
         path.write_text(f"x,y\n0,a\n1,b\n{last},a\n")
-        return Experiment.of(problems=[str(path)], algorithms=["uniform"], own=OwnTable(label="y")).scenarios[0].problem
+        return RunSpec.of(problems=[str(path)], algorithms=["uniform"], own=OwnTable(label="y")).scenarios[0].problem
 
     assert hash_of(0.25).hash != hash_of(0.75).hash

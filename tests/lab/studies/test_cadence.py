@@ -13,7 +13,7 @@ from potstill.keys import Key
 from potstill.lab import Wheel
 from potstill.lab.problems.environment import Simulation
 from potstill.lab.runs.algorithms import ALGORITHMS
-from potstill.lab.runs.trial import Learned, play
+from potstill.lab.runs.trial import UpdateResult, play
 from potstill.lab.studies import cadence_charts
 from potstill.lab.studies.cadence import (
     Cadence,
@@ -61,7 +61,7 @@ class _Diary:
 
     def learn(self, observations):
         self.told.append(observations.rewards.tolist())
-        return Learned(kl=1.0)
+        return UpdateResult(kl=1.0)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_each_reward_is_known_so_many_decisions_later(delay, told):
 def test_decisions_are_uniform_until_something_is_known():
     agent = Delayed(_Diary(), PROBLEM, 2, seed=0)
     contexts = np.zeros((5000, 2), np.float32)
-    assert agent.learn(_observations(0, 2)) == Learned()
+    assert agent.learn(_observations(0, 2)) == UpdateResult()
     actions, propensities = agent.choose(contexts)
     np.testing.assert_allclose(propensities, 0.2, rtol=1e-6)
     # Five counts of Binomial(5000, 0.2); five standard deviations are missed with probability 3e-6. The seed is fixed.

@@ -19,7 +19,7 @@ from potstill.parallel import ONE_THREAD, environment
 #: Calls of one decision at each size of a complexity sweep, at most.
 _COMPLEXITY_CALLS = 3_000
 
-Said = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_measurements(
-    kept: Path, problems: Sequence[str], algorithms: Sequence[str], calls: int, *, again: bool, say: Said
+    kept: Path, problems: Sequence[str], algorithms: Sequence[str], calls: int, *, again: bool, say: Notify
 ) -> Measurements:
     """Measure, or read the file of an equal earlier request on this machine.
 
@@ -94,7 +94,7 @@ def _read(kept: Path) -> Measurements | None:
         return None
 
 
-def _measured(wanted: Measurements, say: Said) -> Measurements:
+def _measured(wanted: Measurements, say: Notify) -> Measurements:
     spawning = multiprocessing.get_context("spawn")
     here, there = spawning.Pipe(duplex=False)
     process = spawning.Process(target=_in_process, args=(wanted, there), daemon=True)

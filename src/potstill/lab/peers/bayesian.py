@@ -6,7 +6,7 @@ import numpy as np
 from bayesianbandits import Arm, ContextualAgent, NormalInverseGammaRegressor, ThompsonSampling
 
 from potstill.lab.peers.shared import TimedPeer, with_intercept
-from potstill.lab.problems import Decided, Float32
+from potstill.lab.problems import Choices, Float32
 from potstill.problem import Observations
 
 
@@ -24,7 +24,7 @@ class Conjugate(TimedPeer):
         arms = [Arm(action, learner=NormalInverseGammaRegressor()) for action in range(actions)]
         self.agent = ContextualAgent(arms, ThompsonSampling(), random_seed=seed)
 
-    def choose(self, contexts: Float32) -> Decided:
+    def choose(self, contexts: Float32) -> Choices:
         """Pull for the whole batch at once. The library gives no probabilities; 1 is reported."""
         actions = np.asarray(self.agent.pull(with_intercept(contexts)), np.int64)
         return actions, np.ones(len(actions), np.float32)

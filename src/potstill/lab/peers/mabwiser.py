@@ -6,7 +6,7 @@ import numpy as np
 from mabwiser.mab import MAB, LearningPolicy
 
 from potstill.lab.peers.shared import TimedPeer, with_intercept
-from potstill.lab.problems import Decided, Float32
+from potstill.lab.problems import Choices, Float32
 from potstill.problem import Observations
 
 
@@ -24,7 +24,7 @@ class Mabwiser(TimedPeer):
         self.bandit = MAB(list(range(actions)), getattr(LearningPolicy, policy)(alpha=alpha), seed=seed)
         self._fitted = False
 
-    def choose(self, contexts: Float32) -> Decided:
+    def choose(self, contexts: Float32) -> Choices:
         """Predict for the whole batch at once. The library gives no probabilities; 1 is reported."""
         actions = np.atleast_1d(self.bandit.predict(with_intercept(contexts))).astype(np.int64)
         return actions, np.ones(len(actions), np.float32)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from potstill.lab.problems import Float32, Float64
-from potstill.lab.runs import Learned
+from potstill.lab.runs import UpdateResult
 from potstill.problem import Observations
 
 
@@ -18,11 +18,11 @@ class TimedPeer:
         """Learn from one batch."""
         raise NotImplementedError
 
-    def learn(self, observations: Observations) -> Learned:
+    def learn(self, observations: Observations) -> UpdateResult:
         """Learn from one batch, and report the seconds."""
         started = time.perf_counter()
         self.fit(observations)
-        return Learned(seconds={"learn": time.perf_counter() - started})
+        return UpdateResult(seconds={"learn": time.perf_counter() - started})
 
 
 def with_intercept(contexts: Float32) -> Float64:

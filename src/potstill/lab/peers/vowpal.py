@@ -13,7 +13,7 @@ from vowpalwabbit import Workspace
 
 from potstill.keys import Key
 from potstill.lab.peers.shared import TimedPeer
-from potstill.lab.problems import Decided, Float32
+from potstill.lab.problems import Choices, Float32
 from potstill.problem import Observations
 
 
@@ -34,7 +34,7 @@ class Vowpal(TimedPeer):
         self._rng = key.child("draws").generator()
         self._actions = range(actions)
 
-    def choose(self, contexts: Float32) -> Decided:
+    def choose(self, contexts: Float32) -> Choices:
         """Draw from the probabilities that it gives for each context."""
         p = np.array([self._probabilities(shared) for shared in _shared(contexts)])
         cumulative = p.cumsum(axis=1)

@@ -7,8 +7,8 @@ from potstill.lazy import lazy
 if TYPE_CHECKING:
     from potstill.lab.problems.data import MissingData, download, located
     from potstill.lab.problems.environment import (
+        Choices,
         Columns,
-        Decided,
         Environment,
         Float32,
         Float64,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BITRATES",
     "SCENARIOS",
+    "Choices",
     "ClassificationProblem",
     "Columns",
-    "Decided",
     "DoseProblem",
     "Environment",
     "Float32",
@@ -66,7 +66,7 @@ __getattr__ = lazy(
         ),
         "environment": (
             "Columns",
-            "Decided",
+            "Choices",
             "Environment",
             "Float32",
             "Float64",

@@ -19,9 +19,9 @@ Columns = dict[str, NDArray[Any]]
 
 
 #: Positions of the actions taken, int64[N], and the probability of each, float32[N].
-Decided = tuple[NDArray[np.int64], Float32]
+Choices = tuple[NDArray[np.int64], Float32]
 #: Decides on encoded contexts, float32[N, d].
-Choose = Callable[[Float32], Decided]
+Choose = Callable[[Float32], Choices]
 
 
 class Environment(Protocol):

@@ -35,7 +35,7 @@ CHUNK = 100_000
 Progress = Callable[[int, int], None]
 
 
-class _Described(msgspec.Struct, frozen=True, kw_only=True):
+class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
     simulator: str  # its fingerprint
     rows: int
     seed: int
@@ -62,7 +62,7 @@ def write_log(
     """
     if rows < 1 or chunk < 1:
         raise LabError(f"a log needs 1 or more rows and chunk, got rows={rows} and chunk={chunk}")
-    _claim(folder, _Described(simulator=fingerprint(environment), rows=rows, seed=seed, chunk=chunk))
+    _claim(folder, _Manifest(simulator=fingerprint(environment), rows=rows, seed=seed, chunk=chunk))
     for number, start in enumerate(range(0, rows, chunk)):
         path = folder / f"part-{number:05d}.parquet"
         size = min(chunk, rows - start)
@@ -100,13 +100,13 @@ def fingerprint(environment: Environment) -> str:
     return hashlib.sha256(sample.write_csv().encode()).hexdigest()
 
 
-def _claim(folder: Path, described: _Described) -> None:
+def _claim(folder: Path, described: _Manifest) -> None:
     """Write the manifest of a log, or check the existing one."""
     path = folder / "log.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, msgspec.json.encode(described))
-    elif (found := msgspec.json.decode(path.read_bytes(), type=_Described)) != described:
+    elif (found := msgspec.json.decode(path.read_bytes(), type=_Manifest)) != described:
         raise LabError(f"{folder} holds another log, {found}, not {described}; name another folder, or delete it")
 
 

@@ -18,7 +18,7 @@ from potstill.lab.report.summary import Summary, summary
 from potstill.lab.runs import ALGORITHMS, results
 from potstill.pages import Page, Section, Table, png
 
-Said = Callable[[str], None]
+Notify = Callable[[str], None]
 #: Archive of the trials, written beside a Markdown page.
 TRIALS = "trials.tar.xz"
 
@@ -53,7 +53,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
-class Written(msgspec.Struct, frozen=True):
+class ReportFiles(msgspec.Struct, frozen=True):
     """Files of a report, and its summary."""
 
     page: Path
@@ -69,8 +69,8 @@ def write_report(
     markdown: Path | None = None,
     notes: str = "",
     command: str = "",
-    say: Said = lambda _: None,
-) -> Written:
+    say: Notify = lambda _: None,
+) -> ReportFiles:
     """Write the report of a folder of results.
 
     Args:
@@ -101,10 +101,10 @@ def write_report(
     else:
         _write(markdown.with_suffix(""), {**pictures, TRIALS: results.archive(folder)})
         write_markdown(markdown, whole, markdown.with_suffix(""))
-    return Written(out / "report.html", said)
+    return ReportFiles(out / "report.html", said)
 
 
-def _measured(runs: Runs, out: Path, calls: int, again: bool, say: Said) -> Measurements:
+def _measured(runs: Runs, out: Path, calls: int, again: bool, say: Notify) -> Measurements:
     """Latency of Potstill's algorithms on the problems that were run, and complexity."""
     problems = [name for name in PROBLEMS if name in runs.problems and _is_available(name, say)]
     ran = {run.algorithm for run in runs.runs if run.preset != PEERS}
@@ -112,7 +112,7 @@ def _measured(runs: Runs, out: Path, calls: int, again: bool, say: Said) -> Meas
     return take_measurements(out / "measured.json", problems, algorithms, calls, again=again, say=say)
 
 
-def _is_available(problem: str, say: Said) -> bool:
+def _is_available(problem: str, say: Notify) -> bool:
     try:
         scenario(problem).environment()
     except MissingData as error:

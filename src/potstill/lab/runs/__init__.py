@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from potstill.lab.runs.presets import PRESETS
     from potstill.lab.runs.provenance import commit
     from potstill.lab.runs.results import Trial
-    from potstill.lab.runs.run_spec import Experiment
+    from potstill.lab.runs.run_spec import RunSpec
     from potstill.lab.runs.terminal import display, duration, print_rows
-    from potstill.lab.runs.trial import Agent, Fixed, Learned, Turn, Undistilled, play
+    from potstill.lab.runs.trial import Agent, Fixed, Turn, Undistilled, UpdateResult, play
 
 __all__ = [
     "ALGORITHMS",
@@ -22,13 +22,13 @@ __all__ = [
     "Agent",
     "Comparison",
     "Estimate",
-    "Experiment",
     "Fixed",
-    "Learned",
     "Measure",
+    "RunSpec",
     "Trial",
     "Turn",
     "Undistilled",
+    "UpdateResult",
     "commit",
     "display",
     "duration",
@@ -52,7 +52,7 @@ __getattr__ = lazy(
         "presets": ("PRESETS",),
         "provenance": ("commit",),
         "results": ("Trial",),
-        "run_spec": ("Experiment",),
+        "run_spec": ("RunSpec",),
         "terminal": (
             "display",
             "duration",
@@ -61,7 +61,7 @@ __getattr__ = lazy(
         "trial": (
             "Agent",
             "Fixed",
-            "Learned",
+            "UpdateResult",
             "Turn",
             "Undistilled",
             "play",

@@ -44,7 +44,7 @@ QUICK = Quick(
 )
 
 
-class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Problems, algorithms under presets, and how often.
 
     Attributes:
@@ -73,7 +73,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         seed: int = 0,
         own: OwnTable | None = None,
         quick: bool = False,
-    ) -> Experiment:
+    ) -> RunSpec:
         """Build a specification from names; defaults are those of `QUICK` if it is quick."""
         if not problems and not quick:
             raise LabError("name a problem with --problem, such as --problem wheel; --list shows them")

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from potstill.distill import Still, Student
 from potstill.keys import Key
-from potstill.lab.problems import Decided, Float32, World
+from potstill.lab.problems import Choices, Float32, World
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem
 from potstill.teachers import AnyFiniteTeacher, AnyTeacher
 
 
-class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class UpdateResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Result of one update.
 
     Attributes:
@@ -35,10 +35,10 @@ class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Agent(Protocol):
     """One algorithm in one trial; it does not decide the first batch, which is uniform for all."""
 
-    def choose(self, contexts: Float32) -> Decided:
+    def choose(self, contexts: Float32) -> Choices:
         """Decide on encoded contexts, float32[N, d]."""
 
-    def learn(self, observations: Observations) -> Learned:
+    def learn(self, observations: Observations) -> UpdateResult:
         """Learn from one batch of its own decisions."""
 
 
@@ -49,14 +49,14 @@ class Fixed:
         self.policy = policy
         self._decided = 0
 
-    def choose(self, contexts: Float32) -> Decided:
+    def choose(self, contexts: Float32) -> Choices:
         """Decide by the policy's deterministic draw; ids count up."""
         first, self._decided = self._decided, self._decided + len(contexts)
         return self.policy.decide_many(contexts, [str(i) for i in range(first, self._decided)])
 
-    def learn(self, observations: Observations) -> Learned:  # noqa: ARG002
+    def learn(self, observations: Observations) -> UpdateResult:  # noqa: ARG002
         """Learn nothing."""
-        return Learned()
+        return UpdateResult()
 
 
 class Distilled(Fixed):
@@ -77,12 +77,12 @@ class Distilled(Fixed):
         super().__init__(self.still.policy)
         self._contexts = contexts
 
-    def learn(self, observations: Observations) -> Learned:
+    def learn(self, observations: Observations) -> UpdateResult:
         """Algorithm 1: update the teacher, label, imitate."""
         report = self.still.update(observations, contexts=self._contexts)
         self.policy = self.still.policy
         fidelity = report.fidelity
-        return Learned(kl=fidelity.kl_mean, price=fidelity.regret_price, seconds=report.seconds)
+        return UpdateResult(kl=fidelity.kl_mean, price=fidelity.regret_price, seconds=report.seconds)
 
 
 class Undistilled:
@@ -99,7 +99,7 @@ class Undistilled:
         self._key = Key(seed).child("undistilled")
         self._calls = 0
 
-    def choose(self, contexts: Float32) -> Decided:
+    def choose(self, contexts: Float32) -> Choices:
         """One posterior sample for each decision."""
         key = self._next("choose")
         actions = self.teacher.sample_actions(self.state, contexts, 1, key)[:, 0]
@@ -114,11 +114,11 @@ class Undistilled:
         # A drawn action was possible, even if its estimated probability is 0.
         return np.maximum(p, np.finfo(np.float32).tiny)
 
-    def learn(self, observations: Observations) -> Learned:
+    def learn(self, observations: Observations) -> UpdateResult:
         """Update the posterior."""
         started = time.perf_counter()
         self.state = self.teacher.update(self.state, observations, self._next("learn"))
-        return Learned(seconds={"learn": time.perf_counter() - started})
+        return UpdateResult(seconds={"learn": time.perf_counter() - started})
 
     def _next(self, purpose: str) -> Key:
         self._calls += 1
@@ -138,7 +138,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     decisions: int
     reward: float
     regret: float | None
-    learned: Learned
+    learned: UpdateResult
 
 
 def play(world: World, agent: Agent, sizes: Sequence[int], seed: int) -> Iterator[Turn]:
@@ -158,5 +158,5 @@ def play(world: World, agent: Agent, sizes: Sequence[int], seed: int) -> Iterato
             reward=float(batch.observations.rewards.sum()),
             regret=batch.regret,
             # No decision follows the last batch, so it is not learnt from.
-            learned=agent.learn(batch.observations) if number + 1 < len(sizes) else Learned(),
+            learned=agent.learn(batch.observations) if number + 1 < len(sizes) else UpdateResult(),
         )

@@ -16,8 +16,8 @@ import numpy as np
 
 from potstill.keys import Key
 from potstill.lab.errors import LabError
-from potstill.lab.problems import Decided, Environment, Float32, Simulation
-from potstill.lab.runs import ALGORITHMS, PRESETS, Agent, Fixed, Learned, Turn, play
+from potstill.lab.problems import Choices, Environment, Float32, Simulation
+from potstill.lab.runs import ALGORITHMS, PRESETS, Agent, Fixed, Turn, UpdateResult, play
 from potstill.parallel import advance
 from potstill.policy import Policy
 from potstill.problem import Observations, Problem
@@ -103,17 +103,17 @@ class Delayed:
         self._deciding: Agent = Fixed(Policy.uniform(problem, seed=seed))
         self._waiting = Observations.none(problem)
 
-    def choose(self, contexts: Float32) -> Decided:
+    def choose(self, contexts: Float32) -> Choices:
         """Decide by the agent, or uniformly before the first reward is known."""
         return self._deciding.choose(contexts)
 
-    def learn(self, observations: Observations) -> Learned:
+    def learn(self, observations: Observations) -> UpdateResult:
         """Add a batch, and learn from all but the last `delay` decisions."""
         waiting = self._waiting + observations
         known = max(len(waiting) - self._delay, 0)
         self._waiting = waiting[known:]
         if not known:
-            return Learned()
+            return UpdateResult()
         self._deciding = self._agent
         return self._agent.learn(waiting[:known])
 

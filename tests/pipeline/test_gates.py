@@ -9,8 +9,7 @@ import potstill as ps
 from potstill.cli.update_terminal import _lines
 from potstill.evaluate.diagnostics import Trust
 from potstill.events.join.cuts import last_cut
-from potstill.pipeline.comparison import Comparison, compare
-from potstill.pipeline.gates import objections
+from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.update import run_update
 from potstill.policy import Layer
 from potstill.workspace import UpdateConfig

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 
 
-evaluate = default_group(
-    "evaluate", "log", "OffPolicyEstimate what another policy would have earned on what was logged."
-)
+evaluate = default_group("evaluate", "log", "Estimate what another policy would have earned on what was logged.")
 Many = list[str]
 _OF_TABLES = "For a CSV or Parquet log"
 
@@ -174,7 +172,7 @@ def log(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """OffPolicyEstimate what a policy would have earned on logged decisions, and whether the estimate can be trusted.
+    """Estimate what a policy would have earned on logged decisions, and whether the estimate can be trusted.
 
     Uses decisions whose exact probability was logged and whose reward is final. `potstill evaluate plan` says how
     precise such estimates will be before a policy serves.

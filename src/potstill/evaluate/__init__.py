@@ -44,7 +44,7 @@ from potstill.spaces.ranking import ope as rankings
 if TYPE_CHECKING:
     from potstill.evaluate import text
     from potstill.evaluate.lake_log import LakeLog, Progress
-    from potstill.evaluate.left_out import WHY
+    from potstill.evaluate.log import WHY
     from potstill.evaluate.report import page
     from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of, table_contexts
 
@@ -53,7 +53,7 @@ _LATER = {
     "Progress": "potstill.evaluate.lake_log",
     "TablePolicy": "potstill.evaluate.table_log",
     "TableLog": "potstill.evaluate.table_log",
-    "WHY": "potstill.evaluate.left_out",
+    "WHY": "potstill.evaluate.log",
     "columns_of": "potstill.evaluate.table_log",
     "page": "potstill.evaluate.report",
     "table_contexts": "potstill.evaluate.table_log",

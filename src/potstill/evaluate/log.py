@@ -16,6 +16,17 @@ from potstill.spaces import Actions, Allowed, FiniteSpace, off_policy
 Float64 = NDArray[np.float64]
 
 
+#: Reason by source of an observation, ``"unfit"``, or ``"outside"`` of the time asked for.
+WHY = {
+    "import-estimated": "imported without propensities; each action's share of the log is used instead",
+    "apprentice": "your code chose, so the policy's propensity is not that of the choice",
+    "log-only": "your code decided and stated no probability",
+    "fallback": "no policy was available, and a fixed action was taken",
+    "control": "the control's fixed action or rule decided, with probability 1",
+    "unfit": "do not fit the present problem: it has changed since",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Consecutive rows of a log. The values are checked when the log is read.

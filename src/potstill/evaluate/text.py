@@ -174,7 +174,7 @@ def footnotes(evaluation: Evaluation) -> list[str]:
 
 def left_out(counts: Mapping[str, int], unfit: Mapping[str, int] | None = None) -> list[str]:
     """Excluded rows and the reason, a line each; `unfit` counts the requirements that rows of a table fail."""
-    from potstill.evaluate.left_out import WHY
+    from potstill.evaluate.log import WHY
 
     why = {**WHY, "outside": "outside the requested time"}
     by_source = {source: rows for source, rows in counts.items() if source != "unfit" or unfit is None}

@@ -21,10 +21,9 @@ from potstill.events.join import JoinReport, join, last_cut, preview
 from potstill.events.lake import Flusher, FlushReport, ObservationChunk, count_observations, observation_chunks
 from potstill.events.wal import Spool
 from potstill.files import hold
-from potstill.pipeline.comparison import Comparison, compare
 from potstill.pipeline.contexts import extra_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
-from potstill.pipeline.gates import objections
+from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.origin import Origin
 from potstill.pipeline.resume import Start, start

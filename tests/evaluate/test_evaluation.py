@@ -251,7 +251,7 @@ def test_bad_rows_are_refused_by_every_evaluation():
             rows.propensities[1] = 0
             yield rows
 
-    with pytest.raises(InvalidLog, match=r"row 5: propensity must be a probability above 0"):
+    with pytest.raises(InvalidLog, match=r"row 5: propensity must be a probability above 0 .*, got 0\.0"):
         evaluate(Bad(), "a")
 
 

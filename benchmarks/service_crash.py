@@ -54,7 +54,7 @@ class Caller(threading.Thread):
         self._ended.set()
 
     def run(self) -> None:
-        """What the thread does; a connection that breaks is made anew."""
+        """The thread; it reconnects after a connection error."""
         while not self._ended.is_set():
             connection = http.client.HTTPConnection("127.0.0.1", self._running.port, timeout=10)
             try:

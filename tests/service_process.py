@@ -125,7 +125,7 @@ class Load:
             thread.join()
 
     def _run(self, thread: int) -> None:
-        """A connection that breaks is made anew, while the service is there."""
+        """Reconnects while the service runs."""
         number = 0
         while not self._ended.is_set():
             connection = http.client.HTTPConnection("127.0.0.1", self._running.port, timeout=PATIENCE)

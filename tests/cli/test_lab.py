@@ -91,7 +91,7 @@ def test_a_failing_trial_ends_in_exit_code_1(results, monkeypatch):
     monkeypatch.setattr(sys.modules["potstill.lab.runs.runner"], "run", lambda *_, **__: ended)
     done = run(*SMALL, "--out", out, "--json")
     assert done.exit_code == 1
-    assert done.stderr == "potstill: 1 of 4 trials failed; the others are kept\n"
+    assert done.stderr == "potstill: 1 of 4 trials failed; the others are stored\n"
     (told,) = json.loads(done.stdout)["failures"]
     assert told == {"task": "wheel, linear-ts (paper), trial 1", "error": "MemoryError: out of it"}
 
@@ -115,7 +115,7 @@ def test_a_table_of_ones_own(tmp_path):
         (["--problem", "table.csv"], "table.csv: say what to decide: --label COLUMN for a class"),
         (["--problem", "t.csv", "--label", "y", "--target", "z"], "--label y and --target z are two things to decide"),
         (["--problem", "wheel", "--label", "y"], "are for a table of your own, not for wheel"),
-        (["--problem", "wheel", "--algorithms", ""], "--algorithms names none; say `all`, `peers`, or names of --list"),
+        (["--problem", "wheel", "--algorithms", ""], "--algorithms is empty; state `all`, `peers`, or names of --list"),
     ],
 )
 def test_mistakes_are_answered_with_the_way_out(arguments, message, tmp_path):
@@ -198,7 +198,7 @@ def test_ctrl_c_keeps_finished_trials_and_says_how_to_go_on(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped; finished trials are kept in" in errors
-    assert "give the same command again to go on" in errors
+    assert "stopped; finished trials are stored in" in errors
+    assert "repeat the command to resume" in errors
     assert "Traceback" not in errors
     assert list(out.glob("wheel/paper/linear-ts/0000.json"))

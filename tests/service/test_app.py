@@ -516,7 +516,7 @@ def test_pages_of_other_origins_may_call_only_if_configured(workspace):
     assert asyncio.run(allowed(open_, "https://other.example")) is None
 
 
-def test_several_problems_are_served_side_by_side_whatever_they_are_called(tmp_path):
+def test_several_problems_are_served_side_by_side_with_any_names(tmp_path):
     names = ["a b/ß", "plain"]
     made = [
         worlds.made(str(tmp_path / str(i)), problem=worlds.PROBLEM.replace(b"video-upload", name.encode()))
@@ -566,7 +566,7 @@ class Caller(threading.Thread):
 
 
 def under_load(workspace: Workspace, stop: signal.Signals, count: int) -> list[Caller]:
-    """Callers of a server that got a signal once so many decisions were acknowledged."""
+    """Callers of a server that gets a signal after a number of acknowledged decisions."""
     with server(workspace.url, log_timeout=30) as started:
         callers = [Caller(started.url, f"{started.pid}-{number}") for number in range(4)]
         for caller in callers:

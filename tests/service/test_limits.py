@@ -58,7 +58,7 @@ def test_a_stated_length_beyond_the_limit_is_refused_unread(stated):
     assert status_of(lambda: read(channel(), stated=stated)) == 413
 
 
-def test_a_body_beyond_the_limit_is_refused_whatever_was_stated_and_before_its_end():
+def test_a_body_beyond_the_limit_is_refused_before_its_end_for_any_stated_length():
     assert status_of(lambda: read(channel(part(b"x" * 101, more=False)), stated=b"1")) == 413
     assert status_of(lambda: read(channel(part(b"x" * 60, more=True), part(b"x" * 60, more=True)))) == 413
 

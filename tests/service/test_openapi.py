@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, true to each problem, and the service is as it says whatever is sent."""
+"""The OpenAPI document: valid, typed by each problem, and the service conforms to it for generated requests."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The page that shows the OpenAPI document: one file, no network but the service itself, nothing inline unhashed."""
+"""The page that shows the OpenAPI document: one file that loads only from the service, under a strict CSP."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ function ask(why) {
   const enter = (event) => { event.preventDefault(); token = field.value.trim(); load().catch(fail); };
   main.replaceChildren(
     make("h2", {}, "A token is needed to read this"),
-    make("p", { class: "soft" }, "Its scope must be read. It stays in this page, and is forgotten with it."),
+    make("p", { class: "soft" }, "Its scope must be read. It is stored only in this page."),
     token ? make("p", { class: "bad" }, why) : "",
     make("form", { class: "row", onsubmit: enter }, field, make("button", {}, "Show the API")));
 }
 function fail(error) {
-  main.replaceChildren(make("p", { class: "bad" }, `${error.message}; reload the page to try again.`));
+  main.replaceChildren(make("p", { class: "bad" }, `${error.message}; reload the page to retry.`));
 }
 
 function show(api) {
@@ -188,7 +188,7 @@ function sender(method, path, operation, body) {
   const choices = examples.length > 1 ? examples.map(choice) : [];
   const admin = operation["x-scope"] === "admin";
   const button = admin ? null : make("button", { type: "button", onclick: () => send().catch(fail) }, "Send");
-  const hint = body && !admin ? make("span", { class: "tag" }, "what you send is logged like any other") : null;
+  const hint = body && !admin ? make("span", { class: "tag" }, "requests from here are logged like any other") : null;
   if (examples.length) choose(examples[0].value); else refresh();
   return make("div", {}, ...(body ? [make("h4", {}, "Example"), text] : []),
     make("div", { class: "row" }, button, ...choices, hint), answer, make("h4", {}, "With curl"), line);

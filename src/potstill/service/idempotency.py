@@ -52,7 +52,7 @@ class IdempotencyCache:
         """Earlier decisions with the requests' ids, by place; most requests have none.
 
         Raises:
-            Refusal: An id was used for another context or restriction, or stands twice in the batch.
+            Refusal: An id was used for another context or restriction, or occurs twice in the batch.
         """
         if len(batch) > 1:
             _refuse_duplicates(batch.ids)
@@ -95,7 +95,7 @@ def _refuse_duplicates(ids: Sequence[str | None]) -> None:
     seen: set[str] = set()
     for place, name in enumerate(ids):
         if name in seen:
-            raise unfit(f"id {name!r} stands twice; each decision needs its own - at `$.requests[{place}].id`")
+            raise unfit(f"id {name!r} occurs twice; each decision needs its own - at `$.requests[{place}].id`")
         seen.update(() if name is None else (name,))
 
 

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
-from potstill.registry import Conflict, NoState, UnknownVersion
+from potstill.errors import PotstillError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Place = Annotated[
@@ -19,7 +19,7 @@ Place = Annotated[
 ]
 
 #: Errors that a user can fix or wait out; they are shown as one line.
-USER_ERRORS = (ValueError, OSError, Conflict, NoState, UnknownVersion)
+USER_ERRORS = (PotstillError, ValueError, OSError)
 
 
 @contextmanager

@@ -307,7 +307,7 @@ def test_a_student_survives_json_and_can_be_a_key(student):
         ("steps", 10.5, "a whole number above 0"),
         ("average", 1.0, "from 0 to below 1"),
         ("patience", 0, "or None not to stop early"),
-        ("warm", -0.1, "or None to start afresh"),
+        ("warm", -0.1, "or None for a fresh start"),
         ("held_out", 0, "above 0 and below 1"),
         ("contexts", -1, "a whole number such as 4096"),
     ],

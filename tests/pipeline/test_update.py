@@ -187,7 +187,7 @@ def test_further_contexts_are_distilled_on(tmp_path):
 
 def test_a_second_updater_leaves_with_a_message(tmp_path):
     workspace = made(str(tmp_path))
-    with only_updater(workspace, wait=False), pytest.raises(Busy, match=r"another update of .* is going on"):
+    with only_updater(workspace, wait=False), pytest.raises(Busy, match=r"another update of .* is running"):
         run_update(workspace)
 
 

@@ -59,7 +59,7 @@ def test_metrics_of_rewards_arrive(workspace):
         ("reward", {"id": "a", "reward": 1, "metrics": {"": 1}}, "length >= 1"),
         ("reward", {"id": "a", "reward": 1, "metrics": [1]}, "`$.metrics`"),
         ("reward", {"id": "a", "reward": 1, "metrics": {"watched": 1e300}}, "metric watched must be a finite number"),
-        ("observe", {"observations": [{**SEEN, "metrics": {"watched": 1}}]}, "metrics come with a reward"),
+        ("observe", {"observations": [{**SEEN, "metrics": {"watched": 1}}]}, "metrics need a reward"),
     ],
 )
 def test_metrics_that_make_no_sense_are_refused_and_nothing_is_logged(workspace, path, body, message):

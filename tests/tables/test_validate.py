@@ -19,7 +19,7 @@ from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.table_log import TableLog, table_contexts
 from potstill.events import EventLog, LoggedDecision, LoggedObservation
 from potstill.lab import ClassificationProblem
-from potstill.pipeline import run_audit as audits
+from potstill.pipeline import audit as audits
 from potstill.pipeline.shards import encode as encode_shard
 from potstill.pipeline.warm_start import import_history
 from potstill.tables import (

@@ -3,7 +3,8 @@
 The lake (`potstill.events.lake`) and the join (`potstill.events.join`) need more libraries, and are imported apart.
 """
 
-from potstill.events.backfill import add, refuse_again
+from typing import TYPE_CHECKING
+
 from potstill.events.records import (
     DecisionBlock,
     DecisionRow,
@@ -17,6 +18,11 @@ from potstill.events.records import (
 )
 from potstill.events.validate import ID_BYTES, InvalidEvent, context_type, text
 from potstill.events.wal import Commit, EventLog, LogUnavailable
+from potstill.lazy import lazy
+
+if TYPE_CHECKING:
+    from potstill.events.backfill import add_history as add_history
+    from potstill.events.backfill import refuse_repeat as refuse_repeat
 
 __all__ = [
     "ID_BYTES",
@@ -31,10 +37,10 @@ __all__ = [
     "LoggedObservation",
     "LoggedReward",
     "Row",
-    "add",
     "context_type",
     "microseconds",
     "now",
-    "refuse_again",
     "text",
 ]
+
+__getattr__ = lazy(__name__, {"backfill": ("add_history", "refuse_repeat")})

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from potstill.events.lake import Lake
 
 
-def add(
+def add_history(
     lake: Lake,
     cuts: Storage,
     problem: Problem,
@@ -57,7 +57,7 @@ def add(
         AlreadyImported: The same file was imported before.
         CutConflict: Another process made a cut meanwhile; run it again.
     """
-    refuse_again(lake, cuts, source.sha256, source.name)
+    refuse_repeat(lake, cuts, source.sha256, source.name)
     cut = _record(lake, cuts, problem, source, now() if made is None else made)
     rows, number = _observations(frames, problem, cut), cut.number
     try:
@@ -69,7 +69,7 @@ def add(
     return cut
 
 
-def refuse_again(lake: Lake, cuts: Storage, sha256: str, name: str) -> None:
+def refuse_repeat(lake: Lake, cuts: Storage, sha256: str, name: str) -> None:
     """Raise `AlreadyImported` if a complete cut holds the same bytes."""
     for cut in complete_cuts(lake, cuts):
         if cut.source is not None and cut.source.sha256 == sha256:

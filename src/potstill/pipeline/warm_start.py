@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 
 from potstill import tables
-from potstill.events import add, now, refuse_again
+from potstill.events import add_history, now, refuse_repeat
 from potstill.events.join import ImportedFile
 from potstill.problem import InvalidObservation, Problem
 from potstill.spaces import finite
@@ -60,7 +60,7 @@ def import_history(
         on_progress: Called with the rows done and the total.
     """
     digest = _fingerprint(log)
-    refuse_again(workspace.lake, workspace.cuts, digest, log)
+    refuse_repeat(workspace.lake, workspace.cuts, digest, log)
     table = tables.scan_table(log)
     rules = _rules(workspace.problem, table.collect_schema(), columns, log)
     numbered = table.with_row_index(ROW)
@@ -76,7 +76,7 @@ def import_history(
     shares = _shares(used, workspace.problem) if columns.propensity is None else None
     source = ImportedFile(name=log, sha256=digest, rows=fitting)
     frames = _frames(used, shares, total, digest, on_progress)
-    cut = add(workspace.lake, workspace.cuts, workspace.problem, frames, source)
+    cut = add_history(workspace.lake, workspace.cuts, workspace.problem, frames, source)
     return ImportReport(
         rows=total, observations=fitting, skipped=total - fitting, cut=cut.number, estimated=shares is not None
     )

@@ -6,7 +6,7 @@ import pytest
 from events.join_oracle import SECOND, D, R, World
 from events.worlds import Workspace, decision_frame
 
-from potstill.events.backfill import add
+from potstill.events.backfill import add_history
 from potstill.events.join import join
 from potstill.events.join.cuts import (
     AlreadyImported,
@@ -38,7 +38,7 @@ def history(*rows: D) -> pl.DataFrame:
 
 
 def imported(workspace: Workspace, *frames: pl.DataFrame, source: ImportedFile = SOURCE) -> Cut:
-    return add(workspace.lake, workspace.cuts, workspace.problem, iter(frames), source)
+    return add_history(workspace.lake, workspace.cuts, workspace.problem, iter(frames), source)
 
 
 def final(time: int) -> int:
@@ -90,7 +90,7 @@ def test_an_interrupted_import_is_passed_over_by_joins_and_imports(workspace):
     workspace.add(D("a", TIME))
     for _ in range(2):
         with pytest.raises(OSError, match="ends here"):
-            add(workspace.lake, workspace.cuts, workspace.problem, broken(history(D("h", 5))), SOURCE)
+            add_history(workspace.lake, workspace.cuts, workspace.problem, broken(history(D("h", 5))), SOURCE)
     assert last_cut(workspace.lake) == 0
     assert workspace.preview(final(TIME)).cut == 3
     assert workspace.join(final(TIME)).cut == 3
@@ -109,7 +109,7 @@ def test_an_import_that_a_join_overtook_adds_nothing(workspace):
         join(lake, workspace.cuts, workspace.problem, aggregate="last", settle=20, now=final(TIME))
 
     with pytest.raises(CutConflict, match="run it again"):
-        add(workspace.lake, workspace.cuts, workspace.problem, overtaken(), SOURCE)
+        add_history(workspace.lake, workspace.cuts, workspace.problem, overtaken(), SOURCE)
     assert workspace.lake.scan("observations").collect()["id"].to_list() == ["a"]
 
 

@@ -70,7 +70,7 @@ def test_a_broken_split_is_said_first_whatever_the_effect():
 def test_units_that_changed_arms_are_named_as_the_cause_of_a_broken_split():
     report = analyse(units(varied(400, 1.0), varied(200, 2.0), in_both=151), share=0.5)
     assert report.verdict.sentence.startswith("Stop: 151 units changed arms, and what is left is not split as it")
-    assert "begin anew under another name" in report.verdict.sentence
+    assert "start again under another name" in report.verdict.sentence
     assert "Units are missing" not in report.verdict.sentence
     assert not report.warnings
     sound = analyse(units(varied(400, 1.0), varied(400, 1.0), in_both=3), share=0.5)

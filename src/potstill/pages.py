@@ -23,6 +23,7 @@ import vl_convert
 from numpy.typing import NDArray
 
 from potstill._version import __version__
+from potstill.errors import InvalidOption
 
 Bytes = NDArray[np.uint8]
 
@@ -233,7 +234,7 @@ class Page(NamedTuple):
         figures: dict[str, Chart] = {}
         for section in self.sections:
             if twice := figures.keys() & section.figures.keys():
-                raise ValueError(f"page {self.title!r}: two figures are called {min(twice)!r}")
+                raise InvalidOption(f"page {self.title!r}: two figures are called {min(twice)!r}")
             figures |= section.figures
         return figures
 

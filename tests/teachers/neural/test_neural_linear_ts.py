@@ -32,7 +32,7 @@ def test_with_the_identity_as_network_it_is_linear_ts():
     identity = teacher.init(PROBLEM).networks._replace(
         weights=(np.eye(PROBLEM.width)[None], np.zeros((1, PROBLEM.width, 3)))
     )
-    memory = teacher._remember(teacher.init(PROBLEM).memory, observations)
+    memory = teacher._append(teacher.init(PROBLEM).memory, observations)
     units = teacher._units(memory)
     posterior = teacher._posterior(_all_sums(identity, memory, units), units)
     linear = updated(LinearTS(), observations)

@@ -26,7 +26,7 @@ def data(n, share, seed=0):
 
 
 def judged(given, key=KEY):
-    return noises.judged(given, given.targets.var(), SIZES, RECIPE, key)
+    return noises.select(given, given.targets.var(), SIZES, RECIPE, key)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -39,16 +39,16 @@ def test_a_noisier_candidate_must_be_clearly_better():
     """By two standard errors: gains of 1 and of -0.8 in turn have a mean of 0.1 and a standard error of 0.09."""
     luck = np.where(np.arange(100) % 2, 1.0, -0.8)
     base = np.full(100, 5.0)
-    assert noises._chosen(np.stack([base, base - luck, base - luck])) == 0
-    assert noises._chosen(np.stack([base, base - 1, base - 1])) == 1
-    assert noises._chosen(np.stack([base, base - luck, base - 1])) == 2
+    assert noises._choose(np.stack([base, base - luck, base - luck])) == 0
+    assert noises._choose(np.stack([base, base - 1, base - 1])) == 1
+    assert noises._choose(np.stack([base, base - luck, base - 1])) == 2
 
 
 def test_it_is_learnt_again_when_there_is_half_as_much_more():
-    assert [noises.given(None).is_due(n, n) for n in (1, 99, 100)] == [False, False, True]
-    once = noises.learnt(0.3, 100)
+    assert [noises.initial(None).is_due(n, n) for n in (1, 99, 100)] == [False, False, True]
+    once = noises.selected(0.3, 100)
     assert [once.is_due(100 + new, new) for new in (0, 49, 50)] == [False, False, True]
-    assert once.waiting(20).is_due(150, 30)
+    assert once.after(20).is_due(150, 30)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.7, 1])

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.errors import PotstillError
+from potstill.errors import InvalidOption, PotstillError
 from potstill.experiments.analysis.cuped import covariates
 from potstill.experiments.analysis.effects import (
     linearised,
@@ -172,9 +172,9 @@ def plan_for(wanted: Wanted, workspace: Workspace | None) -> Plan:
     history = history_of(workspace, wanted.metric, wanted.per) if workspace else None
     sd = wanted.sd if wanted.sd is not None else history.sd if history else None
     if sd is None:
-        raise ValueError("name a workspace, or state --sd (and --mean for an effect in per cent)")
+        raise InvalidOption("name a workspace, or state --sd (and --mean for an effect in per cent)")
     if not sd > 0:
-        raise ValueError(f"the standard deviation over units must be above 0, got {sd:g}: state another with --sd")
+        raise InvalidOption(f"the standard deviation over units must be above 0, got {sd:g}: state another with --sd")
     return plan(
         effect,
         mean=wanted.mean if wanted.mean is not None else history.mean if history else None,
@@ -260,7 +260,9 @@ class Effect(msgspec.Struct, frozen=True):
         except ValueError:
             size = math.nan
         if not math.isfinite(size) or size == 0:
-            raise ValueError(f"--effect must look like 2% (of the mean) or 0.01 (as it is), and not be 0, got {text!r}")
+            raise InvalidOption(
+                f"--effect must look like 2% (of the mean) or 0.01 (as it is), and not be 0, got {text!r}"
+            )
         relative = stripped.endswith("%")
         return cls(abs(size) / 100 if relative else abs(size), relative)
 
@@ -270,7 +272,7 @@ class Effect(msgspec.Struct, frozen=True):
             return self.size
         if mean is None or mean <= 0:
             known = "not known" if mean is None else f"{mean:g}"
-            raise ValueError(
+            raise InvalidOption(
                 f"a relative effect needs a mean above 0, and it is {known}; state --mean, or --effect 0.01"
             )
         return self.size * mean

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from potstill.errors import InvalidOption
 from potstill.experiments.analysis.effects import LEAST_ANYTIME, anytime_errors, normal_quantile, t_power, t_quantile
 
 #: More are not looked for: more than there are people.
@@ -31,7 +32,7 @@ def units_needed(effect: float, sd: float, *, level: float = 0.95, power: float 
     while power_of(high, effect, sd, level=level, share=share) < power:
         low, high = high, 2 * high
         if high > MOST_UNITS:
-            raise ValueError(f"an effect of {effect:g} on a standard deviation of {sd:g} needs more than 10¹⁰ units")
+            raise InvalidOption(f"an effect of {effect:g} on a standard deviation of {sd:g} needs more than 10¹⁰ units")
     while high - low > 1:
         middle = (low + high) // 2
         enough = power_of(middle, effect, sd, level=level, share=share) >= power
@@ -58,11 +59,11 @@ def anytime_needed(effect: float, sd: float, *, level: float = 0.95, power: floa
 
 def _check(effect: float, sd: float, level: float, power: float, share: float) -> None:
     if not effect or not math.isfinite(effect):
-        raise ValueError(f"the effect must be a number other than 0, got {effect}")
+        raise InvalidOption(f"the effect must be a number other than 0, got {effect}")
     if not (sd > 0 and math.isfinite(sd)):
-        raise ValueError(f"the standard deviation must be above 0, got {sd}")
+        raise InvalidOption(f"the standard deviation must be above 0, got {sd}")
     for name, value in (("level", level), ("share", share)):
         if not 0 < value < 1:
-            raise ValueError(f"{name} must be between 0 and 1, got {value}")
+            raise InvalidOption(f"{name} must be between 0 and 1, got {value}")
     if not 0.5 <= power < 1:
-        raise ValueError(f"power must be from 0.5 to below 1, got {power}")
+        raise InvalidOption(f"power must be from 0.5 to below 1, got {power}")

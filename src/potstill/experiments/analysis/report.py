@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from potstill.errors import InvalidOption
 from potstill.evaluate import check_level
 from potstill.experiments.analysis import text
 from potstill.experiments.analysis.breakdowns import Day, Segment, Segments
@@ -148,7 +149,7 @@ def analyse(
     """
     check_level(level)
     if metric not in units.outcomes:
-        raise ValueError(f"there is no metric {metric!r}; the outcomes are {', '.join(units.outcomes)}")
+        raise InvalidOption(f"there is no metric {metric!r}; the outcomes are {', '.join(units.outcomes)}")
     table = Table(units, level, planned)
     shown = _shown(units, metric, expected)
     metrics = table.metrics(shown, per)

@@ -11,6 +11,8 @@ import math
 
 import msgspec
 
+from potstill.errors import InvalidOption
+
 #: Splits this unlikely are taken for broken; one sound experiment in a thousand is.
 ALARM = 0.001
 
@@ -47,7 +49,7 @@ def split(control: int, treatment: int, share: float | None) -> Split:
 def mismatch(control: int, treatment: int, share: float) -> float:
     """The probability of a split at least this far from the share, if the share is right (chi-square)."""
     if not 0 < share < 1:
-        raise ValueError(f"share must be between 0 and 1, got {share}")
+        raise InvalidOption(f"share must be between 0 and 1, got {share}")
     units = control + treatment
     distance = abs(treatment - units * share) / math.sqrt(units * share * (1 - share))
     return math.erfc(distance / math.sqrt(2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import polars as pl
 
-from potstill.errors import PotstillError
+from potstill.errors import InvalidOption, PotstillError
 from potstill.events import microseconds
 from potstill.experiments.analysis.effects import PLANNED
 from potstill.experiments.analysis.metrics import Per
@@ -116,7 +116,7 @@ def randomised_unit(workspace: Workspace, stated: str | None, config: Experiment
 def _check_feature(workspace: Workspace, by: str | None) -> None:
     features = [feature.name for feature in workspace.problem.context]
     if by is not None and by not in features:
-        raise ValueError(f"--by {by}: there is no such feature; the features are {', '.join(features)}")
+        raise InvalidOption(f"--by {by}: there is no such feature; the features are {', '.join(features)}")
 
 
 def _known(name: str | None, rows: pl.LazyFrame, config: ExperimentConfig | None) -> str:

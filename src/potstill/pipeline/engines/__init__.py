@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from potstill.errors import PotstillError
+from potstill.errors import InvalidOption, PotstillError
 from potstill.parallel import in_turn
 
 ItemT = TypeVar("ItemT")
@@ -87,10 +87,10 @@ def open_engine(name: str = "local", address: str | None = None) -> Iterator[Eng
 def _opened(name: str, address: str | None) -> Engine:
     if name == "local":
         if address is not None:
-            raise ValueError(f"an address is for --engine ray; the local engine has none, got {address!r}")
+            raise InvalidOption(f"an address is for --engine ray; the local engine has none, got {address!r}")
         return LocalEngine()
     if name != "ray":
-        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
+        raise InvalidOption(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
     try:
         from potstill.pipeline.engines.ray import RayEngine
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The page: what stands where, and figures that can be drawn."""
+"""The page: what status where, and figures that can be drawn."""
 
 import msgspec
 import numpy as np
@@ -37,9 +37,9 @@ def test_the_page_has_a_figure_for_metrics_days_and_segments(units):
 
 def test_a_broken_split_comes_first_and_no_effect_is_shown(units):
     made = page(analyse(units, share=0.9, by="connection"))
-    assert made.headlines[0][1] == "of units are in treatment, and 90.0 % should be."
+    assert made.headlines[0][1] == "of units are in treatment, expected 90.0 %."
     assert [section.title for section in made.sections] == ["The split", "Set-up"]
-    assert made.subtitle.startswith("Stop: the split is not what it should be.")
+    assert made.subtitle.startswith("Stop: sample ratio mismatch.")
     assert made.html().count("Stop:") == 1
     assert not made.figures
 

@@ -187,7 +187,7 @@ def test_equal_rewards_give_a_finite_posterior(shift):
         ({"alpha": -1.0}, "NeuralLinearTS: alpha must be a positive number, got -1.0"),
         ({"hidden": ()}, "NeuralLinearTS: hidden must be the units of at least one layer, each 1 or more, got ()"),
         ({"hidden": (10, 0)}, "got (10, 0)"),
-        ({"window": 0}, "NeuralLinearTS: window must be 1 or more, or left out, got 0"),
+        ({"window": 0}, "NeuralLinearTS: window must be 1 or more, or None, got 0"),
     ],
 )
 def test_bad_options_are_named(options, message):

@@ -76,9 +76,7 @@ def _is_latent(program: Callable[..., Any], site: Any) -> bool:
     if site["type"] != "sample" or _is_observed(site):
         return False
     if site["fn"].support.is_discrete:
-        raise _refusal(
-            program, f"latent {site['name']!r} is discrete; inference needs gradients: marginalise it out"
-        )
+        raise _refusal(program, f"latent {site['name']!r} is discrete; inference needs gradients: marginalise it out")
     return True
 
 

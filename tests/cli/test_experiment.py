@@ -232,7 +232,7 @@ def test_a_window_of_80_columns_shows_what_matters_in_whole_cells(place):
     assert len(names) == 5
     assert all(len(line) <= 80 and line.count(" to ") == 2 for line in names)
     assert any("past explains" in line for line in shown[130])
-    assert any("adjusted by it (CUPED)" in line for line in shown[130])
+    assert any("adjusted by pre-experiment data" in line for line in shown[130])
 
 
 def test_the_terminal_says_what_the_arms_are_and_when_it_was(place):

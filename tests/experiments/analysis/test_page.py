@@ -87,7 +87,7 @@ def test_outcomes_below_zero_are_shown_as_they_are():
     assert "%" not in rows[0][3] + rows[0][4] + rows[0][5]
     assert not any("%" in cell for row in segment_rows(report.segments)[1] for cell in row)
     title = page(report).figures["segments"].to_dict()["layer"][1]["encoding"]["x"]["title"]
-    assert title == "effect, treatment less control"
+    assert title == "effect, treatment minus control"
 
 
 def test_tables_say_what_is_missing_and_why(units):

@@ -180,7 +180,7 @@ def test_what_was_left_out_is_said():
     assert "the share of treatment is unknown" in text
     assert "Excluded because they were in both arms: 3 units." in text
     assert "Excluded because they have no unit: 1 decision." in text
-    assert "Not finite, and so taken as not sent: 2 values of metrics." in text
+    assert "Not finite, and treated as not sent: 2 values of metrics." in text
 
 
 def test_the_past_makes_intervals_narrower_and_the_report_says_by_how_much():
@@ -202,7 +202,7 @@ def test_the_past_makes_intervals_narrower_and_the_report_says_by_how_much():
         ({"decisions": [1.0, 0.0]}, "row 1: a unit must have at least one decision, got 0"),
         ({"before": Before([1.0], {})}, r"decisions before must have one number for each of 2 units, got shape \(1,\)"),
         ({"outcomes": {"watched": [1.0, 2.0]}}, "outcomes must have 'reward', got watched"),
-        ({"outcomes": {"reward": [1.0, np.inf]}}, "row 1: reward must be a finite number, got inf; a unit for which"),
+        ({"outcomes": {"reward": [1.0, np.inf]}}, "row 1: reward must be a finite number, got inf; use the total 0"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(more, message):

@@ -39,7 +39,7 @@ def test_a_state_of_something_else_is_refused(problem, tmp_path):
         load_state(path, LinearTS(alpha=3.0, discount=0.9), PROBLEM)
     with pytest.raises(InvalidState, match=r"its teacher differs from the configured teacher in type$"):
         load_state(path, Uniform(), PROBLEM)
-    with pytest.raises(InvalidState, match="its problem is"):
+    with pytest.raises(InvalidState, match="it belongs to problem"):
         load_state(path, LinearTS(), problem)
     save_state(path, NeuralLinearTS(), NeuralLinearTS().init(PROBLEM), PROBLEM)
     with pytest.raises(InvalidState, match=r"differs from the configured teacher in recipe\.noise$"):

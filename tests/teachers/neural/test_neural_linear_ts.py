@@ -185,7 +185,10 @@ def test_equal_rewards_give_a_finite_posterior(shift):
     [
         ({"precision": 0.0}, "NeuralLinearTS: precision must be a positive number, got 0.0"),
         ({"alpha": -1.0}, "NeuralLinearTS: alpha must be a positive number, got -1.0"),
-        ({"hidden": ()}, "NeuralLinearTS: hidden must be the units of at least one layer, each 1 or more, got ()"),
+        (
+            {"hidden": ()},
+            "hidden must be the numbers of units of at least one layer, each 1 or more, got ()",
+        ),
         ({"hidden": (10, 0)}, "got (10, 0)"),
         ({"window": 0}, "NeuralLinearTS: window must be 1 or more, or None, got 0"),
     ],

@@ -70,7 +70,7 @@ def test_many_observations_are_sampled_in_order():
 @pytest.mark.parametrize("teacher", [NeuralLinearTS, NeuralGreedy, BootstrapTS, LowRankTS, AdaptiveTS])
 def test_networks_learn_it_while_observations_come(teacher, monkeypatch):
     """Adaptive-TS counts those that it shows to its network, four in five."""
-    monkeypatch.setattr(noises, "judged", lambda *_: 0.3)
+    monkeypatch.setattr(noises, "select", lambda *_: 0.3)
     quick = teacher(hidden=(8,), recipe=Recipe(steps=10))
     state, judged = quick.init(PROBLEM), []
     for batch in range(5):
@@ -84,7 +84,7 @@ def test_networks_learn_it_while_observations_come(teacher, monkeypatch):
 def test_a_window_does_not_keep_it_from_being_learnt(monkeypatch):
     """With a window of 100, after every 50 observations at least."""
     shares = iter([0.3, 1.0, 0.1, 0.3])
-    monkeypatch.setattr(noises, "judged", lambda *_: next(shares))
+    monkeypatch.setattr(noises, "select", lambda *_: next(shares))
     teacher = NeuralGreedy(hidden=(4,), recipe=Recipe(steps=3), window=100)
     state, learnt = teacher.init(PROBLEM), []
     for batch in range(7):
@@ -99,7 +99,7 @@ def test_in_parts_it_is_learnt_from_the_same_sample(standardise, weighting, monk
     """Of 400 observations 50 are sampled, and 40 drawn for minibatches; the two need not meet."""
     monkeypatch.setattr(noises, "_ROWS", 50)
     looked_at = []
-    monkeypatch.setattr(noises, "judged", lambda shown, variance, *_: looked_at.append((shown, variance)) or 0.3)
+    monkeypatch.setattr(noises, "select", lambda shown, variance, *_: looked_at.append((shown, variance)) or 0.3)
     recipe = Recipe(steps=5, batch=8)
     teacher = NeuralLinearTS(hidden=(8,), recipe=recipe, standardise=standardise, weighting=weighting)
     observations = example_observations(400)

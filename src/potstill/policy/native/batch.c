@@ -21,7 +21,7 @@ static void batch_close(Batch *batch)
     PyBuffer_Release(&batch->p);
 }
 
-/* Opens an array [rows, columns], or [rows] if columns is negative; its type must be one of the characters in `types`. */
+/* Opens an array [rows, columns], or [rows] if columns is negative, with a type among the characters in `types`. */
 static bool open_array(PyObject *object, Py_buffer *view, const char *types, int flags, Py_ssize_t rows,
                        Py_ssize_t columns)
 {

@@ -54,10 +54,10 @@ PyObject *digests(PyObject *module, PyObject *rows);
 
 /* request.c: conversion of Python objects to kernel values.
  *
- * The fast path covers nearly every decision: exact built-in types and finite numbers. For anything else these functions
- * return false without an exception, and Python code handles the request from the start: it converts what it can and
- * reports errors, with the same messages in every runtime. Reading runs no Python code, so no object can change or be
- * freed meanwhile. */
+ * The fast path covers nearly every decision: exact built-in types and finite numbers. For anything else these
+ * functions return false without an exception, and Python code handles the request from the start: it converts what it
+ * can and reports errors, with the same messages in every runtime. Reading runs no Python code, so no object can
+ * change or be freed meanwhile. */
 bool read_context(const Kernel *self, PyObject *context, Workspace *space);
 bool read_named(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);   /* a dict */
 bool read_ordered(const Kernel *self, PyObject *context, potstill_value *values, float *encoded); /* a tuple */

@@ -136,7 +136,7 @@ static void apply_floor(float *p, size_t count, const uint8_t *eligible, float f
 {
     size_t allowed = 0;
     for (size_t k = 0; k < count; k++) allowed += !eligible || eligible[k];
-    const float share = fmaxf(0.0f, 1.0f - (float)allowed * floor); /* at the largest floor, rounding may give less than 0 */
+    const float share = fmaxf(0.0f, 1.0f - (float)allowed * floor); /* rounding may give less than 0 */
     for (size_t k = 0; k < count; k++) p[k] = !eligible || eligible[k] ? share * p[k] + floor : 0.0f;
 }
 

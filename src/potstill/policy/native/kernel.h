@@ -72,7 +72,7 @@ typedef struct {
     size_t column;   /* first encoded column */
     double stand_in; /* numeric: a number; boolean: 0 or 1 */
 
-    /* Numeric: v is clipped to [low, high] and scaled to (v - origin) / span, or (ln v - origin) / span on a log scale. */
+    /* Numeric: v is clipped to [low, high], then (v - origin) / span; on a log scale, (ln v - origin) / span. */
     double low, high, origin, span;
     bool log;
 

@@ -1,7 +1,7 @@
-"""Smaller PNG files: charts have few colours, so that one byte per pixel is enough.
+"""Self-contained HTML report pages with Vega-Lite charts, and charts as small PNG files.
 
-What draws charts writes four bytes per pixel and compresses them in haste. Pages in a repository should not grow by
-that with every run.
+The chart renderer writes PNGs with four bytes per pixel and light compression. Charts have few colours, so a palette
+with one byte per pixel is enough, and pictures in a repository stay small.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import vl_convert
 from numpy.typing import NDArray
 
 from potstill._version import __version__
+from potstill.errors import InvalidOption
 
 Bytes = NDArray[np.uint8]
 
@@ -77,7 +78,7 @@ footer { color: var(--soft); font-size: 13px; margin-top: 36px; }
 <div class="figures">
 $headlines
 </div>
-<noscript><p>The charts below are drawn by a script in this page, and scripts are switched off.</p></noscript>
+<noscript><p>The charts below need JavaScript, which is disabled.</p></noscript>
 $sections
 <footer>Potstill $version. This page needs no network.</footer>
 </main>
@@ -99,14 +100,14 @@ dark.addEventListener("change", draw);
 """)
 
 
-def smaller(png: bytes) -> bytes:
-    """The picture with at most 256 colours, on white; as it was if it is not such a PNG as charts are drawn to."""
+def reduce_png(png: bytes) -> bytes:
+    """Quantise a chart's PNG to at most 256 colours on white; other PNG formats are returned unchanged."""
     chunks = dict(_chunks(png))
     width, height, *kind = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
     rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, -1)
     if tuple(kind) != _RGBA_8_BIT or not (rows[:, 0] == 1).all():
         return png
-    # All rows are filtered by "Sub": each pixel is stored as its difference to the one on its left, modulo 256.
+    # All rows use the "Sub" filter: each pixel is stored as its difference to the left neighbour, modulo 256.
     pixels = rows[:, 1:].reshape(height, width, 4).cumsum(axis=1, dtype=np.uint8)
     palette, index = _few_colours(_on_white(pixels))
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
@@ -121,7 +122,7 @@ def smaller(png: bytes) -> bytes:
 
 
 def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The chunks of a PNG, those with the picture's data as one."""
+    """The chunks of a PNG, with the IDAT chunks concatenated."""
     at, data = len(_SIGNATURE), b""
     while at < len(png):
         length, name = struct.unpack(">I4s", png[at : at + 8])
@@ -147,18 +148,18 @@ def _few_colours(pixels: Bytes) -> tuple[Bytes, Bytes]:
     codes, index, counts = np.unique(code, return_inverse=True, return_counts=True)
     colours = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1)
     palette = colours[np.argsort(-counts, kind="stable")[:_COLOURS]].astype(np.float32)
-    # Squared distances, less what is the same for the whole palette.
+    # Squared distances, minus the term that is constant over the palette.
     nearest = ((palette**2).sum(axis=1) - 2 * colours.astype(np.float32) @ palette.T).argmin(axis=1)
     return palette.astype(np.uint8), nearest.astype(np.uint8)[index].reshape(code.shape)
 
 
 class Table(NamedTuple):
-    """Cells as they are to be read. Columns of numbers are set to the right.
+    """A table of formatted cells. Numeric columns are right-aligned.
 
     Attributes:
         header: One title per column.
-        rows: Rows of as many cells.
-        caption: What the numbers are; empty if the section says it.
+        rows: Rows with one cell per column.
+        caption: Caption; may be empty.
     """
 
     header: Sequence[str]
@@ -166,21 +167,21 @@ class Table(NamedTuple):
     caption: str = ""
 
     def is_numeric(self, column: int) -> bool:
-        """Whether all cells of a column are numbers, or empty."""
+        """Whether all non-empty cells of a column are numbers."""
         cells = {row[column] for row in self.rows} - _NOTHING
         return bool(cells) and all(_NUMBER.match(cell) for cell in cells)
 
 
 class Section(NamedTuple):
-    """A finding: what is seen, said first, and the charts and tables that show it.
+    """A section: a caption with the finding, then charts and tables.
 
     Attributes:
         title: Title of the section.
-        caption: Plain text; blank lines part paragraphs.
-        figures: Charts by an identifier that is unique in the page, side by side; ``width="container"`` fills the room.
+        caption: Plain text; blank lines separate paragraphs.
+        figures: Charts by an identifier that is unique in the page; ``width="container"`` fills the available width.
         tables: Tables below the charts.
-        code: Code to be copied, below all.
-        wide: Charts one below the other instead of side by side.
+        code: Code block at the end.
+        wide: Stack charts vertically instead of side by side.
     """
 
     title: str
@@ -192,14 +193,14 @@ class Section(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A report.
+    """A report page.
 
     Attributes:
-        title: Its heading.
-        subtitle: One paragraph: what was run.
-        headlines: The few figures that matter, each with a sentence that says of what.
-        sections: Sections in their order.
-        name: Name in the browser's tab; the heading if left out.
+        title: Heading.
+        subtitle: One introductory paragraph.
+        headlines: Key figures, each with an explanatory sentence.
+        sections: Sections in order.
+        name: Title of the browser tab. Default: the heading.
     """
 
     title: str
@@ -213,7 +214,7 @@ class Page(NamedTuple):
         path.write_text(self.html(), encoding="utf-8")
 
     def html(self) -> str:
-        """The page as one text."""
+        """The page as HTML."""
         return _PAGE.substitute(
             name=html.escape(self.name or self.title),
             title=html.escape(self.title),
@@ -233,21 +234,21 @@ class Page(NamedTuple):
         figures: dict[str, Chart] = {}
         for section in self.sections:
             if twice := figures.keys() & section.figures.keys():
-                raise ValueError(f"page {self.title!r}: two figures are called {min(twice)!r}")
+                raise InvalidOption(f"page {self.title!r}: two figures have the identifier {min(twice)!r}")
             figures |= section.figures
         return figures
 
 
 def png(chart: Chart, width: int = 560, scale: float = 1.6) -> bytes:
-    """A chart as a PNG picture on white; `width` is for charts that fill their room, in pixels before scaling."""
+    """A chart as a PNG on white; `width`, in pixels before scaling, is for charts that fill their container."""
     spec = _with_width(chart.to_dict(), width)
     config = {**_theme(_LIGHT), "background": "white", "padding": 12}
     picture: bytes = vl_convert.vegalite_to_png(spec, vl_version=_vega_lite(), scale=scale, config=config)
-    return smaller(picture)
+    return reduce_png(picture)
 
 
 def _with_width(spec: Any, width: int) -> Any:
-    """The specification with a number where it says that a chart is as wide as what contains it."""
+    """The specification with the width "container" replaced by a number."""
     if isinstance(spec, dict):
         return {
             key: width if (key, value) == ("width", "container") else _with_width(value, width)
@@ -267,7 +268,7 @@ _DARK = _Palette(ink="#e4e6e9", soft="#9aa1ab", line="#30353c")
 
 
 def _theme(palette: _Palette) -> dict[str, Any]:
-    """How charts look, as Vega-Lite's configuration."""
+    """The Vega-Lite configuration of a theme."""
     ink, soft, line = palette
     text = {"labelColor": soft, "titleColor": soft, "labelFontSize": 12, "titleFontSize": 12}
     text = {**text, "titleFontWeight": "normal"}
@@ -311,7 +312,7 @@ def _cells(tag: str, cells: Sequence[str], kinds: Sequence[str]) -> str:
 
 
 def _json(value: object) -> str:
-    # A script ends at the first "</", wherever it stands.
+    # A script element ends at the first "</", even inside a string.
     return json.dumps(value).replace("</", "<\\/")
 
 

@@ -1,4 +1,4 @@
-"""Independent tasks on all cores, with equal results for any number of cores, and a progress bar."""
+"""Run independent tasks on all cores, with a progress bar. Results do not depend on the number of cores."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ def in_turn(function: Callable[..., Any], items: Iterable[Any], *common: Any) ->
 
 
 class _Counter(Protocol):
-    """A counter that processes share."""
+    """A counter in shared memory."""
 
     value: int
 
     def get_lock(self) -> Any: ...
 
 
-def _born(counter: _Counter) -> None:
+def _init_worker(counter: _Counter) -> None:
     global _counter
     _counter = counter
-    # Ctrl-C reaches every process of the terminal; the parent ends this one.
+    # Ctrl-C reaches every process of the terminal; the parent terminates this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def advance() -> None:
-    """Count one more of the steps of `mapped` as done; does nothing outside of a worker."""
+    """Report one more step of `parallel_map` as done; does nothing outside of a worker."""
     if _counter is not None:
         with _counter.get_lock():
             _counter.value += 1
 
 
-def mapped(
+def parallel_map(
     function: Callable[[TaskT], ResultT],
     tasks: Sequence[TaskT],
     *,
@@ -77,36 +77,36 @@ def mapped(
     """Results of a function for each task, in order, from processes with one numeric thread each.
 
     Args:
-        function: Function of a module, so that other processes can import it; it calls `advance` after each step.
-        tasks: Begun in their order, so the longest should come first.
-        jobs: Processes.
-        steps: Number of steps of all tasks together.
-        on_progress: Called from time to time with the number of steps done.
+        function: Top-level function of a module, so that processes can import it; it calls `advance` after each step.
+        tasks: Tasks, started in order; put the longest first.
+        jobs: Number of processes.
+        steps: Total number of steps of all tasks.
+        on_progress: Called periodically with the number of steps done.
     """
     context, others = multiprocessing.get_context("spawn"), multiprocessing.active_children()
     counter: Any = context.Value("L", 0)
     workers = max(1, min(jobs, len(tasks)))
-    with environment(ONE_THREAD), ProcessPoolExecutor(workers, context, _born, (counter,)) as pool:
+    with environment(ONE_THREAD), ProcessPoolExecutor(workers, context, _init_worker, (counter,)) as pool:
         futures = [pool.submit(function, task) for task in tasks]
         try:
             _watch(futures, lambda: on_progress(min(counter.value, steps)))
             return [future.result() for future in futures]
         except BaseException:
-            # Interrupted or failed: running tasks are useless now, and can take minutes.
+            # Interrupted or failed: kill running tasks, which could take minutes.
             for worker in set(multiprocessing.active_children()) - set(others):
                 worker.kill()
             raise
 
 
-def _watch(futures: Sequence[Future[Any]], look: Callable[[], None]) -> None:
+def _watch(futures: Sequence[Future[Any]], on_tick: Callable[[], None]) -> None:
     unfinished = True
     while unfinished:
         done, waiting = wait(futures, _TICK, FIRST_EXCEPTION)
         unfinished = bool(waiting) and not any(future.exception() for future in done)
-        look()
+        on_tick()
 
 
-def watched(
+def parallel_map_with_progress(
     function: Callable[[TaskT], ResultT],
     tasks: Sequence[TaskT],
     *,
@@ -115,13 +115,13 @@ def watched(
     title: str,
     console: Console,
 ) -> list[ResultT]:
-    """`mapped` with a progress bar and the time left, if the console is a terminal."""
+    """`parallel_map` with a progress bar and an ETA, if the console is a terminal."""
     with bars(console, TextColumn("{task.completed:,.0f} of {task.total:,.0f}")) as progress:
         bar = progress.add_task(title, total=steps)
-        return mapped(function, tasks, jobs=jobs, steps=steps, on_progress=partial(_show, progress, bar))
+        return parallel_map(function, tasks, jobs=jobs, steps=steps, on_progress=partial(_set_progress, progress, bar))
 
 
-def _show(progress: Progress, bar: Any, steps: int) -> None:
+def _set_progress(progress: Progress, bar: Any, steps: int) -> None:
     progress.update(bar, completed=steps)
 
 

@@ -45,9 +45,9 @@ def place(tmp_path_factory):
 def test_the_verdict_comes_first(place):
     lines = done(place).splitlines()
     assert re.fullmatch(r"Treatment is better: reward per decision \+[\d.]+ % \([\d.]+ % to [\d.]+ %\)\.", lines[0])
-    assert lines[1].startswith("It also holds for those who look every day")
+    assert lines[1].startswith("It also holds when looking every day")
     assert any(line.startswith("watched per unit") for line in lines)
-    assert lines[-1].endswith("should be: within chance (p = 0.82).")
+    assert lines[-1].endswith(", expected 50.0 %: within chance (p = 0.82).")
 
 
 def test_machines_get_all_of_it(place):
@@ -62,9 +62,9 @@ def test_machines_get_all_of_it(place):
 
 def test_a_split_that_is_not_what_it_should_be_is_said_first(place):
     printed = done(place, "--share", "0.6", "--by", "connection")
-    assert printed.startswith("Stop: the split is not what it should be.")
+    assert printed.startswith("Stop: sample ratio mismatch.")
     assert printed.count("Stop") == 1
-    assert "Effects are left out, since they cannot be trusted; --json has them." in printed
+    assert "Effects are omitted because they cannot be trusted; --json has them." in printed
     assert "reward per decision" not in printed
     assert "connection" not in printed
 
@@ -98,7 +98,7 @@ def test_what_was_logged_through_the_log_and_the_join_is_reported(tmp_path):
     assert "80 of its decisions are in the lake" not in done(made.url)
     Flusher(Spool(made.spool), made.lake).flush()
     waiting = done(made.url)
-    assert waiting.startswith("Nothing can be said about hd-first yet: 80 of its decisions are in the lake, and none")
+    assert waiting.startswith("No verdict on hd-first yet: 80 of its decisions are in the lake, and none")
     join(made.lake, made.cuts, made.problem, aggregate="last", settle=60, now=now())
     found = json.loads(done(made.url, "--json"))
     assert (found["split"]["control"], found["split"]["treatment"]) == (40, 40)
@@ -111,13 +111,13 @@ def test_what_was_logged_through_the_log_and_the_join_is_reported(tmp_path):
 
 def test_an_experiment_that_has_not_started_is_no_error(tmp_path):
     made = workspace(tmp_path / "w", config=CONFIG.replace("2026-11-16", "2126-11-16"))
-    assert done(made.url) == "Nothing can be said about hd-first yet: it starts at 2126-11-16 00:00 UTC.\n"
+    assert done(made.url) == "No verdict on hd-first yet: it starts at 2126-11-16 00:00 UTC.\n"
     assert json.loads(done(made.url, "--json"))["verdict"]["kind"] == "unknown"
 
 
 def test_an_experiment_without_decisions_says_what_it_needs(tmp_path):
     made = workspace(tmp_path / "w", config=CONFIG.replace("2026-11-16", "2020-01-01"))
-    assert "no decision of it is in the lake; it needs requests that state a unit" in done(made.url)
+    assert "the lake has no decisions of it; send requests with a unit" in done(made.url)
     assert "control has no units" not in done(made.url)
 
 
@@ -128,7 +128,7 @@ def test_an_experiment_that_is_over_is_found_by_its_name(tmp_path):
     assert "there is no [experiment] in potstill.toml, and the log has hd-first: name one with --name" in result.stderr
     printed = done(made.url, "--name", "hd-first")
     assert printed.startswith("Treatment is better")
-    assert "The share of treatment is not known, so the split was not checked; state it with --share." in printed
+    assert "The split was not checked, because the share of treatment is unknown; state it with --share." in printed
     assert "within chance" in done(made.url, "--name", "hd-first", "--share", "0.5")
 
 
@@ -153,7 +153,9 @@ def test_decisions_in_an_arm_long_before_a_start_that_was_moved_are_known_from_f
         part = frame.filter(days == days.unique().sort()[number]).with_columns(problem=pl.lit(made.problem.hash))
         made.lake.append("observations", part, writer="t", number=number + 1)
     early = frame.filter(pl.col("arm").is_not_null(), pl.col("time").dt.epoch("us") < START + 6 * DAY)
-    assert f"In an arm before the start, and so left out: {len(early)} decisions." in done(made.url, "--past", "1")
+    assert f"Excluded because they precede the start: {len(early)} decisions in an arm." in done(
+        made.url, "--past", "1"
+    )
 
 
 def test_an_old_experiment_is_read_by_its_own_unit_and_not_by_the_present_one(tmp_path):
@@ -198,8 +200,8 @@ def test_an_experiment_that_no_service_follows_says_why(tmp_path, control, why):
         events.append(decision)
     Flusher(Spool(made.spool), made.lake).flush()
     printed = done(made.url)
-    assert printed.startswith(f"Nothing can be said about hd-first yet: no service follows it, since {why}")
-    assert "The lake has decisions of old: --name shows those." in printed
+    assert printed.startswith(f"No verdict on hd-first yet: services refuse it: {why}")
+    assert "The lake has decisions of old: select one with --name." in printed
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_a_window_of_80_columns_shows_what_matters_in_whole_cells(place):
     assert len(names) == 5
     assert all(len(line) <= 80 and line.count(" to ") == 2 for line in names)
     assert any("past explains" in line for line in shown[130])
-    assert any("adjusted by it (CUPED)" in line for line in shown[130])
+    assert any("adjusted by pre-experiment data" in line for line in shown[130])
 
 
 def test_the_terminal_says_what_the_arms_are_and_when_it_was(place):
@@ -269,7 +271,7 @@ def test_only_metrics_of_the_configuration_are_shown(tmp_path):
         (["plan", "HERE"], "state the effect to detect"),
         (["plan", "HERE", "--effect", "much"], "--effect must look like 2%"),
         (["plan", "--effect", "2%"], "name a workspace, or state --sd"),
-        (["plan", "--effect", "2%", "--sd", "1"], "a relative effect needs a mean above 0, and it is not known"),
+        (["plan", "--effect", "2%", "--sd", "1"], "a relative effect needs a mean above 0, and it is unknown"),
         (["plan", "--effect", "1", "--sd", "0"], "the standard deviation over units must be above 0, got 0"),
         (["plan", "HERE", "--effect", "2%", "--metric", "clicks"], "there is no metric 'clicks' in the log"),
         (["plan", "HERE", "--effect", "2%", "--power", "0.1"], "power must be from 0.5 to below 1, got 0.1"),

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import vl_convert
 
-from potstill.pages import Page, Section, Table, png, smaller
+from potstill.pages import Page, Section, Table, png, reduce_png
 
 TABLE = Table(("algorithm", "regret", "verdict"), [("TS <b>", "12 ± 3", "worse"), ("IL", "–", "3 % better")], "Sums.")
 
@@ -75,7 +75,7 @@ def test_a_script_is_not_ended_by_what_data_say():
 
 def test_two_figures_of_one_name_are_refused():
     section = Section("s", "c", {"same": chart()})
-    with pytest.raises(ValueError, match="two figures are called 'same'"):
+    with pytest.raises(ValueError, match="two figures have the identifier 'same'"):
         Page("t", "s", [], [section, section]).html()
 
 
@@ -101,7 +101,7 @@ def test_a_smaller_picture_looks_the_same():
     """Decoded anew, by the definition of the format: a palette, and rows without a filter."""
     spec = chart().properties(width=300).to_dict()
     drawn = vl_convert.vegalite_to_png(spec, vl_version="5.20", scale=2, config={"background": "white"})
-    small = smaller(drawn)
+    small = reduce_png(drawn)
     assert len(small) < len(drawn) / 2
     assert small[:24] == drawn[:24]
     assert small[24:26] == bytes([8, 3])  # eight bits, by palette
@@ -145,4 +145,4 @@ def test_other_pictures_are_left_alone():
     grey = struct.pack(">IIBBBBB", 2, 1, 8, 0, 0, 0, 0)
     data = zlib.compress(bytes([0, 10, 20]))
     picture = b"\x89PNG\r\n\x1a\n" + part(b"IHDR", grey) + part(b"IDAT", data) + part(b"IEND", b"")
-    assert smaller(picture) == picture
+    assert reduce_png(picture) == picture

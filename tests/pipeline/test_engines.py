@@ -186,7 +186,7 @@ def test_without_ray_the_way_out_is_named(monkeypatch):
 def test_what_is_no_engine_is_named():
     with pytest.raises(ValueError, match="engine must be one of local, ray, got 'spark'"), open_engine("spark"):
         pass
-    with pytest.raises(ValueError, match="an address is for --engine ray"), open_engine("local", "auto"):
+    with pytest.raises(ValueError, match="--address needs --engine ray"), open_engine("local", "auto"):
         pass
 
 

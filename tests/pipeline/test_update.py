@@ -76,7 +76,7 @@ def test_a_decision_counts_when_its_window_has_closed(tmp_path):
     log(workspace, workspace.start(), 100)
     early = run_update(workspace, now=NOON + 1_800_000_000)
     assert (early.outcome, early.joined.decisions, early.joined.pending) == ("waiting", 0, 100)
-    assert "0 new observations, and update.min_observations = 50 are wanted" in early.why
+    assert "0 new observations; update.min_observations = 50" in early.why
     assert run_update(workspace, now=LATER).observations == 100
 
 

@@ -36,10 +36,10 @@ def test_it_can_be_distilled():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: np.ones((len(x), 2)) / 2, r"must give probabilities of shape \(4, 3\), got \(4, 2\)"),
-        (lambda x: np.ones((len(x), 3)), r"must give probabilities; row 0 is \[1.0, 1.0, 1.0\]"),
-        (lambda x: np.full((len(x), 3), np.nan), "must give probabilities; row 0 is"),
-        (lambda x: np.tile([1.5, -0.5, 0.0], (len(x), 1)), "must give probabilities; row 0 is"),
+        (lambda x: np.ones((len(x), 2)) / 2, r"must return probabilities of shape \(4, 3\), got \(4, 2\)"),
+        (lambda x: np.ones((len(x), 3)), r"must return probabilities that sum to 1; row 0 is \[1.0, 1.0, 1.0\]"),
+        (lambda x: np.full((len(x), 3), np.nan), "must return probabilities that sum to 1; row 0 is"),
+        (lambda x: np.tile([1.5, -0.5, 0.0], (len(x), 1)), "must return probabilities that sum to 1; row 0 is"),
     ],
 )
 def test_what_is_no_probability_is_refused(function, message):

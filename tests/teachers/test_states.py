@@ -35,14 +35,14 @@ def test_a_prior_can_be_saved_too(tmp_path):
 def test_a_state_of_something_else_is_refused(problem, tmp_path):
     path = tmp_path / "state"
     save_state(path, LinearTS(), LinearTS().init(PROBLEM), PROBLEM)
-    with pytest.raises(InvalidState, match=r"its teacher differs from the one here in alpha, discount$"):
+    with pytest.raises(InvalidState, match=r"its teacher differs from the configured teacher in alpha, discount$"):
         load_state(path, LinearTS(alpha=3.0, discount=0.9), PROBLEM)
-    with pytest.raises(InvalidState, match=r"its teacher differs from the one here in type$"):
+    with pytest.raises(InvalidState, match=r"its teacher differs from the configured teacher in type$"):
         load_state(path, Uniform(), PROBLEM)
-    with pytest.raises(InvalidState, match="its problem is"):
+    with pytest.raises(InvalidState, match="it belongs to problem"):
         load_state(path, LinearTS(), problem)
     save_state(path, NeuralLinearTS(), NeuralLinearTS().init(PROBLEM), PROBLEM)
-    with pytest.raises(InvalidState, match=r"differs from the one here in recipe\.noise$"):
+    with pytest.raises(InvalidState, match=r"differs from the configured teacher in recipe\.noise$"):
         load_state(path, NeuralLinearTS(recipe=Recipe(noise=0.5)), PROBLEM)
     path.write_bytes(save({"state": np.zeros(1)}, {"teacher": "no JSON", "problem": PROBLEM.hash}))
     with pytest.raises(InvalidState, match="state: not a readable state"):

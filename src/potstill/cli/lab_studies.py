@@ -187,10 +187,12 @@ def _scenario(
 
 def _mapped(jobs: int | None, steps: int, title: str, console: Console) -> Any:
     """A parallel map with a progress bar, for a study's tasks."""
-    from potstill.parallel import watched
+    from potstill.parallel import parallel_map_with_progress
 
     count = jobs or cores()
-    return lambda function, tasks: watched(function, tasks, jobs=count, steps=steps, title=title, console=console)
+    return lambda function, tasks: parallel_map_with_progress(
+        function, tasks, jobs=count, steps=steps, title=title, console=console
+    )
 
 
 def _write(page: Page, found: Any, stem: Path) -> None:

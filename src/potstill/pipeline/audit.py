@@ -16,11 +16,11 @@ from potstill.spaces import lake_columns
 from potstill.tables import context_fits, encode_contexts
 from potstill.workspace import Workspace
 
-#: Runtimes agree to this (docs/policy-format.md); a larger difference has another cause than rounding.
+#: Runtimes agree to this precision (docs/policy-format.md); a larger difference is not rounding.
 TOLERANCE = 1e-6
 EXAMPLES = 20
-#: Modes of decisions without a policy: a fixed action with propensity 1. A control that is an older policy has none of
-#: these modes, and is recomputed like any decision of that version.
+#: Modes of decisions without a policy: a fixed action with propensity 1. A control arm that is an older policy has no
+#: such mode, and is recomputed like any decision of that version.
 FIXED = ("log-only", "fallback", "control")
 
 
@@ -50,7 +50,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         checked: Number of decisions that were recomputed.
         fixed: Number of decisions without a policy, such as a fallback or a fixed control.
         propensities: Number of propensities that disagree.
-        actions: Number of actions that the id does not draw.
+        actions: Number of actions that differ from the draw of their id.
         missing: Number of decisions whose policy version is not in the registry or not readable, by version.
         unfit: Number of decisions whose context or action does not fit the problem of their policy.
         largest: Largest difference between a logged and a recomputed propensity.
@@ -97,7 +97,7 @@ def run_audit(workspace: Workspace, on_progress: Callable[[int, int], None] | No
     for file in files:
         frame = lake.read("decisions", [file]).collect()
         fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
-        found += Audit(decisions=(left_out := frame.select(fixed.sum()).item()), fixed=left_out)
+        found += Audit(decisions=(without_policy := frame.select(fixed.sum()).item()), fixed=without_policy)
         for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
             found += _check(policies, int(version), floor, rows)
         if on_progress is not None:
@@ -144,7 +144,7 @@ def _compare(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
     stated = rows["propensity"].to_numpy()
     u = policy.uniforms(rows["id"].to_list()).reshape(len(rows), -1)
     possible = distribution.drawn(u, logged, TOLERANCE)
-    possible |= rows["mode"].is_not_null().to_numpy()  # the policy did not draw an apprentice's choice
+    possible |= rows["mode"].is_not_null().to_numpy()  # in apprentice mode the policy did not draw the action
     error = np.abs(stated - computed)
     wrong = ~(error <= TOLERANCE)
     mismatches = _mismatches(policy, rows, wrong, "propensity", stated.tolist(), computed.tolist())

@@ -15,12 +15,12 @@ from potstill.pipeline.shards import Table, drawn_rows, encode, none_fit, shards
 from potstill.storage import child
 from potstill.workspace import Workspace
 
-#: Averaging students pays from this many workers and contexts per worker on (docs/scale.md).
+#: Minimum workers, and contexts per worker, for which averaging students is faster (docs/scale.md).
 FEWEST_WORKERS, CONTEXTS_PER_WORKER = 4, 2_000_000
 
 
 class ExtraContexts:
-    """Contexts in memory or to be streamed, and their entry in the lineage.
+    """Contexts in memory or streamed, and their entry in the lineage.
 
     Attributes:
         contexts: Contexts as `Still.update` takes them.
@@ -34,11 +34,11 @@ class ExtraContexts:
 
     @property
     def unfit(self) -> int:
-        """Number of rows that do not fit and were left out; known after labelling if contexts are streamed."""
+        """Number of excluded rows that do not fit the problem; known after labelling if contexts are streamed."""
         return self.contexts.unfit if isinstance(self.contexts, StreamedContexts) else self._unfit
 
     @property
-    def described(self) -> dict[str, Any]:
+    def lineage_entry(self) -> dict[str, Any]:
         """Table, number of rows and SHA-256; known after labelling if contexts are streamed."""
         found: dict[str, Any] = {"table": self._named}
         if isinstance(self.contexts, StreamedContexts):
@@ -51,7 +51,7 @@ class ExtraContexts:
 
 
 def extra_contexts(
-    workspace: Workspace, engine: Engine, store: LabelStore, again: dict[str, Any] | None = None
+    workspace: Workspace, engine: Engine, store: LabelStore, recorded: dict[str, Any] | None = None
 ) -> ExtraContexts | None:
     """A sample of the table that `update.contexts` names; the same table gives the same sample.
 
@@ -61,17 +61,17 @@ def extra_contexts(
         workspace: Workspace whose configuration names the table.
         engine: Engine that labels streamed contexts; with many workers and contexts, each trains a student.
         store: Store of the labels.
-        again: Entry of a lineage, to read the same version of a Delta Lake table with as many students.
+        recorded: Lineage entry to reproduce: the same version of a Delta Lake table and the same number of students.
     """
     stated = workspace.config.update
     if stated.contexts is None or not stated.contexts_at_most:
         return None
     place = stated.contexts if _is_absolute(stated.contexts) else child(workspace.url, stated.contexts)
-    table = Table.at(place, (again or {}).get("version"))
+    table = Table.at(place, (recorded or {}).get("version"))
     count, key = table.count(), Key(workspace.config.policy.seed).child("contexts")
     drawn = min(count, stated.contexts_at_most)
     if drawn > stated.contexts_in_memory:
-        students = students_that_pay(engine, drawn) if again is None else again.get("students", 1)
+        students = students_that_pay(engine, drawn) if recorded is None else recorded.get("students", 1)
         parts = shards(table, count, drawn)
         streamed = StreamedContexts(workspace.problem, parts, key, engine, store, students)
         return ExtraContexts(stated.contexts, table, streamed)

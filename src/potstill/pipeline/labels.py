@@ -1,7 +1,7 @@
-"""Labels in shards: a map over shards of contexts, each of which is read, encoded, labelled and written by itself.
+"""Labels in shards: each shard of contexts is read, encoded, labelled and written independently.
 
-A shard's file says what it was made from: the teacher's state, the key and the contexts. One that is there already is
-used as it is. So labelling that was stopped goes on where it was, and doing a shard twice changes nothing.
+A shard's file holds a fingerprint of its inputs: the teacher's state, the key and the contexts. A file with a matching
+fingerprint is reused. Interrupted labelling therefore resumes, and labelling a shard twice is idempotent.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from potstill.teachers import AnyTeacher, digest, label, metadata_of
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-#: Contexts that are to be labelled: a stretch of a table, or rows in memory.
+#: Contexts to label: a range of a table, or rows in memory.
 Source = Shard | Float32
 FOLDER = "labels"
 
 
 class LabelStore(msgspec.Struct, frozen=True):
-    """Where the labels of one version are: ``00000007-00012.safetensors`` and so on, in a folder or object store."""
+    """The labels of one version: files ``00000007-00012.safetensors`` and so on, in a folder or object store."""
 
     url: str
     version: int
 
     def name(self, number: int) -> str:
-        """The file of a shard."""
+        """File name of a shard."""
         return f"{self.version:08}-{number:05}.safetensors"
 
     def read(self, number: int) -> tuple[Float32, Float32]:
-        """The contexts and labels of a shard, in the order of its source."""
+        """Contexts and labels of a shard, in the order of its source."""
         arrays = load(self.storage.read(self.name(number)))
         return arrays["contexts"], arrays["labels"]
 
     def has(self, number: int, fingerprint: str) -> bool:
-        """Whether a shard is there, made from just the same."""
+        """Whether a readable shard with this fingerprint exists."""
         try:
             data = self.storage.read(self.name(number))
             load(data)
@@ -58,10 +58,10 @@ class LabelStore(msgspec.Struct, frozen=True):
             return False
         return bool(json.loads(metadata_of(data).get("shard", "{}")).get("fingerprint") == fingerprint)
 
-    def write(self, number: int, contexts: Float32, labels: Float32, said: dict[str, Any]) -> None:
-        """Write a shard, whole; the same arguments make the same bytes."""
-        # One entry: the library writes several in any order.
-        data = save({"contexts": contexts, "labels": labels}, {"shard": json.dumps(said)})
+    def write(self, number: int, contexts: Float32, labels: Float32, metadata: dict[str, Any]) -> None:
+        """Write a shard atomically; equal arguments give equal bytes."""
+        # A single metadata entry, because safetensors writes several in arbitrary order.
+        data = save({"contexts": contexts, "labels": labels}, {"shard": json.dumps(metadata)})
         self.storage.replace(self.name(number), data)
 
     @property
@@ -71,27 +71,27 @@ class LabelStore(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Labelling:
-    """What labelling a shard needs, beside its contexts."""
+class LabelTask:
+    """The arguments of labelling that all shards share."""
 
     problem: Problem
     teacher: AnyTeacher
     state: Any
-    made_by: str  # what stands for teacher, state and key in a fingerprint
-    drawn_by: Key
+    provenance: str  # digest of teacher, state and key, for fingerprints
+    sample_key: Key
     key: Key
     store: LabelStore
 
 
 class LabelledShard(NamedTuple):
-    """What became of a shard.
+    """Result of labelling a shard.
 
     Attributes:
-        rows: Rows that were labelled.
-        unfit: Rows that were left out.
-        total: The sum of the contexts, float64[d].
+        rows: Number of labelled rows.
+        unfit: Number of excluded rows that do not fit the problem.
+        total: Sum of the contexts, float64[d].
         sha256: SHA-256 of the contexts.
-        reused: Whether the labels were there already.
+        reused: Whether existing labels were reused.
     """
 
     rows: int
@@ -101,28 +101,28 @@ class LabelledShard(NamedTuple):
     reused: bool
 
 
-def label_shard(numbered: tuple[int, Source], work: Labelling) -> LabelledShard:
-    """Label one shard, and write it, unless it is there already."""
+def label_shard(numbered: tuple[int, Source], task: LabelTask) -> LabelledShard:
+    """Label and write one shard, unless its labels exist."""
     number, source = numbered
-    read = read_shard(source, work.problem, work.drawn_by) if isinstance(source, Shard) else Encoded(source, 0)
+    read = read_shard(source, task.problem, task.sample_key) if isinstance(source, Shard) else Encoded(source, 0)
     contexts = np.ascontiguousarray(read.contexts)
     sha256 = hashlib.sha256(contexts.data).hexdigest()
-    said: dict[str, Any] = {
-        "fingerprint": _digest(work.made_by, str(number), sha256),
-        "features": work.problem.labels,
-        "actions": msgspec.to_builtins(work.problem.actions),
+    metadata: dict[str, Any] = {
+        "fingerprint": _digest(task.provenance, str(number), sha256),
+        "features": task.problem.labels,
+        "actions": msgspec.to_builtins(task.problem.actions),
     }
-    reused = not len(contexts) or work.store.has(number, said["fingerprint"])
+    reused = not len(contexts) or task.store.has(number, metadata["fingerprint"])
     if not reused:
         labels = label(
-            learning(work.problem.actions), work.teacher, work.state, contexts, work.key.child("shard", number)
+            learning(task.problem.actions), task.teacher, task.state, contexts, task.key.child("shard", number)
         )
-        work.store.write(number, contexts, labels, said)
+        task.store.write(number, contexts, labels, metadata)
     return LabelledShard(len(contexts), read.unfit, contexts.sum(axis=0, dtype=np.float64), sha256, reused)
 
 
 class StoredLabels:
-    """Labels that were written, to be read a shard at a time."""
+    """Stored labels, read one shard at a time."""
 
     def __init__(self, store: LabelStore, found: Sequence[LabelledShard]) -> None:
         self._store = store
@@ -132,17 +132,17 @@ class StoredLabels:
         self.mean: Float64 = np.sum([shard.total for shard in found], axis=0) / max(sum(self.rows), 1)
 
     def read(self, shard: int) -> tuple[Float32, Float32]:
-        """The contexts float32[n, d] and labels float32[n, K] of a shard."""
+        """Contexts float32[n, d] and labels float32[n, K] of a shard."""
         return self._store.read(self._numbers[shard])
 
 
 class StreamedContexts:
-    """Contexts of a table that are labelled where they are, by an engine.
+    """Contexts of a table that an engine labels shard by shard.
 
     Attributes:
-        students: Students that are trained at a time and averaged.
-        rows: Rows of the table that were labelled, when they are.
-        unfit: Unfit of the table that were left out.
+        students: Number of students trained in parallel and averaged.
+        rows: Number of labelled rows of the table; 0 before labelling.
+        unfit: Number of excluded rows that do not fit the problem.
         sha256: SHA-256 of the contexts of the table.
     """
 
@@ -162,12 +162,12 @@ class StreamedContexts:
     def label(
         self, teacher: AnyTeacher, state: Any, observed: Float32, key: Key, on_progress: Any = None
     ) -> StoredLabels:
-        """Label them, and observed contexts float32[N, d] too; those come first."""
-        made_by = _digest(__version__, repr(key), digest(state, teacher, self._problem))
-        work = Labelling(self._problem, teacher, state, made_by, self._key, key, self._store)
+        """Label observed contexts float32[N, d], then the contexts of the table."""
+        provenance = _digest(__version__, repr(key), digest(state, teacher, self._problem))
+        task = LabelTask(self._problem, teacher, state, provenance, self._key, key, self._store)
         in_memory: list[Source] = list(_parts(observed))
         of, found = len(observed) + sum(shard.drawn for shard in self.shards), []
-        for labelled in self._engine.map(label_shard, enumerate([*in_memory, *self.shards]), work):
+        for labelled in self._engine.map(label_shard, enumerate([*in_memory, *self.shards]), task):
             found.append(labelled)
             if on_progress is not None:
                 on_progress(sum(shard.rows + shard.unfit for shard in found), of)
@@ -182,14 +182,14 @@ class StreamedContexts:
 
 
 def forget_labels(storage: Storage, newest: int) -> None:
-    """Remove the labels of versions up to a number."""
+    """Delete the labels of versions up to a number."""
     for name in storage.names(FOLDER):
         version = name.partition("-")[0]
         if version.isdigit() and int(version) <= newest:
             storage.delete(f"{FOLDER}/{name}")
-    if isinstance(storage, LocalStorage):  # what a worker that was killed had begun to write
-        for begun in (storage.folder / FOLDER).glob(".*.safetensors.*.tmp"):
-            begun.unlink(missing_ok=True)
+    if isinstance(storage, LocalStorage):  # partial files of killed workers
+        for partial in (storage.folder / FOLDER).glob(".*.safetensors.*.tmp"):
+            partial.unlink(missing_ok=True)
 
 
 def _parts(contexts: Float32) -> Iterator[Float32]:

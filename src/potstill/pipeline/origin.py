@@ -1,4 +1,4 @@
-"""The origin of a policy: which observations its teacher has learnt from. It needs nothing that learns."""
+"""The origin of a policy: the observations its teacher has learnt from. Imports nothing from the learning half."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         base: Version whose teacher was resumed; None if the teacher learnt from all observations again.
         after: Cut up to which the base had learnt; 0 without a base.
         cut: Cut up to which this policy has learnt.
-        contexts: Further contexts that it was distilled on, if any: the table, their number and SHA-256.
-        without: Arms of experiments whose observations it has not learnt from.
+        contexts: Extra contexts that it was distilled on, if any: table, number of rows and SHA-256.
+        without: Arms of experiments whose observations were excluded.
     """
 
     base: int | None = None
@@ -34,10 +34,11 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def left_out(workspace: Workspace, serving: Policy) -> tuple[str, ...]:
-    """The arms of experiments that the teacher does not learn from.
+    """Arms of experiments whose observations are excluded from learning.
 
-    They are those that the serving version left out, and control of the current experiment if it says so. What was left
-    out during an experiment stays out after it, also when a teacher learns from all observations again.
+    These are the arms that the serving version excluded, plus control of the current experiment unless
+    `train_on_control` is set. Excluded arms stay excluded after the experiment, even when a teacher learns from all
+    observations again.
     """
     arms, experiment = set(Origin.of(serving).without), workspace.config.experiment
     if experiment is not None:

@@ -20,8 +20,8 @@ from potstill.registry import NoState
 from potstill.teachers import InvalidState, from_config
 from potstill.workspace import Workspace
 
-#: Student options that early lineages lack, with the values that were used then.
-_BEFORE = {"contexts": 0}
+#: Defaults of student options that early lineages lack.
+_EARLY_DEFAULTS = {"contexts": 0}
 
 
 class NotReproducible(PotstillError, ValueError):
@@ -35,7 +35,7 @@ class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
         version: Version that was reproduced.
         identical: Whether its file is the same, byte for byte.
         differs: Differences, if it is not identical.
-        replayed: Versions that were reproduced on the way because their states were not kept.
+        replayed: Earlier versions that had to be reproduced first because their states were deleted.
     """
 
     version: int
@@ -48,14 +48,14 @@ def reproduce_version(workspace: Workspace, version: int) -> Reproduction:
     """Reproduce a version from the observations and contexts that its lineage names."""
     published = workspace.registry.policy(version)
     replayed: list[int] = []
-    again = _remade(workspace, published, replayed).policy
+    again = _reproduce(workspace, published, replayed).policy
     identical = again.to_bytes() == published.to_bytes()
     differs = [] if identical else _differences(published, again)
     return Reproduction(version=version, identical=identical, differs=differs, replayed=replayed[:-1])
 
 
-def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Still:
-    """The still after it has reproduced a version."""
+def _reproduce(workspace: Workspace, published: Policy, replayed: list[int]) -> Still:
+    """Reproduce a version; returns the still that made it."""
     origin = Origin.of(published)
     lineage = published.metadata.lineage
     if lineage.teacher is None:
@@ -63,14 +63,14 @@ def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Sti
     still = Still(
         published.problem,
         from_config(lineage.teacher),
-        student=msgspec.convert({**_BEFORE, **(lineage.student or {})}, Student),
+        student=msgspec.convert({**_EARLY_DEFAULTS, **(lineage.student or {})}, Student),
         seed=lineage.seed or 0,
         floor=published.floor,
     )
     if published.metadata.parent is not None:
         still.policy = workspace.registry.policy(published.metadata.parent).with_floor(published.floor)
     if origin.base is not None:
-        _recall(still, workspace, origin.base, replayed)
+        _restore_memory(still, workspace, origin.base, replayed)
     with TemporaryDirectory() as folder:
         further = _contexts(workspace, origin, LabelStore(folder, published.version))
         still.update(
@@ -78,31 +78,31 @@ def _remade(workspace: Workspace, published: Policy, replayed: list[int]) -> Sti
             earlier=observation_chunks(workspace.lake, published.problem, 0, origin.after, without=origin.without),
             contexts=further.contexts if further else None,
             version=published.version,
-            origin=lambda: _unchanged(lineage.origin, further),
+            origin=lambda: _checked_origin(lineage.origin, further),
         )
     replayed.append(published.version)
     return still
 
 
-def _recall(still: Still, workspace: Workspace, version: int, replayed: list[int]) -> None:
-    """Restore the memory of the still that made a version: as stored, or by reproducing the version."""
+def _restore_memory(still: Still, workspace: Workspace, version: int, replayed: list[int]) -> None:
+    """Restore the teacher's state of a version: from the registry, or by reproducing the version."""
     try:
         still.recall(still.policy, workspace.registry.teacher(version))
     except (NoState, InvalidState):
-        memory = _remade(workspace, workspace.registry.policy(version), replayed).memory()
+        memory = _reproduce(workspace, workspace.registry.policy(version), replayed).memory()
         still.recall(still.policy, memory)
 
 
 def _contexts(workspace: Workspace, origin: Origin, store: LabelStore) -> ExtraContexts | None:
     if origin.contexts is None:
         return None
-    return extra_contexts(workspace, LocalEngine(), store, again=origin.contexts)
+    return extra_contexts(workspace, LocalEngine(), store, recorded=origin.contexts)
 
 
-def _unchanged(origin: dict[str, Any] | None, further: ExtraContexts | None) -> dict[str, Any]:
-    """The origin, if the extra contexts are still those that it names."""
+def _checked_origin(origin: dict[str, Any] | None, further: ExtraContexts | None) -> dict[str, Any]:
+    """The origin, after checking that the extra contexts are those that it names."""
     stated = (origin or {}).get("contexts")
-    if stated is not None and (further is None or further.described["sha256"] != stated["sha256"]):
+    if stated is not None and (further is None or further.lineage_entry["sha256"] != stated["sha256"]):
         raise NotReproducible(
             f"it was distilled on {stated['rows']:,} extra contexts of {stated['table']}, "
             "and that table, or the sample drawn from it, has changed; restore the table"
@@ -113,9 +113,9 @@ def _unchanged(origin: dict[str, Any] | None, further: ExtraContexts | None) -> 
 def _differences(published: Policy, again: Policy) -> list[str]:
     found = []
     if published.metadata.lineage.library != __version__:
-        found.append(f"made by Potstill {published.metadata.lineage.library}, and this is {__version__}")
+        found.append(f"published by Potstill {published.metadata.lineage.library}, reproduced by {__version__}")
     before, after = (msgspec.to_builtins(policy.metadata) for policy in (published, again))
-    found += [_said(name, before[name], after.get(name)) for name in before if before[name] != after.get(name)]
+    found += [_difference(name, before[name], after.get(name)) for name in before if before[name] != after.get(name)]
     apart = max(
         (
             float(abs(a - b).max(initial=0))
@@ -130,5 +130,5 @@ def _differences(published: Policy, again: Policy) -> list[str]:
     return found
 
 
-def _said(name: str, before: Any, after: Any) -> str:
+def _difference(name: str, before: Any, after: Any) -> str:
     return f"{name}: published {str(before)[:200]}, now {str(after)[:200]}"

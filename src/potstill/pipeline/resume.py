@@ -1,4 +1,4 @@
-"""Where an update begins: the serving policy, and what its teacher had learnt."""
+"""Resume from the serving policy and its teacher's state, at the start of an update."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Start(NamedTuple):
 
     Attributes:
         still: Still with the serving policy.
-        base: The version whose teacher is continued; None if it starts from its prior.
-        after: The cut up to which it has learnt.
-        without: Arms of experiments that it does not learn from.
-        why_anew: Why the serving version's teacher cannot be continued, if it cannot.
+        base: Version whose teacher is resumed; None if the teacher starts from its prior.
+        after: Cut up to which the teacher has learnt.
+        without: Arms of experiments that are excluded from learning.
+        why_anew: Why the serving version's teacher cannot be resumed; None if it can.
     """
 
     still: Still
@@ -33,15 +33,15 @@ class Start(NamedTuple):
 
 
 def configured(workspace: Workspace) -> tuple[AnyTeacher, Student]:
-    """The teacher and the student that `potstill.toml` names."""
+    """The teacher and the student of `potstill.toml`."""
     try:
         return from_config(workspace.config.teacher), msgspec.convert(workspace.config.student, Student)
-    except ValueError as error:  # msgspec's are among them
+    except ValueError as error:  # includes msgspec.ValidationError
         raise InvalidConfig(f"potstill.toml: {error}") from error
 
 
 def start(workspace: Workspace, serving: Policy) -> Start:
-    """Continue from the serving policy, with its teacher if the configuration still names it."""
+    """Resume from the serving policy, with its teacher's state if the configured teacher is the same."""
     teacher, student = configured(workspace)
     stated = workspace.config.policy
     still = Still(workspace.problem, teacher, student=student, seed=stated.seed, floor=stated.floor)
@@ -53,7 +53,7 @@ def start(workspace: Workspace, serving: Policy) -> Start:
     try:
         still.recall(policy, workspace.registry.teacher(policy.version))
     except NoState:
-        return Start(still, None, 0, without, f"the teacher's state of version {policy.version} is not kept any more")
+        return Start(still, None, 0, without, f"the teacher's state of version {policy.version} was deleted")
     except InvalidState as error:
         why = f"the teacher's state of version {policy.version} does not fit: {error}"
         return Start(still, None, 0, without, why)

@@ -24,9 +24,9 @@ from potstill.tables import (
     scan_table,
 )
 
-#: Rows of a shard: a few megabytes, a second or two of labelling.
+#: Contexts per shard: a few megabytes, one or two seconds of labelling.
 SHARD_ROWS = 100_000
-#: Rows that are read for one shard when few of them are drawn.
+#: Maximum rows read for one shard when few of them are drawn.
 READ_AT_MOST = 1_000_000
 
 
@@ -84,7 +84,7 @@ class Encoded(NamedTuple):
 
     Attributes:
         contexts: Encoded contexts, float32[N, d].
-        unfit: Number of rows that were left out because they do not fit.
+        unfit: Number of excluded rows that do not fit the problem.
     """
 
     contexts: NDArray[np.float32]
@@ -92,9 +92,9 @@ class Encoded(NamedTuple):
 
 
 def shards(table: Table, count: int, at_most: int, rows: int | None = None) -> list[Shard]:
-    """Shards of a table with `count` rows: about `rows` (`SHARD_ROWS`) contexts each, and `at_most` in all.
+    """Shards of a table with `count` rows: about `rows` (`SHARD_ROWS`) contexts each, at most `at_most` in total.
 
-    Shards depend on these numbers alone, so that every engine makes the same ones.
+    Shards depend on these numbers only, so that every engine makes the same shards.
     """
     if PurePosixPath(table.place).suffix.lower() == ".csv":
         raise UnreadableTable(
@@ -108,7 +108,7 @@ def shards(table: Table, count: int, at_most: int, rows: int | None = None) -> l
     found = []
     for first in range(0, count, stretch):
         last = min(first + stretch, count)
-        # In proportion to where the shard ends, so that the shards add up exactly.
+        # Proportional to the end of the shard, so that the draws of all shards sum exactly to `drawn`.
         found.append(Shard(table, first, last - first, last * drawn // count - first * drawn // count))
     return found
 
@@ -152,5 +152,5 @@ def _rules(rows: pl.LazyFrame, problem: Problem, place: str) -> RowRules:
 
 
 def _column(feature: Feature, present: list[str]) -> str | None:
-    """Column of a feature: called as the feature is, or as in the lake."""
+    """Column of a feature: named like the feature, or like its column in the lake."""
     return next((name for name in (feature.name, context_column(feature.name)) if name in present), None)

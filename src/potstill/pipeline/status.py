@@ -1,6 +1,6 @@
-"""Status of a workspace: the serving version, what waits in the log, and whether an update is due.
+"""Status of a workspace: the serving version, the events in the log, and whether an update is due.
 
-It runs where only the online half and the lake are installed, so it imports nothing that learns.
+It runs on serving hosts, so it imports nothing from the learning half.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from potstill.workspace import ExperimentStatus, Workspace, experiment_status
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What an update would find now.
+    """The expected outcome of an update now.
 
     Attributes:
         due: Whether there are enough new observations for an update to distil a policy.
-        why: The same in words.
-        observations: Number of new observations, without those of events that are still in the log.
-        joined: What the join would do.
+        why: Reason for `due`, in words.
+        observations: Number of new observations, without events that are still in the log.
+        joined: Expected result of the join.
     """
 
     due: bool
@@ -37,18 +37,18 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a workspace.
 
     Attributes:
-        workspace: Its address.
+        workspace: URL of the workspace.
         problem: Name of the problem.
         problem_hash: Hash of its features and actions.
         serving: The serving version.
         published: Whether it is published; the uniform policy of a new workspace is not, until a service starts.
-        since: When it began to serve, microseconds since 1970; None if it is not published.
+        since: Start of serving in microseconds since 1970; None if it is not published.
         learnt: Number of observations that it has learnt from.
-        fidelity: How well it imitates its teacher, measured when it was made; None for a uniform one.
-        latest: The highest version number, serving or not.
+        fidelity: Fidelity to its teacher, measured at its update; None for a uniform policy.
+        latest: Highest version number, serving or not.
         log: Events of this machine that are not in the lake yet.
-        experiment: Status of the experiment in potstill.toml; None if there is none.
-        next: What an update would find now.
+        experiment: Status of the experiment in potstill.toml; None without one.
+        next: Expected outcome of an update now.
     """
 
     workspace: str
@@ -66,7 +66,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_status(workspace: Workspace, now: int | None = None) -> Status:
-    """Status of a workspace; it changes nothing."""
+    """Status of a workspace; read-only."""
     policy, head = workspace.serving(), workspace.registry.head()
     published = head is not None and head.serving == policy.version
     served = [entry.time for entry in workspace.registry.entries() if entry.serving == policy.version]
@@ -88,10 +88,10 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
 
 
 def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
-    """What an update would find now.
+    """The expected outcome of an update now.
 
-    Whether the serving version's teacher can be resumed is taken from the registry and the teacher's type; whether its
-    state fits in every option is known only to an update.
+    Whether the serving version's teacher can be resumed is judged by the registry and the teacher's type. Only an
+    update checks that all options match.
     """
     config = workspace.config
     joined = preview(

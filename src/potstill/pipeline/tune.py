@@ -2,8 +2,8 @@
 
 The log is split into parts by time. A candidate is trained on the first part and evaluated off-policy on the second,
 then trained on the second and evaluated on the third, and so on, as updates would have happened. The winner is selected
-on all parts but the last. Its reported value comes from the last part, which is held out: the best of many candidates
-looks better than it is on the parts it was selected on.
+on all parts but the last. Its reported value comes from the last part, which is held out: on the parts used for
+selection, the value of the best candidate is biased upwards.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from potstill.evaluate import (
     trust,
     with_estimator_note,
 )
-from potstill.parallel import advance, mapped
+from potstill.parallel import advance, parallel_map
 from potstill.pipeline.candidates import PRESENT, Candidate
 from potstill.problem import Observations
 from potstill.teachers import from_config
@@ -133,7 +133,7 @@ def run_tuning(
     log = LakeLog(workspace)
     bounds = _bounds(log, parts)
     tasks = [_Task(workspace.url, candidate, bounds, estimator) for candidate in candidates]
-    runs = mapped(_run, tasks, jobs=jobs, steps=len(tasks) * (parts - 1), on_progress=on_progress)
+    runs = parallel_map(_run, tasks, jobs=jobs, steps=len(tasks) * (parts - 1), on_progress=on_progress)
     present = runs[0]
     tried = [_result(candidate, run, present, level) for candidate, run in zip(candidates, runs, strict=True)]
     best = max(range(len(tried)), key=lambda i: (tried[i].earned.value, -i))

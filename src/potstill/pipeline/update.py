@@ -1,7 +1,7 @@
 """One update of a workspace: flush → join → learn → label → imitate → gates → publish.
 
-What a step has done is durable before the next one begins, and each step finds out by itself what is left to do. So an
-update that was killed anywhere is picked up by the next one.
+Each step is durable before the next one begins, and determines by itself what is left to do. An update that was killed
+at any point is therefore completed by the next one.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from potstill.pipeline.resume import Start, start
 from potstill.storage import child
 from potstill.workspace import Workspace
 
-#: Called with each step as it begins, and with its progress.
+#: Called with a step, the amount done and the total, at the start of the step and as it progresses.
 OnStep = Callable[[str, int, int], None]
 STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "done")
 Outcome = Literal["published", "staged", "refused", "waiting"]
 
 
 class Busy(PotstillError, BlockingIOError):
-    """Another updater is at work on this workspace."""
+    """Another update of this workspace is running."""
 
 
 @contextmanager
 def only_updater(workspace: Workspace, *, wait: bool) -> Iterator[None]:
-    """Hold the workspace's update lock; `Busy` if another has it and `wait` is false. It ends with the process."""
+    """Hold the workspace's update lock, or raise `Busy` if it is held and `wait` is false. Released at process exit."""
     workspace.spool.mkdir(parents=True, exist_ok=True)
     held = hold(workspace.spool / "update.lock", wait=wait)
     if held is None:
@@ -54,24 +54,24 @@ def only_updater(workspace: Workspace, *, wait: bool) -> Iterator[None]:
 
 
 class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an update did, or would do.
+    """Result of an update, or of its preview.
 
     Attributes:
-        outcome: ``waiting`` for more observations; ``published`` and serving; ``staged``, as was asked for; or
-            ``refused``, with reasons, and kept.
+        outcome: ``waiting`` for more observations; ``published`` and serving; ``staged`` on request; or ``refused`` by
+            the gates and kept.
         why: The outcome in words.
-        version: Version that was made, if any.
-        serving: The version that serves now.
-        observations: New ones, that the version has learnt from, or that wait.
-        cut: Up to which they go.
-        why_anew: Why the teacher learnt from all observations again, if it did.
-        reasons: Against serving.
-        flushed: What went from the log to the lake.
-        joined: What became of decisions and rewards.
-        still: The batch.
-        contexts_unfit: Rows of the table of further contexts that were left out, since they do not fit.
-        compared: What the log says of the new policy against the serving one; None if it cannot tell.
-        seconds: Seconds of each step.
+        version: New version, if any.
+        serving: Version that serves now.
+        observations: Number of new observations.
+        cut: Cut up to which the observations go.
+        why_anew: Why the teacher learnt from all observations again; None if it was resumed.
+        reasons: Objections of the gates.
+        flushed: Result of the flush from the log to the lake.
+        joined: Result of the join of decisions and rewards.
+        still: Report of learning and distillation.
+        contexts_unfit: Number of excluded rows of the table of extra contexts that do not fit the problem.
+        compared: Off-policy comparison of the new policy with the serving one; None if the log does not support one.
+        seconds: Duration of each step.
     """
 
     outcome: Outcome
@@ -100,21 +100,20 @@ def run_update(
     on_step: OnStep | None = None,
     engine: Engine | None = None,
 ) -> UpdateReport:
-    """Learn from what has become final since the serving policy, distil a new one, and let it serve.
+    """Learn from new observations, distil a policy, and publish it.
 
     Args:
         workspace: The workspace.
-        stage: Publish the new version without letting it serve.
-        force: Also when there are few or no new observations.
-        wait: Wait for another updater to finish; otherwise `Busy`.
-        now: Microseconds since 1970; a decision is final when its window has closed by then.
-        on_step: Called with each step as it begins: step, how much of it is done, of how much (0: not known).
-        engine: Where slices of the join, parts of observations and shards of contexts are worked on; in this process,
-            if left out.
+        stage: Publish the new version without serving it.
+        force: Update even with few or no new observations.
+        wait: Wait for a running update to finish instead of raising `Busy`.
+        now: Time in microseconds since 1970; a decision is final when its reward window has closed by then.
+        on_step: Called with the step, the amount done and the total (0: unknown).
+        engine: Engine for slices of the join, parts of observations and shards of contexts. Default: this process.
     """
     steps = _Steps(on_step)
     with only_updater(workspace, wait=wait):
-        began = start(workspace, workspace.start())
+        resumed = start(workspace, workspace.start())
         head = workspace.registry.head()
         steps.begin("flush")
         flushed = Flusher(Spool(workspace.spool), workspace.lake).flush()
@@ -130,26 +129,26 @@ def run_update(
             each=engine.map if engine else None,
         )
         cut = last_cut(workspace.lake)
-        new = count_observations(workspace.lake, began.after, cut, without=began.without)
+        new = count_observations(workspace.lake, resumed.after, cut, without=resumed.without)
         so_far = UpdateReport(
             outcome="waiting",
-            why=_waiting(workspace, new),
-            serving=began.still.policy.version,
+            why=_waiting_text(workspace, new),
+            serving=resumed.still.policy.version,
             observations=new,
             cut=cut,
-            why_anew=began.why_anew,
+            why_anew=resumed.why_anew,
             flushed=flushed,
             joined=joined,
         )
         if not force and too_few(workspace, new):
             steps.begin("done")
             return msgspec.structs.replace(so_far, seconds=steps.seconds)
-        return _distil(workspace, began, head.number if head else 0, so_far, stage, steps, engine or LocalEngine())
+        return _distil(workspace, resumed, head.number if head else 0, so_far, stage, steps, engine or LocalEngine())
 
 
 def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
-    """What an update would do now, without doing any of it. What is still in the log cannot be counted."""
-    began = start(workspace, workspace.serving())
+    """The expected result of an update, without side effects. Events that are still in the log are not counted."""
+    resumed = start(workspace, workspace.serving())
     rules = workspace.config.join
     joined = preview(
         workspace.lake,
@@ -160,55 +159,56 @@ def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport
         now=clock() if now is None else now,
     )
     cut = last_cut(workspace.lake)
-    new = count_observations(workspace.lake, began.after, cut, without=began.without) + joined.decisions
+    new = count_observations(workspace.lake, resumed.after, cut, without=resumed.without) + joined.decisions
     few = too_few(workspace, new)
-    why = _waiting(workspace, new) if few else f"an update would learn from {new:,} new observations"
+    why = _waiting_text(workspace, new) if few else f"an update would learn from {new:,} new observations"
     logged = Spool(workspace.spool).pending().bytes
     return UpdateReport(
         outcome="waiting" if few else "published",
-        why=why + (f"; the log has {logged:,} bytes more, which an update moves into the lake first" if logged else ""),
-        serving=began.still.policy.version,
+        why=why + (f"; an update first moves {logged:,} bytes of the log into the lake" if logged else ""),
+        serving=resumed.still.policy.version,
         observations=new,
         cut=cut,
-        why_anew=began.why_anew,
+        why_anew=resumed.why_anew,
         joined=joined,
     )
 
 
 def too_few(workspace: Workspace, new: int) -> bool:
-    """Whether there is too little to learn from."""
+    """Whether there are too few new observations for an update."""
     return new < max(workspace.config.update.min_observations, 1)
 
 
-def _waiting(workspace: Workspace, new: int) -> str:
+def _waiting_text(workspace: Workspace, new: int) -> str:
     wanted = max(workspace.config.update.min_observations, 1)
-    return f"{new:,} new observations, and update.min_observations = {wanted:,} are wanted"
+    return f"{new:,} new observations; update.min_observations = {wanted:,}"
 
 
 def _distil(
     workspace: Workspace,
-    began: Start,
+    resumed: Start,
     expected: int,
     so_far: UpdateReport,
     stage: bool,
     steps: _Steps,
     engine: Engine,
 ) -> UpdateReport:
-    registry, still, serving = workspace.registry, began.still, began.still.policy
+    registry, still, serving = workspace.registry, resumed.still, resumed.still.policy
     version = registry.next_version()
     further = extra_contexts(workspace, engine, LabelStore(child(workspace.url, FOLDER), version))
 
     def origin() -> dict[str, Any]:
-        contexts = further.described if further else None
-        found = Origin(base=began.base, after=began.after, cut=so_far.cut, contexts=contexts, without=began.without)
+        contexts = further.lineage_entry if further else None
+        base, after, without = resumed.base, resumed.after, resumed.without
+        found = Origin(base=base, after=after, cut=so_far.cut, contexts=contexts, without=without)
         return dict(msgspec.to_builtins(found))
 
     def observed(after: int, to: int) -> Iterator[ObservationChunk]:
-        return observation_chunks(workspace.lake, workspace.problem, after, to, without=began.without)
+        return observation_chunks(workspace.lake, workspace.problem, after, to, without=resumed.without)
 
     report = still.update(
-        observed(began.after, so_far.cut),
-        earlier=observed(0, began.after),
+        observed(resumed.after, so_far.cut),
+        earlier=observed(0, resumed.after),
         contexts=further.contexts if further else None,
         version=version,
         origin=origin,
@@ -218,7 +218,7 @@ def _distil(
     )
     so_far = msgspec.structs.replace(so_far, contexts_unfit=further.unfit if further else 0)
     steps.begin("check")
-    compared = compare(workspace, still.policy, serving, began.after, so_far.cut)
+    compared = compare(workspace, still.policy, serving, resumed.after, so_far.cut)
     reasons = objections(still.policy, report, workspace.config.update, compared)
     made = msgspec.structs.replace(so_far, version=version, reasons=reasons, still=report, compared=compared)
     steps.begin("publish")
@@ -237,22 +237,22 @@ def _distil(
     return msgspec.structs.replace(
         made,
         outcome=outcome,
-        why=_said(outcome, version, so_far.serving),
+        why=_outcome_text(outcome, version, so_far.serving),
         serving=so_far.serving if entry.serving is None else entry.serving,
         seconds=steps.seconds,
     )
 
 
-def _said(outcome: Outcome, version: int, before: int) -> str:
+def _outcome_text(outcome: Outcome, version: int, before: int) -> str:
     return {
-        "published": f"version {version} serves from now on",
-        "staged": f"version {version} is staged; version {before} serves on, until potstill promote",
-        "refused": f"version {version} is kept but does not serve; version {before} serves on",
+        "published": f"version {version} now serves",
+        "staged": f"version {version} is staged; version {before} keeps serving until potstill promote",
+        "refused": f"version {version} is kept but does not serve; version {before} keeps serving",
     }[outcome]
 
 
 class _Steps:
-    """The current step, and the seconds of each."""
+    """The current step and the duration of each step."""
 
     def __init__(self, on_step: OnStep | None) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Warm start: a historical log, imported as observations for the teacher."""
+"""Warm start: import a historical log as observations for the teacher."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         rows: Number of rows in the log.
         observations: Number of observations made from them.
-        skipped: Number of rows that do not fit and were left out.
+        skipped: Number of excluded rows that do not fit the problem.
         cut: Number of the cut that holds the observations.
         estimated: Whether propensities are estimates: the share of each action in the log.
     """
@@ -49,15 +49,15 @@ def import_history(
 ) -> ImportReport:
     """Import a historical log (CSV, Parquet or Delta Lake) as observations; the next update learns from them.
 
-    Where the log has no propensities, each action's share of the log is used instead: the teacher does not need
-    propensities, and off-policy estimates leave such rows out.
+    If the log has no propensities, each action's share of the log is used instead. The teacher does not need
+    propensities, and off-policy estimates exclude such rows.
 
     Args:
         workspace: The workspace.
         log: Path or URL of the table.
-        columns: Which column is what.
-        skip: Leave out rows that do not fit, instead of refusing the log.
-        on_progress: Called with the rows done and the total.
+        columns: Mapping of columns to action, reward, context and so on.
+        skip: Exclude rows that do not fit instead of refusing the log.
+        on_progress: Called with the number of rows done and the total.
     """
     digest = _fingerprint(log)
     refuse_repeat(workspace.lake, workspace.cuts, digest, log)
@@ -83,7 +83,7 @@ def import_history(
 
 
 def _fingerprint(log: str) -> str:
-    """SHA-256 that identifies a log: of the bytes of a file, of the address of anything else."""
+    """SHA-256 that identifies a log: of the bytes of a file, or of the URL of anything else."""
     if not Path(log).is_file():
         return hashlib.sha256(log.encode()).hexdigest()
     with Path(log).open("rb") as file:
@@ -91,7 +91,7 @@ def _fingerprint(log: str) -> str:
 
 
 def _rules(problem: Problem, schema: pl.Schema, columns: Columns, log: str) -> RowRules:
-    """How rows of the log become rows of observations."""
+    """Rules that map rows of the log to rows of observations."""
     features = tables.feature_columns(problem, columns, schema.names())
     needed = [(f"--feature {feature}=", name) for feature, name in features.items() if name is not None]
     tables.check_columns(schema.names(), columns, needed, log, InvalidObservation)

@@ -1,4 +1,4 @@
-"""Conformance: what every teacher must do, as checks that can be run on any teacher, your own included.
+"""Conformance checks of the teacher contract. They run on any teacher, your own included.
 
 >>> from potstill.teachers import LinearTS, check_teacher
 >>> check_teacher(LinearTS())
@@ -29,13 +29,13 @@ _MARGIN = float(np.sqrt(np.log(2e6) / (2 * _DRAWS)))
 
 
 def check_teacher(teacher: AnyFiniteTeacher) -> None:
-    """Run every check; an AssertionError says which part of the contract is broken."""
+    """Run every check; an AssertionError names the broken part of the contract."""
     for check in CHECKS:
         check(teacher)
 
 
 def example_observations(n: int = 60, key: Key = _KEY) -> Observations:
-    """Observations of the conformance problem: rewards rise with speed for the last action."""
+    """Observations of the conformance problem: the reward of an action is its position times speed, plus noise."""
     rng = key.child("observations").generator()
     contexts = example_contexts(n, key)
     actions = rng.integers(3, size=n)
@@ -63,7 +63,7 @@ def _states(teacher: AnyFiniteTeacher) -> list[Any]:
 
 
 def propensities_are_probabilities(teacher: AnyFiniteTeacher) -> None:
-    """Propensities are float32[N, K], at least 0, and sum to 1, for many contexts, one and none."""
+    """Propensities are float32[N, K], non-negative, and sum to 1, for 50, 1 and 0 contexts."""
     for state in _states(teacher):
         for n in (50, 1, 0):
             p = teacher.propensities(state, example_contexts(n), _KEY)
@@ -74,7 +74,7 @@ def propensities_are_probabilities(teacher: AnyFiniteTeacher) -> None:
 
 
 def update_leaves_its_input_alone(teacher: AnyFiniteTeacher) -> None:
-    """Neither an update that works nor one that fails changes the state it was given."""
+    """An update does not modify its input state."""
     state = teacher.init(PROBLEM)
     before = copy.deepcopy(state)
     teacher.update(state, example_observations(), _KEY)
@@ -82,16 +82,16 @@ def update_leaves_its_input_alone(teacher: AnyFiniteTeacher) -> None:
 
 
 def same_key_same_result(teacher: AnyFiniteTeacher) -> None:
-    """Equal inputs and keys give equal outputs, to the bit."""
+    """Equal inputs and keys give bit-identical outputs."""
     first, second = _states(teacher)[1], _states(teacher)[1]
-    _assert_same(first, second, "two updates with one key must give one state")
+    _assert_same(first, second, "two updates with the same key must give the same state")
     contexts = example_contexts(20)
     p, q = (teacher.propensities(state, contexts, _KEY) for state in (first, second))
-    np.testing.assert_array_equal(p, q, err_msg="propensities with one key must be equal")
+    np.testing.assert_array_equal(p, q, err_msg="propensities with the same key must be equal")
 
 
 def contexts_are_independent(teacher: AnyFiniteTeacher) -> None:
-    """A context's propensities do not depend on the contexts beside it."""
+    """A context's propensities do not depend on the other contexts of the batch."""
     if teacher.exactness.kind != "exact":
         return
     state, contexts = _states(teacher)[1], example_contexts(20)
@@ -101,7 +101,7 @@ def contexts_are_independent(teacher: AnyFiniteTeacher) -> None:
 
 
 def samples_follow_propensities(teacher: AnyFiniteTeacher) -> None:
-    """Actions are sampled as often as the propensities say; false alarm below 1e-4 in all."""
+    """Sampled action frequencies match the propensities; false alarm rate below 1e-4 overall."""
     contexts = example_contexts(5)
     for state in _states(teacher):
         actions = teacher.sample_actions(state, contexts, _DRAWS, _KEY)
@@ -113,7 +113,7 @@ def samples_follow_propensities(teacher: AnyFiniteTeacher) -> None:
 
 
 def shards_add_up(teacher: AnyFiniteTeacher) -> None:
-    """Where observations can be summarised, shards, the whole and one at a time give one posterior."""
+    """A `Summarising` teacher has the same posterior from summed shards as from one update."""
     if not isinstance(teacher, Summarising):
         return
     prior, observations, contexts = teacher.init(PROBLEM), example_observations(), example_contexts(20)
@@ -127,25 +127,25 @@ def shards_add_up(teacher: AnyFiniteTeacher) -> None:
 
 
 def parts_are_read_as_the_whole(teacher: AnyFiniteTeacher) -> None:
-    """Where observations can be read in parts, that gives the posterior of an update, and keeps none of them."""
+    """A `Rereading` teacher has the same posterior from `reread` as from `update`, and keeps no observations."""
     if not isinstance(teacher, Rereading) or not teacher.passes:
         return
     observations, contexts = example_observations(), example_contexts(20)
     first, second = observations[:30], observations[30:]
     before = teacher.update(teacher.init(PROBLEM), first, _KEY)
-    again = teacher.reread(teacher.init(PROBLEM), _InMemory([first]), _KEY)
-    whole, read = teacher.update(before, second, _KEY), teacher.reread(again, _InMemory([first, second]), _KEY)
+    again = teacher.reread(teacher.init(PROBLEM), _InMemoryParts([first]), _KEY)
+    whole, read = teacher.update(before, second, _KEY), teacher.reread(again, _InMemoryParts([first, second]), _KEY)
     p, q = (teacher.propensities(state, contexts, _KEY) for state in (whole, read))
-    np.testing.assert_allclose(p, q, atol=1e-3, err_msg="reading parts must give what an update gives")
+    np.testing.assert_allclose(p, q, atol=1e-3, err_msg="reread must give the posterior of update")
     try:
         teacher.update(read, second, _KEY)
     except ValueError:
         return
-    raise AssertionError("update must refuse a state whose observations are elsewhere")
+    raise AssertionError("update must refuse a state that reread made, since it holds no observations")
 
 
-class _InMemory:
-    """Observations in parts."""
+class _InMemoryParts:
+    """`Parts` over lists in memory."""
 
     def __init__(self, parts: list[Observations]) -> None:
         self._parts = parts
@@ -155,7 +155,7 @@ class _InMemory:
 
 
 def no_observations_change_nothing(teacher: AnyFiniteTeacher) -> None:
-    """An empty batch leaves an untouched prior what it was."""
+    """An empty batch does not change the prior."""
     prior, contexts = teacher.init(PROBLEM), example_contexts(5)
     after = teacher.update(prior, Observations.none(PROBLEM), _KEY)
     p, q = (teacher.propensities(state, contexts, _KEY) for state in (prior, after))
@@ -163,7 +163,7 @@ def no_observations_change_nothing(teacher: AnyFiniteTeacher) -> None:
 
 
 def hard_data_stay_finite(teacher: AnyFiniteTeacher) -> None:
-    """One observation, an action never tried, constant and collinear columns, huge and equal rewards."""
+    """Degenerate data: one observation, untried actions, constant and collinear columns, huge and equal rewards."""
     contexts = example_contexts(8)
     one = example_observations(1)
     same = Observations.from_columns(
@@ -188,7 +188,7 @@ def _assert_same(a: Any, b: Any, message: str) -> None:
 
 
 def _leaves(state: Any) -> list[Any]:
-    """The arrays of a state, which is nested tuples, lists and mappings of arrays."""
+    """The arrays of a state (nested tuples, lists and mappings of arrays)."""
     if isinstance(state, (tuple, list)):
         return [leaf for part in state for leaf in _leaves(part)]
     if isinstance(state, dict):

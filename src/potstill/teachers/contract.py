@@ -1,7 +1,7 @@
-"""The contract that every teacher obeys: a posterior over rewards, as data and pure functions.
+"""The teacher contract: a posterior over rewards, as data and pure functions.
 
-A teacher is a frozen configuration; what it has learnt is an explicit state (a pytree of arrays); randomness is an
-explicit key. `check_teacher` tests a teacher, your own included, against this page.
+A teacher is a frozen configuration. The posterior is an explicit state, a pytree of arrays. Randomness is an explicit
+key. `check_teacher` tests any teacher, your own included, against this contract.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ResultT = TypeVar("ResultT")
 
 
 class Exactness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether propensities are computed exactly or estimated from draws, and then how well.
+    """Whether propensities are exact or estimated from posterior draws, and with what error.
 
     Attributes:
-        kind: ``exact`` means to float32.
-        draws: Posterior draws per context.
-        standard_error: The largest standard error that a propensity can have at that number of draws.
+        kind: ``exact`` means exact to float32; ``sampled`` means estimated from draws.
+        draws: Number of posterior draws per context.
+        standard_error: Largest standard error of a propensity at that number of draws.
     """
 
     kind: Literal["exact", "sampled"]
@@ -44,37 +44,37 @@ class Teacher(Protocol[StateT]):
     """A posterior over reward functions."""
 
     def supports(self, space: ActionSpace) -> str | None:
-        """Why this teacher cannot learn on an action space; None if it can."""
+        """Return the reason why this teacher cannot learn on an action space, or None if it can."""
 
     @property
     def exactness(self) -> Exactness:
-        """Whether labels are exact, or how many draws they are estimated from."""
+        """Whether propensities are exact, or the number of draws they are estimated from."""
 
     def init(self, problem: Problem) -> StateT:
         """The prior."""
 
     def update(self, state: StateT, observations: Observations, key: Key) -> StateT:
-        """The posterior after more observations. Pure: `state` is left as it was, also when this fails."""
+        """The posterior after more observations. Pure: `state` is never modified, even on failure."""
 
     def sample_actions(self, state: StateT, contexts: Float32, n: int, key: Key) -> Actions:
-        """Thompson sampling's own actions, n for each context, each by a posterior sample of its own.
+        """Thompson-sampled actions: n per context, each from an independent posterior sample.
 
-        As the action space encodes them: int64[N, n] for a list, [N, n, ...] for others.
+        Encoded by the action space: int64[N, n] for a finite list, [N, n, ...] for others.
         """
 
 
 class FiniteTeacher(Teacher[StateT], Protocol):
-    """A teacher on spaces whose actions can be listed, which also gives each action's probability of being best."""
+    """A teacher on finite action spaces, which also gives each action's probability of being the best."""
 
     def propensities(self, state: StateT, contexts: Float32, key: Key) -> Float32:
-        """The probability that each action is the best one under the posterior, float32[N, K], for float32[N, d]."""
+        """The posterior probability that each action is the best, float32[N, K], for contexts float32[N, d]."""
 
 
 class NeedsFiniteActions:
-    """The mixin of teachers that keep something for each action of a list."""
+    """Mixin for teachers that need a finite list of actions."""
 
     def supports(self, space: ActionSpace) -> str | None:
-        """Finite spaces alone."""
+        """None for a finite space; otherwise the reason."""
         return None if isinstance(space, FiniteSpace) else "it needs a finite list of actions"
 
     def count(self, space: ActionSpace) -> int:
@@ -83,29 +83,29 @@ class NeedsFiniteActions:
 
 
 class Stats(Protocol):
-    """What a teacher needs to know of a set of observations; adding two is the same as summarising both sets."""
+    """Sufficient statistics of a set of observations; the sum of two equals the statistics of both sets."""
 
     def __add__(self: StatsT, other: StatsT) -> StatsT: ...
 
 
 @runtime_checkable
 class Summarising(Protocol[StateT, StatsT]):
-    """A teacher whose posterior is a sum over observations, so that shards can be summarised apart."""
+    """A teacher with additive sufficient statistics, so that shards can be summarised in parallel."""
 
     def summarise(self, observations: Observations) -> StatsT:
-        """The statistics of some observations."""
+        """The sufficient statistics of some observations."""
 
     def absorb(self, state: StateT, stats: StatsT) -> StateT:
         """The posterior after the observations behind `stats`."""
 
 
 class Parts(Protocol):
-    """All observations, in parts that are read whenever they are wanted, here or on another machine."""
+    """All observations in parts, which are read on demand, locally or on another machine."""
 
     def each(self, function: Callable[..., ResultT], *common: Any) -> Iterator[ResultT]:
-        """``function(number, observations, *common)`` of each part, in their order.
+        """Yield ``function(number, observations, *common)`` for each part, in order.
 
-        The function is at the top level of a module, and equal arguments give equal results.
+        The function must be deterministic and defined at the top level of a module.
         """
 
 
@@ -113,17 +113,17 @@ class Parts(Protocol):
 class Rereading(Protocol[StateT]):
     """A teacher that reads all observations at every update, part by part.
 
-    Its state need not keep them where they are stored anyway, and there may be more than memory holds.
+    Observations that are stored elsewhere need not be in the state, and may exceed memory.
     """
 
     @property
     def passes(self) -> int:
-        """Number of passes over them; 0 if the state keeps a bounded number and no pass is needed."""
+        """Number of passes over the observations; 0 if the state keeps a bounded number and needs no pass."""
 
     def reread(self, state: StateT, parts: Parts, key: Key) -> StateT:
-        """The posterior after all observations, those of earlier updates included; that of one `update` with them all.
+        """The posterior after all observations, including those of earlier updates: equal to one `update` with all.
 
-        The state it is given may have been made either way; `update` refuses a state that this made.
+        `state` may come from `update` or from `reread`. `update` refuses a state that `reread` made.
         """
 
 

@@ -1,4 +1,4 @@
-"""Teachers that learn nothing: uniform propensities, and those of a Python function."""
+"""Teachers that do not learn: uniform propensities, and propensities from a Python function."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
@@ -17,13 +18,13 @@ from potstill.teachers.propensities import sample_rows
 
 
 class UniformState(NamedTuple):
-    """Number of actions, int64[]."""
+    """State of `Uniform`: the number of actions, int64[]."""
 
     actions: NDArray[np.int64]
 
 
 class Uniform(msgspec.Struct, NeedsFiniteActions, frozen=True, tag_field="type", tag="uniform"):
-    """Every action is best with equal probability, before and after any observation."""
+    """Uniform propensities 1/K, whatever was observed. The baseline, and a policy for pure exploration."""
 
     @property
     def exactness(self) -> Exactness:
@@ -43,13 +44,13 @@ class Uniform(msgspec.Struct, NeedsFiniteActions, frozen=True, tag_field="type",
         return np.full((len(contexts), int(state.actions)), 1 / int(state.actions), np.float32)
 
     def sample_actions(self, state: UniformState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """Actions at random, int64[N, n]."""
+        """Uniformly random actions, int64[N, n]."""
         return key.generator().integers(int(state.actions), size=(len(contexts), n))
 
 
 @dataclass(frozen=True, repr=False)
 class FunctionTeacher(NeedsFiniteActions):
-    """A rule written in Python, which learns nothing from observations.
+    """A fixed rule, written as a Python function. It does not learn.
 
     Args:
         function: Maps encoded contexts float32[N, d] to probabilities [N, K].
@@ -59,7 +60,7 @@ class FunctionTeacher(NeedsFiniteActions):
 
     @property
     def exactness(self) -> Exactness:
-        """Exact: the function says what it means."""
+        """Exact: the function gives the propensities themselves."""
         return EXACT
 
     def init(self, problem: Problem) -> tuple[NDArray[np.int64]]:
@@ -71,14 +72,16 @@ class FunctionTeacher(NeedsFiniteActions):
         return state
 
     def propensities(self, state: Any, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """What the function says, checked, float32[N, K]."""
+        """The function's probabilities, validated, float32[N, K]."""
         p = np.asarray(self.function(contexts), np.float32)
         expected = (len(contexts), int(state[0]))
         if p.shape != expected:
-            raise ValueError(f"{self._name} must give probabilities of shape {expected}, got {p.shape}")
+            raise InvalidOption(f"{self._name} must return probabilities of shape {expected}, got {p.shape}")
         bad = np.flatnonzero((p < 0).any(axis=1) | ~(np.abs(p.sum(axis=1) - 1) < 1e-4))
         if bad.size:
-            raise ValueError(f"{self._name} must give probabilities; row {bad[0]} is {p[bad[0]].tolist()}")
+            raise InvalidOption(
+                f"{self._name} must return probabilities that sum to 1; row {bad[0]} is {p[bad[0]].tolist()}"
+            )
         return p
 
     def sample_actions(self, state: Any, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
@@ -86,7 +89,7 @@ class FunctionTeacher(NeedsFiniteActions):
         return sample_rows(self.propensities(state, contexts, key), n, key)
 
     def __repr__(self) -> str:
-        # Without the address in memory: it goes into policy files, which are equal for equal runs.
+        # Without the memory address: this goes into policy files, which are equal for equal runs.
         return f"FunctionTeacher({self._name})"
 
     @property

@@ -1,4 +1,4 @@
-"""Rewards of all actions that are jointly normal: draws of them, and how often each action is the best."""
+"""Jointly normal rewards of all actions: joint draws, and the probability that each action is the best."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from potstill.teachers.contract import Float32
 
 
 class Joint(NamedTuple):
-    """The mean rewards of all actions in each context, jointly normal.
+    """Jointly normal mean rewards of all actions in each context.
 
     Attributes:
-        mean: float64[N, K].
-        covariance: float64[N, K, K].
+        mean: Means, float64[N, K].
+        covariance: Covariances between actions, float64[N, K, K].
     """
 
     mean: NDArray[np.float64]
@@ -24,8 +24,11 @@ class Joint(NamedTuple):
 
 
 def draws(joint: Joint, n: int, rng: np.random.Generator) -> Float32:
-    """Joint draws of the rewards in each context, float32[N, K, n], less what does not change the best action."""
-    # By eigenvalues, since actions may be so alike that the covariance has no Cholesky factor.
+    """Joint draws of the rewards in each context, float32[N, K, n], minus the context's largest mean.
+
+    The shift does not change which action is the best, and saves float32 precision.
+    """
+    # Eigenvalues, because the covariance has no Cholesky factor if actions are perfectly correlated.
     size, vectors = np.linalg.eigh(joint.covariance)
     root = vectors * np.sqrt(np.maximum(size, 0.0))[:, None, :]
     normal = rng.standard_normal((*joint.mean.shape, n), dtype=np.float32)
@@ -34,12 +37,12 @@ def draws(joint: Joint, n: int, rng: np.random.Generator) -> Float32:
 
 
 def shares(joint: Joint, n: int, rng: np.random.Generator) -> Float32:
-    """How often each action is the best of n draws, float32[N, K]; with two actions, how often it would be."""
+    """The probability that each action is the best, float32[N, K]: the share of n draws; exact for two actions."""
     if joint.mean.shape[1] == 2:
         return _best_of_two(joint)
     rewards = draws(joint, n, rng)
     wins = (rewards == rewards.max(axis=1, keepdims=True)).sum(axis=2, dtype=np.float32)
-    # A tie is a win for each.
+    # A tie counts as a win for each tied action.
     return np.asarray(wins / wins.sum(axis=1, keepdims=True))
 
 

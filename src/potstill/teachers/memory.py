@@ -1,4 +1,4 @@
-"""The observations themselves and their weights, for teachers whose posterior is not a sum over them."""
+"""Stored observations and their weights, for teachers without additive sufficient statistics."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
 from potstill.problem import Observations
 
-#: ``inverse-propensity`` makes rare actions count as if they had been taken as often as the others. The paper does
-#: without, and suspects that it may help.
+#: ``inverse-propensity`` makes rare actions count as if all had been taken equally often. The paper uses ``equal`` and
+#: suggests that inverse propensities may help.
 Weighting = Literal["equal", "inverse-propensity"]
 
-#: A propensity of 1 % and one of 0.001 % count the same: one lucky draw must not outweigh a batch.
+#: Propensities are clipped from below at this value: one rare draw must not outweigh a batch.
 SMALLEST_PROPENSITY = 0.01
 
 
@@ -22,12 +23,12 @@ def weights(observations: Observations, weighting: Weighting, mean: float | None
 
     Args:
         observations: The observations.
-        weighting: How much each counts.
-        mean: Mean inverse propensity of all observations that these are a part of, over which weights then have mean
-            1; of these alone, if left out.
+        weighting: Weighting scheme.
+        mean: Mean inverse propensity over the full data set of which these observations are a part, so that weights
+            have mean 1 over the full set. By default the mean over these observations.
     """
     if weighting not in ("equal", "inverse-propensity"):
-        raise ValueError(f"weighting must be 'equal' or 'inverse-propensity', got {weighting!r}")
+        raise InvalidOption(f"weighting must be 'equal' or 'inverse-propensity', got {weighting!r}")
     if weighting == "equal" or not len(observations):
         return np.ones(len(observations))
     inverse = inverse_propensities(observations)
@@ -36,19 +37,19 @@ def weights(observations: Observations, weighting: Weighting, mean: float | None
 
 
 def inverse_propensities(observations: Observations) -> NDArray[np.float64]:
-    """One over each propensity, within bounds, float64[N]."""
+    """Inverse propensities, clipped, float64[N]."""
     inverse: NDArray[np.float64] = 1 / np.maximum(observations.propensities.astype(np.float64), SMALLEST_PROPENSITY)
     return inverse
 
 
 class Memory(NamedTuple):
-    """Observations as plain arrays, the oldest first.
+    """Observations as plain arrays, oldest first.
 
     Attributes:
-        contexts: float32[N, d].
-        actions: int32[N].
-        rewards: float64[N].
-        weights: How much each counts, float64[N].
+        contexts: Encoded contexts, float32[N, d].
+        actions: Positions of actions, int32[N].
+        rewards: Rewards, float64[N].
+        weights: Observation weights, float64[N].
     """
 
     contexts: NDArray[np.float32]
@@ -56,8 +57,8 @@ class Memory(NamedTuple):
     rewards: NDArray[np.float64]
     weights: NDArray[np.float64]
 
-    def remember(self, observations: Observations, window: int | None, weights: NDArray[np.float64]) -> Memory:
-        """This memory and more observations; with a window, only that many of the latest."""
+    def append(self, observations: Observations, window: int | None, weights: NDArray[np.float64]) -> Memory:
+        """This memory plus more observations; with a window, only the latest `window` of them."""
         joined = (
             np.concatenate([self.contexts, observations.contexts]),
             np.concatenate([self.actions, observations.actions]),
@@ -67,10 +68,10 @@ class Memory(NamedTuple):
         return Memory(*joined) if window is None else Memory(*(array[-window:] for array in joined))
 
     def rows(self, chosen: NDArray[Any] | slice) -> Memory:
-        """Some of the observations, by mask or positions."""
+        """A subset of the observations, by mask, slice or positions."""
         return Memory(self.contexts[chosen], self.actions[chosen], self.rewards[chosen], self.weights[chosen])
 
 
 def empty(width: int) -> Memory:
-    """Nothing observed yet, of contexts with that many columns."""
+    """A memory without observations, for contexts of `width` columns."""
     return Memory(np.zeros((0, width), np.float32), np.zeros(0, np.int32), np.zeros(0), np.zeros(0))

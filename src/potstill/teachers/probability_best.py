@@ -1,18 +1,18 @@
-"""How likely each action is to be the best one: exact labels, by quadrature instead of by posterior draws.
+"""Exact probability that each action is the best, by quadrature instead of posterior draws.
 
 Let F_a be the distribution function of action a's reward and G = ∏ F_b that of the largest reward. Then
 
     P_a = ∫ f_a ∏_{b≠a} F_b dx = ∫ G d(log F_a).
 
-The right-hand side is what is computed, panel by panel. G and every log F_a are taken as the polynomials through
-their values at Chebyshev points, so that a panel's integral is a fixed bilinear form in those values: no density
-is evaluated, and neither the panel's length nor the change of variable appears in it. The P_a of a panel must add
-up to the rise of G across it, which the end points alone give; a panel that fails, because something narrow sits
-between its nodes, is halved.
+The right-hand side is computed panel by panel. G and every log F_a are interpolated by polynomials at Chebyshev
+points, so that the integral over a panel is a fixed bilinear form in the nodal values. It needs no density, and
+neither the panel length nor the change of variable enters. Error control: the P_a of a panel must sum to the rise of
+G across it, which the end points give. A panel that fails, because something narrow lies between its nodes, is halved.
 
-Two choices make it fast. log F_a, the only costly function, is interpolated from a table. And x = c + s·sinh(t),
-with c and s from the action whose low quantile is highest: what lies ahead of c is then about as wide as its
-lead or wider, so that panels of one length in t fit narrow and wide actions alike, and three or four do for a row.
+Two choices make it fast. log F_a, the only costly function, is interpolated from a table. The integration variable is
+t with x = c + s·sinh(t), where c and s are the location and scale of the action with the highest low quantile. An
+action ahead of c is then about as wide as its lead or wider, so panels of one length in t fit narrow and wide actions
+alike, and three or four panels per row are enough.
 """
 
 from __future__ import annotations
@@ -29,34 +29,36 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import stdtr, stdtrit
 
+from potstill.errors import InvalidOption
+
 Floats = NDArray[np.float64]
 
-_TOLERANCE = 1e-7  # probability that one panel may misplace
-_TAIL = 1e-8  # probability left out at either end of a row's range
+_TOLERANCE = 1e-7  # error allowed per panel, as a probability
+_TAIL = 1e-8  # probability cut off at either end of a row's range
 _LEAD = 3.0  # a row is centred on the action with the largest location - _LEAD * scale
 _CORE = 2.0  # scales around the centre over which t is nearly linear in x
-_PANEL = 3.0  # length in t of a first panel; with 17 nodes, the cheapest of 2 to 4 on LinearTS posteriors
-_DEPTH = 50  # halvings that bring a first panel to floating-point resolution
+_PANEL = 3.0  # initial panel length in t; with 17 nodes, the cheapest of 2 to 4 on LinearTS posteriors
+_DEPTH = 50  # halvings that bring an initial panel to floating-point resolution
 _DENSITY = 128  # table cells per unit of asinh(z); leaves log F an error of 1e-9
-_LEAST_DOF = 1 / 32  # below it, the rewards of interest are beyond 1e150 scales and double precision
-_FAR = 1e75  # ratio of scales, and root of a location or quantile, beyond which more makes no difference
-_BLOCK = 65_536  # values of log F held at once: 512 KB, so that the few temporaries stay in L2
-_SLAB = 65_536  # rows times actions that a thread takes at a time
+_LEAST_DOF = 1 / 32  # below this, the relevant rewards exceed 1e150 scales and double precision
+_FAR = 1e75  # cap on ratios of scales; its square caps locations and quantiles
+_BLOCK = 65_536  # values of log F held at once: 512 KB, so that temporaries stay in the L2 cache
+_SLAB = 65_536  # rows times actions per thread task
 
 
 def probability_best(location: ArrayLike, scale: ArrayLike, dof: ArrayLike) -> NDArray[np.float32]:
-    """The probability that each action has the largest reward, when rewards are independent Student-t.
+    """The probability that each action has the largest reward, for independent Student-t rewards.
 
     ``location[N, K]`` and ``scale[N, K]`` are per context and action, ``dof[K]`` is per action (``inf`` for a
     normal). Returns ``float32[N, K]`` whose rows sum to one. The error is about 1e-7 in total variation, a few
-    1e-6 at worst, however much the scales differ; probabilities below that may come out as 0. A row's result
-    depends, bit for bit, on that row and ``dof`` alone.
+    1e-6 at worst, at any ratio of scales; smaller probabilities may be returned as 0. The result of a row depends,
+    bit for bit, only on that row and ``dof``.
 
     >>> probability_best([[0, 0], [1, 0]], [[1, 2], [1, 1]], [5, np.inf]).round(3)
     array([[0.5  , 0.5  ],
            [0.745, 0.255]], dtype=float32)
     """
-    mean, width, freedom = _checked(location, scale, dof)
+    mean, width, freedom = _validate(location, scale, dof)
     rows, actions = mean.shape
     table = _LogCdf.tabulate(freedom, tail=_TAIL / actions)
     best = np.empty((rows, actions), np.float32)
@@ -66,37 +68,37 @@ def probability_best(location: ArrayLike, scale: ArrayLike, dof: ArrayLike) -> N
 
     size = max(1, _SLAB // actions)
     with ThreadPoolExecutor(getattr(os, "process_cpu_count", os.cpu_count)() or 1) as pool:
-        list(pool.map(fill, [slice(i, i + size) for i in range(0, rows, size)]))  # list: raises what fill raised
+        list(pool.map(fill, [slice(i, i + size) for i in range(0, rows, size)]))  # list: re-raises exceptions of fill
     return best
 
 
-def _checked(location: ArrayLike, scale: ArrayLike, dof: ArrayLike) -> tuple[Floats, Floats, Floats]:
+def _validate(location: ArrayLike, scale: ArrayLike, dof: ArrayLike) -> tuple[Floats, Floats, Floats]:
     mean, width, freedom = (np.asarray(values, np.float64) for values in (location, scale, dof))
     if mean.ndim != 2 or mean.shape[1] == 0:
-        raise ValueError(f"location must have shape [N, K] with K >= 1, got {list(mean.shape)}")
+        raise InvalidOption(f"location must have shape [N, K] with K >= 1, got {list(mean.shape)}")
     for name, values, shape in (("scale", width, mean.shape), ("dof", freedom, mean.shape[1:])):
         if values.shape != shape:
-            raise ValueError(f"{name} must have shape {list(shape)} to match location, got {list(values.shape)}")
-    _refuse("location", mean, ~np.isfinite(mean), "a finite number")
-    _refuse("scale", width, ~(np.isfinite(width) & (width > 0)), "a finite number above 0")
-    _refuse("dof", freedom, ~(freedom >= _LEAST_DOF), f"at least {_LEAST_DOF}, or inf for a normal")
+            raise InvalidOption(f"{name} must have shape {list(shape)} to match location, got {list(values.shape)}")
+    _check("location", mean, ~np.isfinite(mean), "a finite number")
+    _check("scale", width, ~(np.isfinite(width) & (width > 0)), "a finite number above 0")
+    _check("dof", freedom, ~(freedom >= _LEAST_DOF), f"at least {_LEAST_DOF}, or inf for a normal")
     return mean, width, freedom
 
 
-def _refuse(name: str, values: Floats, wrong: NDArray[np.bool_], expected: str) -> None:
+def _check(name: str, values: Floats, wrong: NDArray[np.bool_], expected: str) -> None:
     if wrong.any():
         index = np.argwhere(wrong)[0].tolist()
-        raise ValueError(f"{name}{index} must be {expected}, got {values[tuple(index)]}")
+        raise InvalidOption(f"{name}{index} must be {expected}, got {values[tuple(index)]}")
 
 
 @dataclass(frozen=True)
 class _LogCdf:
-    """log F of each action's standard Student-t, as cubics in asinh(z), which treats heavy tails like light ones."""
+    """log F of each action's standard Student-t as a cubic spline in asinh(z), which suits heavy and light tails."""
 
     coefficients: Floats  # [4, distinct dof * cells], highest power first
-    start: NDArray[np.intp]  # [K], where the cells of each action's dof begin
+    start: NDArray[np.intp]  # [K], first cell of each action's dof
     cells: int
-    reach: Floats  # [K], the z above which each action has no more than `tail` left
+    reach: Floats  # [K], upper `tail` quantile of each action, in z
 
     @classmethod
     def tabulate(cls, dof: Floats, tail: float) -> _LogCdf:
@@ -110,7 +112,7 @@ class _LogCdf:
         return cls(coefficients, which * 2 * half, 2 * half, reach[which])
 
     def __call__(self, z: Floats, action: NDArray[np.intp]) -> Floats:
-        """Log F[Q, n] at z[Q, n], which is overwritten, of the actions[Q]."""
+        """Log F[Q, n] of action[Q] at z[Q, n]; overwrites z."""
         position = np.arcsinh(z, out=z)
         position *= _DENSITY
         position += self.cells // 2
@@ -150,7 +152,7 @@ class _Panels:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Locations and scales in units of each row's centre. Actions come first, so that each meets its own table."""
+    """Locations and scales in units of each row's centre. Actions are the first axis, for lookups in their tables."""
 
     location: Floats  # [K, R]
     scale: Floats  # [K, R]
@@ -160,15 +162,15 @@ class _Rows:
         with np.errstate(over="ignore"):
             centre = np.argmax(location - _LEAD * scale, axis=1)[:, None]
             unit = np.maximum(np.take_along_axis(scale, centre, axis=1), scale.max(axis=1, keepdims=True) / _FAR)
-            # Subtracting before dividing is exact for neighbours, however far from zero they are.
+            # Subtract before dividing: exact for nearby locations at any distance from zero.
             ahead = (location - np.take_along_axis(location, centre, axis=1)) / unit
         columns = np.clip(ahead, -(_FAR**2), _FAR**2).T, np.maximum(scale / unit, 1 / _FAR).T
         return cls(*map(np.ascontiguousarray, columns))
 
     def panels(self, reach: Floats) -> _Panels:
-        """First panels, over the range outside which the largest reward is almost never found."""
+        """Initial panels, over the range that holds the largest reward except for `_TAIL` at either end."""
         spread = self.scale * reach[:, None]
-        # An action too narrow for rounding to tell its two sides apart may sit on the left end: keep it inside.
+        # The margin keeps an action inside that is narrower than rounding and sits on the left end.
         left = np.arcsinh((self.location - spread).max(axis=0) / _CORE) - 1e-9
         right = np.arcsinh((self.location + spread).max(axis=0) / _CORE)
         count = np.ceil((right - left) / _PANEL).astype(np.intp)
@@ -181,7 +183,7 @@ class _Rows:
         """Log F[K, P, n] at the nodes of the panels."""
         x = _CORE * np.sinh(panels.left[:, None] * (1 - _POINTS) + panels.right[:, None] * _POINTS)
         location, scale = self.location.take(panels.row, axis=1), self.scale.take(panels.row, axis=1)
-        # Beyond an action's reach F is 1: on most posteriors that is half of all pairs of action and panel.
+        # Beyond an action's reach F is 1. On most posteriors that skips half of all (action, panel) pairs.
         pair = np.flatnonzero(x[:, 0] < location + scale * table.reach[:, None])
         action, panel = np.divmod(pair, len(panels))
         z = x.take(panel, axis=0)
@@ -193,7 +195,7 @@ class _Rows:
 
 
 def _integrate(rows: _Rows, table: _LogCdf) -> Floats:
-    """P[R, K]. Panels are summed in an order that each row alone determines."""
+    """P[R, K]. The order in which a row's panels are summed depends on that row only."""
     actions, count = rows.location.shape
     size = max(1, _BLOCK // (actions * len(_POINTS)))
     total = np.zeros((count, actions))
@@ -215,8 +217,8 @@ def _integrate(rows: _Rows, table: _LogCdf) -> Floats:
 def _smooth(log_cdf: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """The share[P, K] of each action in each panel, and which panels[P] to accept, from log F[K, P, n].
 
-    For smooth functions the rule on every other node errs by about the square root of what the full rule does,
-    hence the square. Other functions betray themselves in the sum of the shares.
+    For smooth functions the error of the rule on every other node is about the square root of the full rule's error,
+    hence the square. For other functions the sum of the shares misses the rise of G.
     """
     best = np.exp(log_cdf.sum(axis=0))
     share = _bilinear(best, _FORM, log_cdf)
@@ -227,7 +229,7 @@ def _smooth(log_cdf: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def _stepped(log_cdf: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """As `_smooth`, for panels too short to halve, in which F_a jumps: its rise times the mean of ∏_{b≠a} F_b."""
+    """As `_smooth`, for panels too short to halve, where F_a jumps: the rise of F_a times the mean of ∏_{b≠a} F_b."""
     ends = log_cdf[..., [0, -1]]
     log_best = ends.sum(axis=0)
     share = np.diff(np.exp(ends))[..., 0] * np.exp(log_best - ends).mean(axis=-1)
@@ -240,8 +242,8 @@ def _stepped(log_cdf: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 def _bilinear(best: Floats, form: Floats, log_cdf: Floats) -> Floats:
     """∫ G d(log F_a) as [P, K], from G[P, n], form[n, n] and log F[K, P, n].
 
-    The arrays are laid out so that no sum runs along the panels or changes its order with their number, and
-    einsum is used because BLAS promises neither.
+    No sum runs along the panels, and the order of summation does not depend on their number. einsum guarantees this;
+    BLAS does not.
     """
     weights = np.einsum("pi,ij->pj", best, form)
     shares: Floats = np.einsum("pj,kpj->pk", weights, log_cdf)
@@ -249,7 +251,7 @@ def _bilinear(best: Floats, form: Floats, log_cdf: Floats) -> Floats:
 
 
 def _bilinear_form(points: Floats) -> Floats:
-    """form[i, j] = ∫ p_i dp_j over [-1, 1], with p_i the polynomial that is 1 at points[i], 0 at the others."""
+    """form[i, j] = ∫ p_i dp_j over [-1, 1], with p_i the Lagrange polynomial of points[i]."""
     degree = len(points) - 1
     cardinal = np.linalg.inv(chebyshev.chebvander(points, degree))
     x, weight = legendre.leggauss(len(points))

@@ -1,4 +1,4 @@
-"""Propensities: as labels for imitation, from scores, and as samples of actions."""
+"""Propensities: from scores, as sampled actions, and as labels for imitation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from potstill.teachers.contract import AnyTeacher, Float32
 
 
 def split_ties(scores: NDArray[np.float64]) -> Float32:
-    """Probability 1 on the largest score of each row, float32[N, K], split evenly between equals."""
+    """Probability 1 on the largest score of each row, float32[N, K]; ties are split evenly."""
     best = scores == scores.max(axis=1, keepdims=True)
     shared: Float32 = (best / best.sum(axis=1, keepdims=True)).astype(np.float32)
     return shared
@@ -28,13 +28,14 @@ def sample_rows(probabilities: Float32, n: int, key: Key) -> NDArray[np.int64]:
 
 
 def label(learning: Learning, teacher: AnyTeacher, state: Any, contexts: Float32, key: Key) -> Float32:
-    """The teacher's labels, float32[N, L], for contexts [N, d] of which many may be equal.
+    """The teacher's labels, float32[N, L], for contexts [N, d] that may contain duplicates.
 
-    Exact ones are computed once for equal contexts. Estimates are not: with draws for each row, errors average out.
+    Exact labels are computed once per distinct context. Sampled labels are not deduplicated: with independent draws
+    per row, their errors average out.
     """
     if teacher.exactness.kind != "exact" or not contexts.size:
         return learning.label(teacher, state, contexts, key)
-    # As bytes: sorting 17 to 139 columns took 1 to 4 µs per context, a label of 20 actions 28.
+    # Deduplicate rows as bytes: sorting 17 to 139 columns took 1 to 4 µs per context, a label of 20 actions 28 µs.
     rows = np.ascontiguousarray(contexts).view(np.dtype((np.void, contexts.itemsize * contexts.shape[1])))
     _, first, which = np.unique(rows[:, 0], return_index=True, return_inverse=True)
     if len(first) == len(contexts):

@@ -1,4 +1,4 @@
-"""The teachers by name: one line each."""
+"""The registry of teachers by name, one line each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from potstill.errors import UnsupportedSpace, shown
+from potstill.errors import InvalidOption, UnsupportedSpace, shown
 from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.contract import AnyTeacher
@@ -31,17 +31,17 @@ TEACHERS: dict[str, type[AnyTeacher]] = {
 
 
 def available() -> list[str]:
-    """The names of the teachers that `from_config` knows."""
+    """Names of the registered teachers."""
     return sorted(TEACHERS)
 
 
 def check_support(teacher: AnyTeacher, space: ActionSpace) -> None:
-    """Refuse a teacher that cannot learn on an action space; `UnsupportedSpace` names those that can."""
+    """Raise `UnsupportedSpace` if a teacher cannot learn on an action space; the message names those that can."""
     why = teacher.supports(space)
     if why is None:
         return
     others = [name for name in available() if TEACHERS[name]().supports(space) is None]
-    instead = f"use {', '.join(others)}" if others else "use a teacher of your own that samples its actions"
+    instead = f"use {', '.join(others)}" if others else "write a teacher with sample_actions for this space"
     raise UnsupportedSpace(f"{type(teacher).__name__} does not support {shown(space)}: {why}; {instead}")
 
 
@@ -49,18 +49,20 @@ def from_config(config: dict[str, Any]) -> AnyTeacher:
     """A teacher from its configuration, such as ``{"type": "linear-ts", "discount": 0.99}``."""
     name = config.get("type")
     if name not in TEACHERS:
-        raise ValueError(f"unknown teacher {name!r}; there are {', '.join(available())}")
+        raise InvalidOption(f"unknown teacher {name!r}; available: {', '.join(available())}")
     options = [field.encode_name for field in msgspec.structs.fields(cast(type[msgspec.Struct], TEACHERS[name]))]
     if unknown := [option for option in config if option not in ("type", *options)]:
-        raise ValueError(f"teacher {name!r} has no option {unknown[0]!r}; it has {', '.join(options) or 'none'}")
+        raise InvalidOption(
+            f"teacher {name!r} has no option {unknown[0]!r}; its options are {', '.join(options) or 'none'}"
+        )
     try:
         return msgspec.convert(config, TEACHERS[name])
     except msgspec.ValidationError as error:
-        raise ValueError(f"teacher {name!r}: {error}") from error
+        raise InvalidOption(f"teacher {name!r}: {error}") from error
 
 
 def to_config(teacher: AnyTeacher) -> dict[str, Any]:
-    """The configuration of a teacher; of a registered one, `from_config` makes an equal one from it."""
+    """The configuration of a teacher. For a registered teacher, `from_config` inverts it."""
     if isinstance(teacher, msgspec.Struct):
         config: dict[str, Any] = msgspec.to_builtins(teacher)
         return config

@@ -1,7 +1,7 @@
-"""A teacher's state as one safetensors file, without pickle; what is read back continues to the bit.
+"""A teacher's state as one safetensors file, without pickle. A restored state continues bit for bit.
 
-A state is nested (named) tuples of arrays whose structure does not depend on what was observed, so that the state of a
-fresh teacher says how to read the file.
+A state is a nested (named) tuple of arrays whose structure does not depend on the observations. The state of a new
+teacher therefore serves as the template for reading the file.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ TreeT = TypeVar("TreeT")
 
 
 class InvalidState(PotstillError, ValueError):
-    """A state file cannot be used; the message says why."""
+    """A state file cannot be used; the message gives the reason."""
 
 
 def save_state(path: str | Path, teacher: AnyTeacher, state: Any, problem: Problem) -> None:
-    """Write a teacher's state, atomically, with what it needs to be read back only by an equal teacher."""
+    """Write a teacher's state atomically, with its configuration and problem hash, which `load_state` checks."""
     write_atomically(path, pack(state, teacher, problem))
 
 
 def load_state(path: str | Path, teacher: AnyTeacher, problem: Problem) -> Any:
-    """Read a state that an equal teacher wrote for the same problem."""
+    """Read a state written by an equally configured teacher for the same problem."""
     try:
         return unpack(Path(path).read_bytes(), teacher.init(problem), teacher, problem)
     except InvalidState as error:
@@ -43,33 +43,33 @@ def load_state(path: str | Path, teacher: AnyTeacher, problem: Problem) -> Any:
 
 
 def pack(tree: Any, teacher: AnyTeacher, problem: Problem) -> bytes:
-    """Nested tuples of arrays as the bytes of a file, with the teacher and the problem that they belong to."""
+    """Serialise nested tuples of arrays, with the teacher's configuration and the problem hash."""
     arrays = {name: np.asarray(leaf, order="C") for name, leaf in _leaves(tree)}
     data: bytes = save(arrays, _metadata(teacher, problem))
     return data
 
 
 def unpack(data: bytes, like: TreeT, teacher: AnyTeacher, problem: Problem) -> TreeT:
-    """What `pack` wrote for an equal teacher and problem, in the structure of `like`."""
+    """Deserialise the bytes of `pack`, in the structure of `like`; the teacher and problem must match."""
     expected = _metadata(teacher, problem)
     try:
         arrays, found = load(data), metadata_of(data)
-        options = _differing(found.get("teacher", "{}"), expected["teacher"])
+        options = _differences(found.get("teacher", "{}"), expected["teacher"])
     except (SafetensorError, msgspec.DecodeError) as error:
         raise InvalidState(f"not a readable state: {error}") from error
     if found.get("problem") != expected["problem"]:
-        raise InvalidState(f"its problem is {found.get('problem')}, but here it is {expected['problem']}")
+        raise InvalidState(f"it belongs to problem {found.get('problem')}, expected {expected['problem']}")
     if options:
-        raise InvalidState(f"its teacher differs from the one here in {', '.join(options)}")
+        raise InvalidState(f"its teacher differs from the configured teacher in {', '.join(options)}")
     try:
         rebuilt: TreeT = _rebuild(like, arrays, "state")
     except KeyError as error:
-        raise InvalidState(f"another version of Potstill wrote it, without {error}") from None
+        raise InvalidState(f"it was written by another version of Potstill and lacks {error}") from None
     return rebuilt
 
 
 def digest(tree: Any, teacher: AnyTeacher, problem: Problem) -> str:
-    """The SHA-256 of what `pack` writes, which says the same in one of several orders."""
+    """SHA-256 of a state. Independent of the order in which safetensors stores arrays, unlike a hash of `pack`."""
     found = hashlib.sha256(msgspec.json.encode(_metadata(teacher, problem), order="sorted"))
     for name, leaf in _leaves(tree):
         array = np.asarray(leaf, order="C")
@@ -83,7 +83,7 @@ class _Header(msgspec.Struct, rename={"metadata": "__metadata__"}):
 
 
 def metadata_of(data: bytes) -> dict[str, str]:
-    """What `save` was given beside the arrays; the library gives it back only for files on disk."""
+    """The metadata of packed bytes; safetensors returns it only for files on disk."""
     size = int.from_bytes(data[:8], "little")
     return msgspec.json.decode(data[8 : 8 + size], type=_Header).metadata
 
@@ -92,8 +92,8 @@ def _metadata(teacher: AnyTeacher, problem: Problem) -> dict[str, str]:
     return {"problem": problem.hash, "teacher": msgspec.json.encode(to_config(teacher), order="sorted").decode()}
 
 
-def _differing(found: str, expected: str) -> list[str]:
-    """The options in which two configurations of a teacher differ, such as ``recipe.noise``; or its type alone."""
+def _differences(found: str, expected: str) -> list[str]:
+    """Names of the options in which two configurations differ, such as ``recipe.noise``; ``type`` if types differ."""
     one, other = (dict(_options(msgspec.json.decode(config, type=dict[str, Any]))) for config in (found, expected))
     if one.get("type") != other.get("type"):
         return ["type"]

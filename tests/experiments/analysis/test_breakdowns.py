@@ -53,7 +53,7 @@ def test_an_effect_in_one_segment_is_found_there():
     moved = {one.name: one.p < 0.05 for one in found.segments}
     assert moved == {"s0": False, "s1": False, "s2": True}
     assert found.p < 1e-4
-    assert found.sentence.startswith("The effect is not the same for every value of kind (p = ")
+    assert found.sentence.startswith("The effect depends on kind (p = ")
     assert found.sentence.endswith("an effect is found in s2.")
 
 

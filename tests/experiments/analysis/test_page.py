@@ -1,4 +1,4 @@
-"""The page: what stands where, and figures that can be drawn."""
+"""The page: what status where, and figures that can be drawn."""
 
 import msgspec
 import numpy as np
@@ -37,9 +37,9 @@ def test_the_page_has_a_figure_for_metrics_days_and_segments(units):
 
 def test_a_broken_split_comes_first_and_no_effect_is_shown(units):
     made = report_page(analyse(units, share=0.9, by="connection"))
-    assert made.headlines[0][1] == "of units are in treatment, and 90.0 % should be."
+    assert made.headlines[0][1] == "of units are in treatment, expected 90.0 %."
     assert [section.title for section in made.sections] == ["The split", "Set-up"]
-    assert made.subtitle.startswith("Stop: the split is not what it should be.")
+    assert made.subtitle.startswith("Stop: sample ratio mismatch.")
     assert made.html().count("Stop:") == 1
     assert not made.figures
 
@@ -87,7 +87,7 @@ def test_outcomes_below_zero_are_shown_as_they_are():
     assert "%" not in rows[0][3] + rows[0][4] + rows[0][5]
     assert not any("%" in cell for row in segment_rows(report.segments)[1] for cell in row)
     title = report_page(report).figures["segments"].to_dict()["layer"][1]["encoding"]["x"]["title"]
-    assert title == "effect, treatment less control"
+    assert title == "effect, treatment minus control"
 
 
 def test_tables_say_what_is_missing_and_why(units):

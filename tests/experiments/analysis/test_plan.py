@@ -17,7 +17,7 @@ def test_effects_are_read_as_they_are_written():
     for wrong in ("two", "", "0", "nan", "inf%"):
         with pytest.raises(ValueError, match="--effect must look like 2%"):
             Effect.read(wrong)
-    for mean, said in ((None, "not known"), (-1.0, "-1")):
+    for mean, said in ((None, "unknown"), (-1.0, "-1")):
         with pytest.raises(ValueError, match=f"a relative effect needs a mean above 0, and it is {said}"):
             Effect.read("2%").of(mean)
 
@@ -33,12 +33,12 @@ def test_a_plan_from_stated_numbers():
 
 
 def test_days_are_read_off_what_was_seen_and_then_extrapolated():
-    history = History(mean=1.0, sd=1.0, explained=0.0, seen=[100, 150, 170, 190])
+    history = History(mean=1.0, sd=1.0, explained=0.0, units_by_day=[100, 150, 170, 190])
     assert history.new_each_day == 20
     assert [history.days_for(units) for units in (1, 100, 101, 190, 191, 250)] == [1, 1, 2, 4, 5, 7]
     assert [history.units_after(days) for days in (1, 4, 6)] == [100, 190, 230]
-    assert History(mean=1.0, sd=1.0, explained=0.0, seen=[100, 100]).days_for(101) is None
-    assert History(mean=1.0, sd=1.0, explained=0.0, seen=[7]).days_for(21) == 3
+    assert History(mean=1.0, sd=1.0, explained=0.0, units_by_day=[100, 100]).days_for(101) is None
+    assert History(mean=1.0, sd=1.0, explained=0.0, units_by_day=[7]).days_for(21) == 3
 
 
 def rows(frame):
@@ -53,9 +53,9 @@ def test_a_log_says_how_units_vary_and_how_many_come():
     assert found.mean == pytest.approx(total.sum() / size.sum())
     values = (total - found.mean * size) / size.mean()
     assert found.sd == pytest.approx(values.std(ddof=1))
-    assert found.seen[-1] == len(by_unit)
+    assert found.units_by_day[-1] == len(by_unit)
     first = int(by_unit["time"].dt.epoch("us").min())
-    assert found.seen[0] == (by_unit["time"].dt.epoch("us") < first + DAY).sum()
+    assert found.units_by_day[0] == (by_unit["time"].dt.epoch("us") < first + DAY).sum()
     per_unit = read_history(rows(frame), per_decision=False)
     assert (per_unit.mean, per_unit.sd) == pytest.approx((total.mean(), total.std(ddof=1)))
 
@@ -84,18 +84,18 @@ def test_what_the_past_explains_is_the_square_of_a_correlation():
 
 def test_a_log_of_less_than_a_week_foretells_no_days():
     """On the first day every unit is new: at that rate the plan would end though no new unit ever comes."""
-    week = History(mean=1.0, sd=1.0, explained=0.0, seen=[100, 120, 125, 126, 126, 127, 128])
+    week = History(mean=1.0, sd=1.0, explained=0.0, units_by_day=[100, 120, 125, 126, 126, 127, 128])
     made = plan(Effect.read("0.5"), mean=1.0, sd=1.0, history=week)
     assert (made.log_days, made.once.units, made.once.days) == (7, 128, 7)
     assert [one.days for one in made.outlook] == [7, 14, 28, 56]
-    days = History(mean=1.0, sd=1.0, explained=0.0, seen=week.seen[:6])
+    days = History(mean=1.0, sd=1.0, explained=0.0, units_by_day=week.units_by_day[:6])
     made = plan(Effect.read("0.5"), mean=1.0, sd=1.0, history=days)
     assert (made.log_days, made.new_each_day, made.once.days, made.outlook) == (6, None, None, [])
 
 
 def test_only_the_last_days_count_and_a_metric_can_be_chosen():
     frame = log(World(units=200, days=10), seed=2)
-    assert len(read_history(rows(frame), days=5).seen) <= 5
+    assert len(read_history(rows(frame), days=5).units_by_day) <= 5
     assert read_history(rows(frame), metric="watched").mean > read_history(rows(frame)).mean
     with pytest.raises(NoHistory, match="there is no metric 'clicks' in the log; the outcomes are reward, watched"):
         read_history(rows(frame), metric="clicks")
@@ -103,7 +103,7 @@ def test_only_the_last_days_count_and_a_metric_can_be_chosen():
 
 def test_a_log_without_units_says_what_to_do():
     frame = log(World(units=20)).with_columns(unit=pl.lit(None, pl.String))
-    with pytest.raises(NoHistory, match="no observation says which unit it is of: send `unit` with your requests"):
+    with pytest.raises(NoHistory, match="no observation has a unit: send `unit` with requests"):
         read_history(frame.lazy())
 
 

@@ -128,7 +128,7 @@ def test_a_start_that_was_moved_does_not_shrink_the_effect(frame):
     whole, moved = (analyse(read(frame, start=start), share=0.5) for start in (START, START + 3 * DAY))
     assert moved.main.measured.difference == pytest.approx(moved.main.plain.difference, rel=0.35)
     assert not any("before the start" in line for line in whole.warnings)
-    assert any(line.startswith("In an arm before the start, and so left out: ") for line in moved.warnings)
+    assert any(line.startswith("Excluded because they precede the start: ") for line in moved.warnings)
 
 
 def test_without_a_start_the_first_decision_is_it():
@@ -195,5 +195,5 @@ def test_experiments_are_found_by_their_names():
 @pytest.mark.parametrize("reward", [math.nan, math.inf, None])
 def test_a_reward_that_is_no_number_is_refused(reward):
     rows = table(row("a", "control", 1), row("b", "treatment", 2, reward=reward))
-    with pytest.raises(InvalidUnits, match="1 rows have a reward that is no finite number"):
+    with pytest.raises(InvalidUnits, match="1 rows have a reward that is not a finite number"):
         read(rows)

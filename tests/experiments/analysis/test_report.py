@@ -28,7 +28,7 @@ def test_a_clear_effect_is_said_in_plain_words():
     found = said(units(varied(200, 1.0), varied(200, 1.05)), share=0.5)
     assert found.kind == "better"
     assert found.sentence == "Treatment is better: reward per decision +5.0 % (3.0 % to 7.0 %)."
-    assert found.often == "It also holds for those who look every day (1.8 % to 8.3 %)."
+    assert found.often == "It also holds when looking every day (1.8 % to 8.3 %)."
     assert found.settled
     worse = said(units(varied(200, 1.0), varied(200, 0.9)), share=0.5)
     assert worse.kind == "worse"
@@ -39,13 +39,13 @@ def test_an_effect_that_only_one_look_finds_is_not_settled():
     found = said(units(varied(200, 1.0), varied(200, 1.025)), share=0.5)
     assert found.kind == "better"
     assert not found.settled
-    assert found.often.startswith("That is for those who look once, at the planned end.")
+    assert found.often.startswith("This is valid for one look, at the planned end.")
 
 
 def test_few_units_never_settle_anything_for_those_who_look_every_day():
     found = said(units(varied(40, 1.0), varied(40, 2.0)), share=0.5)
     assert (found.kind, found.settled) == ("better", False)
-    assert found.often.endswith("For those who look every day there are too few units: 100 are needed.")
+    assert found.often.endswith("When looking every day, there are too few units: 100 are needed.")
     assert said(units(varied(40, 1.0), varied(40, 1.0)), share=0.5).often == ""
 
 
@@ -53,8 +53,7 @@ def test_no_difference_comes_with_what_could_have_been_seen():
     found = said(units(varied(200, 1.0), varied(200, 1.001)), share=0.5)
     assert found.kind == "none"
     assert found.sentence == (
-        "No difference found yet: reward per decision +0.1 % (−1.9 % to 2.1 %). "
-        "An effect of ±2.8 % could have been seen."
+        "No difference found yet: reward per decision +0.1 % (−1.9 % to 2.1 %). An effect of ±2.8 % was detectable."
     )
 
 
@@ -62,14 +61,14 @@ def test_a_broken_split_is_said_first_whatever_the_effect():
     report = analyse(units(varied(400, 1.0), varied(200, 2.0)), share=0.5)
     assert report.verdict.kind == "stop"
     assert report.verdict.sentence.startswith(
-        "Stop: the split is not what it should be. 33.3 % of 600 units are in treatment, and 50.0 % should be"
+        "Stop: sample ratio mismatch. 33.3 % of 600 units are in treatment, expected 50.0 %"
     )
     assert analyse(units(varied(400, 1.0), varied(200, 2.0)), share=1 / 3).verdict.kind == "better"
 
 
 def test_units_that_changed_arms_are_named_as_the_cause_of_a_broken_split():
     report = analyse(units(varied(400, 1.0), varied(200, 2.0), in_both=151), share=0.5)
-    assert report.verdict.sentence.startswith("Stop: 151 units changed arms, and what is left is not split as it")
+    assert report.verdict.sentence.startswith("Stop: 151 units changed arms, and the others have a sample ratio")
     assert "start again under another name" in report.verdict.sentence
     assert "Units are missing" not in report.verdict.sentence
     assert not report.warnings
@@ -116,11 +115,11 @@ def test_other_metrics_are_higher_or_lower_and_not_better():
 @pytest.mark.parametrize(
     ("control", "treatment", "sentence"),
     [
-        ([], [], "Nothing can be said yet: control has no units, and each arm needs two."),
-        ([1.0], [], "Nothing can be said yet: control has 1 unit, and each arm needs two."),
-        ([1.0, 2.0], [3.0], "Nothing can be said yet: treatment has 1 unit, and each arm needs two."),
-        ([1.0, 2.0], [], "Nothing can be said yet: treatment has no units, and each arm needs two."),
-        ([1.0, 1.0], [1.0, 1.0], "Nothing can be said yet: it does not vary between units."),
+        ([], [], "No verdict yet: control has no units, and each arm needs two."),
+        ([1.0], [], "No verdict yet: control has 1 unit, and each arm needs two."),
+        ([1.0, 2.0], [3.0], "No verdict yet: treatment has 1 unit, and each arm needs two."),
+        ([1.0, 2.0], [], "No verdict yet: treatment has no units, and each arm needs two."),
+        ([1.0, 1.0], [1.0, 1.0], "No verdict yet: it does not vary between units."),
     ],
 )
 def test_too_little_is_said_to_be_too_little(control, treatment, sentence):
@@ -156,10 +155,10 @@ def test_a_metric_that_comes_more_often_in_one_arm_is_warned_of():
     report = analyse(
         Units(treated=treated, decisions=np.ones(600), outcomes={"reward": reward, "w": sent}, sent={"w": sent})
     )
-    (line,) = (line for line in report.warnings if line.startswith("w came with "))
+    (line,) = (line for line in report.warnings if line.startswith("w was sent with "))
     shares = [f"{100 * sent[arm].mean():.1f} % of" for arm in (~treated, treated)]
     assert line == (
-        f"w came with {shares[0]} control's decisions and with {shares[1]} treatment's; where it did not come it "
+        f"w was sent with {shares[0]} control's decisions and with {shares[1]} treatment's; where it was not sent it "
         "counts as 0."
     )
 
@@ -169,7 +168,7 @@ def test_a_treatment_that_changes_the_number_of_decisions_is_warned_of():
     treated = np.repeat([False, True], 300)
     decisions = 1.0 + rng.poisson(np.where(treated, 6, 3))
     report = analyse(Units(treated=treated, decisions=decisions, outcomes={"reward": rng.poisson(decisions * 0.5)}))
-    assert any(line.startswith("Treatment changes how many decisions a unit has: +") for line in report.warnings)
+    assert any(line.startswith("Treatment changes the number of decisions per unit: +") for line in report.warnings)
 
 
 def test_what_was_left_out_is_said():
@@ -178,10 +177,10 @@ def test_what_was_left_out_is_said():
     )
     text = " ".join(report.warnings)
     assert "An arm has only 20 units" in text
-    assert "The share of treatment is not known" in text
-    assert "Seen in both arms, and so left out: 3 units." in text
-    assert "Without a unit, and so left out: 1 decision." in text
-    assert "Not finite, and so taken as not sent: 2 values of metrics." in text
+    assert "the share of treatment is unknown" in text
+    assert "Excluded because they were in both arms: 3 units." in text
+    assert "Excluded because they have no unit: 1 decision." in text
+    assert "Not finite, and treated as not sent: 2 values of metrics." in text
 
 
 def test_the_past_makes_intervals_narrower_and_the_report_says_by_how_much():
@@ -198,12 +197,12 @@ def test_the_past_makes_intervals_narrower_and_the_report_says_by_how_much():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"treated": [0, 1]}, "treated must say True or False for each unit, got an array of int64"),
+        ({"treated": [0, 1]}, "treated must be an array of bool, got int64"),
         ({"decisions": [1.0]}, r"decisions must have one number for each of 2 units, got shape \(1,\)"),
-        ({"decisions": [1.0, 0.0]}, "row 1: a unit has at least one decision, got 0"),
+        ({"decisions": [1.0, 0.0]}, "row 1: a unit must have at least one decision, got 0"),
         ({"before": Before([1.0], {})}, r"decisions before must have one number for each of 2 units, got shape \(1,\)"),
         ({"outcomes": {"watched": [1.0, 2.0]}}, "outcomes must have 'reward', got watched"),
-        ({"outcomes": {"reward": [1.0, np.inf]}}, "row 1: reward must be a finite number, got inf; a unit for which"),
+        ({"outcomes": {"reward": [1.0, np.inf]}}, "row 1: reward must be a finite number, got inf; use the total 0"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(more, message):

@@ -1,7 +1,7 @@
 """Numbers in words."""
 
 from potstill.experiments.analysis import text
-from potstill.experiments.analysis.effects import Ends
+from potstill.experiments.analysis.effects import Interval
 
 
 def test_shares():
@@ -19,7 +19,7 @@ def test_shares():
 def test_numbers_and_intervals():
     assert text.number(-1234.5678) == "−1,235"
     assert text.number(0.012345, sign=True) == "+0.01235"
-    assert text.ends(Ends(-0.01, 0.02), relative=True) == "−1.0 % to 2.0 %"
-    assert text.ends(Ends(-0.01, 0.02), relative=False) == "−0.01 to 0.02"
+    assert text.ends(Interval(-0.01, 0.02), relative=True) == "−1.0 % to 2.0 %"
+    assert text.ends(Interval(-0.01, 0.02), relative=False) == "−0.01 to 0.02"
     assert (text.counted(1, "unit"), text.counted(1200, "unit")) == ("1 unit", "1,200 units")
     assert (text.probability(0.0123), text.probability(1e-20)) == ("p = 0.012", "p < 1e-10")

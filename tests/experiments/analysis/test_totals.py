@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potstill.experiments.analysis.units import Fixed
+from potstill.experiments.analysis.units import FixedPoint
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=64).filter(lambda x: abs(x) < 1e300)
 
 
 def total(values):
-    fixed = Fixed.of(max(map(abs, values)), len(values))
+    fixed = FixedPoint.of(max(map(abs, values)), len(values))
     frame = pl.DataFrame({"value": values}, schema={"value": pl.Float64})
     return frame.select(*fixed.sums("value")).select(fixed.total()).item()
 
@@ -42,7 +42,7 @@ def test_small_values_beside_large_ones_are_not_lost():
 
 @pytest.mark.parametrize("rows", [1, 10**7, 10**11])
 def test_no_sum_overflows(rows):
-    fixed = Fixed.of(3.0, rows)
+    fixed = FixedPoint.of(3.0, rows)
     assert rows * round(3.0 / fixed.coarse) < 2**63
     assert np.isfinite(fixed.fine)
     assert fixed.fine > 0

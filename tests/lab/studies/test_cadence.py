@@ -29,7 +29,7 @@ from potstill.lab.studies.cadence import (
     turns_of,
 )
 from potstill.lab.studies.cadence_charts import Units
-from potstill.parallel import mapped
+from potstill.parallel import parallel_map
 from potstill.problem import Observations
 
 PROBLEM = Wheel().problem
@@ -134,8 +134,8 @@ def _found(outcomes):
 def test_results_are_equal_for_any_number_of_jobs():
     tasks = cells(QUICK, Wheel)
     steps = []
-    two = mapped(outcome, tasks, jobs=2, steps=QUICK.steps, on_progress=steps.append)
-    one = mapped(outcome, tasks, jobs=1, steps=QUICK.steps)
+    two = parallel_map(outcome, tasks, jobs=2, steps=QUICK.steps, on_progress=steps.append)
+    one = parallel_map(outcome, tasks, jobs=1, steps=QUICK.steps)
     assert _found(one) == _found(two)
     assert steps == sorted(steps)
     assert steps[-1] == QUICK.steps == (6 + 3) * 2 * 2
@@ -144,7 +144,7 @@ def test_results_are_equal_for_any_number_of_jobs():
 
 def test_a_task_that_fails_says_so():
     with pytest.raises(ValueError, match="delta must be from 0 to below 1, got 2"):
-        mapped(outcome, [Cell(QUICK, partial(Wheel, 2), 100, 0, 0)], jobs=1, steps=1)
+        parallel_map(outcome, [Cell(QUICK, partial(Wheel, 2), 100, 0, 0)], jobs=1, steps=1)
 
 
 def test_a_cost_is_paired_by_trial():

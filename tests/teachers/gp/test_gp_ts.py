@@ -322,7 +322,7 @@ def test_a_design_spreads_over_actions_and_contexts():
     assert {0, 10} <= set(design.contexts.tolist())
     assert {0, 19} <= set(design.actions.tolist())
     assert len(max_variance_design(teacher, DOSES, pool, 0).actions) == 0
-    with pytest.raises(ValueError, match=re.escape("needs n >= 0 and a pool of contexts, got n=3 and 0")):
+    with pytest.raises(ValueError, match=re.escape("needs n >= 0 and a non-empty pool, got n=3 and 0")):
         max_variance_design(teacher, DOSES, pool[:0], 3)
 
 
@@ -404,7 +404,7 @@ def test_action_features_decide_who_are_neighbours():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel": RBF("context")}, "a kernel on the context alone makes all actions alike"),
+        ({"kernel": RBF("context")}, "a kernel on the context alone gives all actions the same reward"),
         ({"noise": 0.0}, "GaussianProcessTS: noise must be from 1e-06 to 10.0, got 0.0"),
         ({"spread": float("nan")}, "spread must be a positive number, got nan"),
         ({"draws": 0}, "draws must be at least 1, got 0"),
@@ -419,5 +419,5 @@ def test_bad_options_are_named(options, message):
 
 @pytest.mark.parametrize("features", [((0.0,), (1.0,)), ((0.0,), (1.0,), (1.0, 2.0)), ((0.0,), (1.0,), (np.inf,))])
 def test_action_features_have_to_fit_the_actions(features):
-    with pytest.raises(ValueError, match="equally many finite numbers for each of the 3 actions"):
+    with pytest.raises(ValueError, match="the same number of finite values for each of 3 actions"):
         GaussianProcessTS(action_features=features).init(PROBLEM)

@@ -40,5 +40,5 @@ def test_without_a_bonus_it_is_greedy_and_ties_are_split():
 
 
 def test_a_negative_beta_is_refused():
-    with pytest.raises(ValueError, match=r"LinUCB: beta_t must be a number of at least 0, got -1.0"):
+    with pytest.raises(ValueError, match=r"LinUCB: beta_t must be 0 or more, got -1.0"):
         LinUCB(beta_t=-1.0)

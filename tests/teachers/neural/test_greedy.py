@@ -1,7 +1,5 @@
 """Greedy teachers: one action, ties, and the mixture with chance by hand."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -57,7 +55,7 @@ def test_a_saved_state_continues_to_the_bit(tmp_path, teacher):
 
 
 def test_a_bad_epsilon_is_named():
-    with pytest.raises(ValueError, match=re.escape("EpsilonGreedy: epsilon must be a probability, got 1.5")):
+    with pytest.raises(ValueError, match=r"EpsilonGreedy: epsilon must be a probability from 0 to 1, got 1\.5"):
         EpsilonGreedy(epsilon=1.5)
 
 

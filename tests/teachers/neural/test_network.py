@@ -131,9 +131,9 @@ def test_a_dead_network_is_born_again_and_the_others_live_on():
     alive, fresh = nets.random((3, 7, 2), 3, KEY), nets.random((3, 7, 2), 3, Key(9))
     shrunk = alive.map(lambda a: a * np.array([1.0, 1e-4, 0.01]).reshape(-1, *[1] * (a.ndim - 1)))
     assert shrunk.dead.tolist() == [False, True, False]
-    revived = nets.revived(shrunk, fresh)
+    revive = nets.revive(shrunk, fresh)
     for i, origin in enumerate((shrunk, fresh, shrunk)):
-        for ours, theirs in zip((*revived.weights, *revived.biases), (*origin.weights, *origin.biases), strict=True):
+        for ours, theirs in zip((*revive.weights, *revive.biases), (*origin.weights, *origin.biases), strict=True):
             np.testing.assert_array_equal(ours[i], theirs[i])
 
 

@@ -32,7 +32,7 @@ def test_with_the_identity_as_network_it_is_linear_ts():
     identity = teacher.init(PROBLEM).networks._replace(
         weights=(np.eye(PROBLEM.width)[None], np.zeros((1, PROBLEM.width, 3)))
     )
-    memory = teacher._remember(teacher.init(PROBLEM).memory, observations)
+    memory = teacher._append(teacher.init(PROBLEM).memory, observations)
     units = teacher._units(memory)
     posterior = teacher._posterior(_all_sums(identity, memory, units), units)
     linear = updated(LinearTS(), observations)
@@ -185,9 +185,12 @@ def test_equal_rewards_give_a_finite_posterior(shift):
     [
         ({"precision": 0.0}, "NeuralLinearTS: precision must be a positive number, got 0.0"),
         ({"alpha": -1.0}, "NeuralLinearTS: alpha must be a positive number, got -1.0"),
-        ({"hidden": ()}, "NeuralLinearTS: hidden must be the units of at least one layer, each 1 or more, got ()"),
+        (
+            {"hidden": ()},
+            "hidden must be the numbers of units of at least one layer, each 1 or more, got ()",
+        ),
         ({"hidden": (10, 0)}, "got (10, 0)"),
-        ({"window": 0}, "NeuralLinearTS: window must be 1 or more, or left out, got 0"),
+        ({"window": 0}, "NeuralLinearTS: window must be 1 or more, or None, got 0"),
     ],
 )
 def test_bad_options_are_named(options, message):

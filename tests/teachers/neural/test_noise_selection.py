@@ -26,7 +26,7 @@ def data(n, share, seed=0):
 
 
 def judged(given, key=KEY):
-    return noises.judged(given, given.targets.var(), SIZES, RECIPE, key)
+    return noises.select(given, given.targets.var(), SIZES, RECIPE, key)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -39,16 +39,16 @@ def test_a_noisier_candidate_must_be_clearly_better():
     """By two standard errors: gains of 1 and of -0.8 in turn have a mean of 0.1 and a standard error of 0.09."""
     luck = np.where(np.arange(100) % 2, 1.0, -0.8)
     base = np.full(100, 5.0)
-    assert noises._chosen(np.stack([base, base - luck, base - luck])) == 0
-    assert noises._chosen(np.stack([base, base - 1, base - 1])) == 1
-    assert noises._chosen(np.stack([base, base - luck, base - 1])) == 2
+    assert noises._choose(np.stack([base, base - luck, base - luck])) == 0
+    assert noises._choose(np.stack([base, base - 1, base - 1])) == 1
+    assert noises._choose(np.stack([base, base - luck, base - 1])) == 2
 
 
 def test_it_is_learnt_again_when_there_is_half_as_much_more():
-    assert [noises.given(None).is_due(n, n) for n in (1, 99, 100)] == [False, False, True]
-    once = noises.learnt(0.3, 100)
+    assert [noises.initial(None).is_due(n, n) for n in (1, 99, 100)] == [False, False, True]
+    once = noises.selected(0.3, 100)
     assert [once.is_due(100 + new, new) for new in (0, 49, 50)] == [False, False, True]
-    assert once.waiting(20).is_due(150, 30)
+    assert once.after(20).is_due(150, 30)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.7, 1])
@@ -70,7 +70,7 @@ def test_many_observations_are_sampled_in_order():
 @pytest.mark.parametrize("teacher", [NeuralLinearTS, NeuralGreedy, BootstrapTS, LowRankTS, AdaptiveTS])
 def test_networks_learn_it_while_observations_come(teacher, monkeypatch):
     """Adaptive-TS counts those that it shows to its network, four in five."""
-    monkeypatch.setattr(noises, "judged", lambda *_: 0.3)
+    monkeypatch.setattr(noises, "select", lambda *_: 0.3)
     quick = teacher(hidden=(8,), recipe=Recipe(steps=10))
     state, judged = quick.init(PROBLEM), []
     for batch in range(5):
@@ -84,7 +84,7 @@ def test_networks_learn_it_while_observations_come(teacher, monkeypatch):
 def test_a_window_does_not_keep_it_from_being_learnt(monkeypatch):
     """With a window of 100, after every 50 observations at least."""
     shares = iter([0.3, 1.0, 0.1, 0.3])
-    monkeypatch.setattr(noises, "judged", lambda *_: next(shares))
+    monkeypatch.setattr(noises, "select", lambda *_: next(shares))
     teacher = NeuralGreedy(hidden=(4,), recipe=Recipe(steps=3), window=100)
     state, learnt = teacher.init(PROBLEM), []
     for batch in range(7):
@@ -99,7 +99,7 @@ def test_in_parts_it_is_learnt_from_the_same_sample(standardise, weighting, monk
     """Of 400 observations 50 are sampled, and 40 drawn for minibatches; the two need not meet."""
     monkeypatch.setattr(noises, "_ROWS", 50)
     looked_at = []
-    monkeypatch.setattr(noises, "judged", lambda shown, variance, *_: looked_at.append((shown, variance)) or 0.3)
+    monkeypatch.setattr(noises, "select", lambda shown, variance, *_: looked_at.append((shown, variance)) or 0.3)
     recipe = Recipe(steps=5, batch=8)
     teacher = NeuralLinearTS(hidden=(8,), recipe=recipe, standardise=standardise, weighting=weighting)
     observations = example_observations(400)

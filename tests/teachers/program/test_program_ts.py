@@ -152,7 +152,7 @@ def test_padding_does_not_count(monkeypatch):
     """Twice the padding leaves the posterior alone: five standard errors, 8 numbers, false alarm 1 in 200,000."""
     observations = example_observations(60)
     few = SLOPES.posterior(updated(SLOPES, observations))
-    monkeypatch.setattr(inference, "_FEWEST_ROWS", 2 * inference._FEWEST_ROWS)
+    monkeypatch.setattr(inference, "_MIN_ROWS", 2 * inference._MIN_ROWS)
     many = SLOPES.posterior(updated(SLOPES, observations, Key(5)))
     for name in few:
         scale, error = few[name].std(axis=0), np.sqrt(2 / 500)  # at least every second draw counts
@@ -167,7 +167,7 @@ def test_a_class_of_sizes_is_compiled_once(method, compilations):
     teacher = with_options(inference=method)
     updated(teacher, example_observations(1))
     before = compilations()
-    for n in (2, 7, inference._FEWEST_ROWS):
+    for n in (2, 7, inference._MIN_ROWS):
         updated(teacher, example_observations(n))
     assert compilations() == before > 0
 
@@ -261,7 +261,7 @@ def with_likelihood(register):
         (no_latent, "program no_latent: it has no latent parameter: register some with numpyro.sample"),
         (with_mean(lambda slope, x: slope * x), r"must return the mean rewards, of shape \(2,\) .* got shape \(2, 5\)"),
         (with_mean(lambda slope, x: None), r"must return the mean rewards, of shape \(2,\) for 2 rows, got None"),
-        (with_latent(lambda n: dist.Bernoulli(0.5)), "latent 'latent' is discrete, .*: sum it out"),
+        (with_latent(lambda n: dist.Bernoulli(0.5)), "latent 'latent' is discrete; .*: marginalise it out"),
         (with_latent(lambda n: dist.Normal().expand([n])), "latent 'latent' must not change its shape with the number"),
         (with_likelihood(lambda mean, rewards: None), "it has no likelihood: end with numpyro.sample"),
         (
@@ -284,7 +284,7 @@ def test_rewards_that_are_impossible_under_every_draw_are_refused():
     some = example_observations(5)
     impossible = Observations(PROBLEM, some.contexts, some.actions, 1e30 * (1 + some.rewards), some.propensities)
     state = SLOPES.init(PROBLEM)
-    with pytest.raises(ValueError, match="no parameters were found under which the rewards have a finite probability"):
+    with pytest.raises(ValueError, match="found no parameters under which the rewards have a finite likelihood"):
         SLOPES.update(state, impossible, KEY)
 
 

@@ -1,4 +1,4 @@
-"""Whether the effect is the same for all: by segment, with corrections for looking at many."""
+"""Effects by segment, corrected for multiple testing, and effects by day."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from potstill.evaluate import by_value
 from potstill.experiments.analysis.effects import LEAST_ANYTIME, Effect, Measured, effect, f_tail, holm
 from potstill.experiments.analysis.units import Daily
 
-#: Segments with fewer units in an arm are shown without an effect.
+#: Segments with fewer units in either arm are listed without an effect.
 LEAST_UNITS = 20
 
 
@@ -26,10 +26,9 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Name of the segment.
-        units: Units in both arms.
-        measured: The effect; its intervals are wider, so that those of all segments hold together. None with too few
-            units.
-        p: p-value of no effect in this segment, corrected for the number of segments (Holm).
+        units: Number of units in both arms.
+        measured: The effect, with simultaneous intervals over all segments (Bonferroni). None with too few units.
+        p: p-value of the null hypothesis of no effect in this segment, corrected for multiple testing (Holm).
     """
 
     name: str
@@ -42,11 +41,10 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True):
     """Effects by segment.
 
     Attributes:
-        by: The feature.
+        by: Name of the feature.
         segments: Segments in order.
-        p: p-value of the effect being the same in all of them (Welch's test); None if fewer than two could be
-            measured.
-        sentence: What that means.
+        p: p-value of equal effects in all segments (Welch's test); None if fewer than two could be measured.
+        sentence: Interpretation in one sentence.
     """
 
     by: str
@@ -59,11 +57,11 @@ def by_segment(by: str, values: NDArray[Any], treated: NDArray[np.bool_], measur
     """Effects by the values of a feature.
 
     Args:
-        by: The feature's name.
-        values: Values of each unit at its first decision.
-        treated: Whether a unit is in treatment.
-        measure: The effect on the units that are chosen, bool[n].
-        level: The confidence of all intervals together.
+        by: Name of the feature.
+        values: Value of the feature at each unit's first decision.
+        treated: Whether each unit is in treatment.
+        measure: Function from a mask of units, bool[n], to the effect on them.
+        level: Simultaneous confidence level of all intervals.
     """
     names, codes, _ = by_value(values)
     chosen = [codes == code for code in range(len(names))]
@@ -82,9 +80,9 @@ def by_segment(by: str, values: NDArray[Any], treated: NDArray[np.bool_], measur
 
 
 def interaction(effects: list[Effect]) -> float | None:
-    """The probability of effects this different if they are all the same; None for fewer than two.
+    """p-value of equal effects; None for fewer than two.
 
-    Welch 1951, "On the comparison of several mean values": for two effects it is Welch's t-test of their difference.
+    Welch 1951, "On the comparison of several mean values". For two effects it is Welch's t-test of their difference.
     """
     if len(effects) < 2:
         return None
@@ -105,22 +103,22 @@ def _sentence(by: str, segments: list[Segment], p: float | None, alpha: float) -
     if p is None:
         return f"Too few units to compare effects by {by}: a segment needs {LEAST_UNITS} in each arm."
     moved = [one.name for one in segments if one.p is not None and one.p < alpha]
-    found = f"an effect is found in {', '.join(moved)}" if moved else "no single segment has an effect of its own"
+    found = f"an effect is found in {', '.join(moved)}" if moved else "no single segment has a significant effect"
     corrected = f"Corrected for the number of segments, {found}."
     if p < alpha:
-        return f"The effect is not the same for every value of {by} (p = {p:.2g}). {corrected}"
+        return f"The effect depends on {by} (p = {p:.2g}). {corrected}"
     return (
-        f"No sign that the effect depends on {by} (p = {p:.2g}): what differs between segments is within chance. "
+        f"No evidence that the effect depends on {by} (p = {p:.2g}): differences between segments are within chance. "
         f"{corrected}"
     )
 
 
 class Day(msgspec.Struct, frozen=True, kw_only=True):
-    """What was known at the end of a UTC day.
+    """The cumulative effect at the end of a UTC day.
 
     Attributes:
-        day: Such as ``2026-11-16``.
-        measured: The effect over everything up to then.
+        day: The day, such as ``2026-11-16``.
+        measured: The effect on all data up to the end of the day.
     """
 
     day: str
@@ -136,15 +134,15 @@ def by_day(
     level: float,
     planned: int,
 ) -> list[Day]:
-    """The effect on an outcome at the end of each day from that on which there are enough units.
+    """The cumulative effect on an outcome at the end of each day, from the first day with enough units.
 
     Args:
-        treated: Whether a unit is in treatment, bool[n].
+        treated: Whether each unit is in treatment, bool[n].
         daily: The outcome by unit and day.
-        past: Covariates to adjust by, float64[n, k].
-        per_decision: The ratio of the outcome to decisions, rather than its mean per unit.
-        level: The confidence, for the anytime intervals over all days together.
-        planned: Units at which those are narrowest.
+        past: CUPED covariates, float64[n, k].
+        per_decision: Whether to measure the ratio of the outcome to decisions instead of its mean per unit.
+        level: Confidence level; simultaneous over all days for the anytime-valid intervals.
+        planned: Number of units at which the anytime-valid intervals are narrowest.
     """
     return [
         Day(day=str(date(1970, 1, 1) + timedelta(days=day)), measured=Measured.of(found, level, planned))
@@ -162,7 +160,7 @@ def _cumulative(
         who = daily.unit[first:last]  # each unit once
         decisions[who] += daily.decisions[first:last]
         total[who] += daily.total[first:last]
-        seen = decisions > 0
-        if np.count_nonzero(seen) >= LEAST_ANYTIME:
-            size = decisions[seen] if per_decision else None
-            yield day, effect(treated[seen], total[seen], size, None if past is None else past[seen])
+        active = decisions > 0
+        if np.count_nonzero(active) >= LEAST_ANYTIME:
+            size = decisions[active] if per_decision else None
+            yield day, effect(treated[active], total[active], size, None if past is None else past[active])

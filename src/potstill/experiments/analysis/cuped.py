@@ -1,8 +1,8 @@
-"""CUPED: outcomes less what was to be expected of the unit from before the experiment.
+"""CUPED: outcomes minus their prediction from pre-experiment data.
 
 Deng, Xu, Kohavi, Walker 2013, "Improving the sensitivity of online controlled experiments by utilizing pre-experiment
-data". What is taken away has the same expectation in both arms, since it was fixed before they parted: the effect is
-not biased, and its variance shrinks by what the past explains.
+data". The prediction has the same expectation in both arms, because it was fixed before assignment. The effect is
+therefore unbiased, and its variance falls by the share that the covariates explain.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from potstill.experiments.analysis.units import Before
 
 Values = NDArray[np.float64]
 
-#: Of fewer units with a past, too little can be learnt to be worth it.
+#: Minimum number of units with pre-experiment data for an adjustment.
 LEAST_WITH_PAST = 30
 
 
 def covariates(before: Before | None, outcome: str, *, per_decision: bool) -> Values | None:
-    """What is known of each unit from before: float64[n, 1 or 2]; None if that is too little.
+    """Pre-experiment covariates of each unit, float64[n, 1 or 2]; None if too few units have any.
 
-    The first column is the outcome, per decision or in all. Units without a past get the mean of the others, and then
-    the second column says that they are new, as new units may behave otherwise.
+    The first column is the pre-experiment outcome, per decision or in total. Units without data get the mean of the
+    others, and a second column flags them, because new units may behave differently.
     """
     if before is None or outcome not in before.outcomes:
         return None
@@ -36,24 +36,24 @@ def covariates(before: Before | None, outcome: str, *, per_decision: bool) -> Va
 
 
 def slopes(treated: tuple[Values, Values], control: tuple[Values, Values]) -> Values:
-    """How much of each covariate to take away: the slopes of a regression that has a term for the arm.
+    """Coefficients of the covariates in a regression with a term for the arm.
 
-    Slopes that weigh each arm by how uncertain its mean is would leave less variance, but a small arm would all but
-    choose them for itself: with a tenth of 1,000 skewed units in treatment, intervals then missed 7.4 % instead of
-    6.5 % of the time.
+    Weighting each arm by the variance of its mean would reduce the variance further, but a small arm would then
+    dominate the fit: with a tenth of 1,000 skewed units in treatment, intervals missed 7.4 % instead of 6.5 % of the
+    time.
 
     Args:
-        treated: The values [n] and covariates [n, k] of one arm.
-        control: Those of the other.
+        treated: Values [n] and covariates [n, k] of treatment.
+        control: Values and covariates of control.
     """
     k = treated[1].shape[1]
     products = _products(*treated) + _products(*control)
-    # A covariate that never varies has no slope: the least solution gives it 0.
+    # The minimum-norm solution gives a constant covariate the coefficient 0.
     return np.asarray(np.linalg.lstsq(products[:k, :k], products[:k, k], rcond=1e-12)[0])
 
 
 def _products(values: Values, past: Values) -> Values:
-    """Sums of products of an arm's covariates, and last of its values, about their means."""
+    """Centred cross products of an arm's covariates and, last, its values."""
     columns = np.column_stack([past, values])
     columns = columns - columns.mean(axis=0)
     products: Values = columns.T @ columns

@@ -1,4 +1,8 @@
-"""The effect of treatment on a metric: the difference of two arms, its intervals, and the same relative to control."""
+"""The effect of treatment on a metric: absolute and relative difference of two arms, with confidence intervals.
+
+The fixed-horizon interval is valid for one look at a planned time. The anytime-valid interval is a confidence sequence:
+it is valid at all looks simultaneously, so an experiment may be monitored daily and stopped at any time.
+"""
 
 from __future__ import annotations
 
@@ -14,54 +18,53 @@ from potstill.evaluate import check_level, fieller, margin
 from potstill.experiments.analysis.cuped import slopes
 
 Values = NDArray[np.float64]
-#: An effect is "large enough to be seen" if an experiment like this one finds it this often.
+#: Power that defines the minimum detectable effect.
 POWER = 0.8
-#: Standard errors below this share of the means are what rounding leaves of none at all.
+#: Standard errors below this share of the means are rounding errors and count as 0.
 _ROUNDING = 1e-12
-#: Units at which the interval for those who look every day is narrowest, unless the plan says otherwise. Better too
-#: low than too high: ten times as many units cost 7 % of width, a tenth of them 26 %.
+#: Default number of units at which the anytime-valid interval is narrowest. Better too low than too high: ten times as
+#: many units cost 7 % of width, a tenth of them 26 %.
 PLANNED = 1_000
-#: Fewer units than this, and the interval for those who look every day is not relied upon: it needs the central limit
-#: theorem to have set in at the first look.
+#: Minimum number of units for the anytime-valid interval, which relies on the central limit theorem at the first look.
 LEAST_ANYTIME = 100
 
 
 def t_quantile(level: float, df: float) -> float:
-    """How many standard errors a two-sided interval reaches to each side under Student's t."""
+    """Half-width of a two-sided Student-t interval, in standard errors."""
     from scipy.special import stdtrit
 
     return float(stdtrit(df, (1 + check_level(level)) / 2))
 
 
 def t_tails(t: float, df: float) -> float:
-    """The probability of being further from 0 than `t`, either way: the p-value."""
+    """The two-sided p-value of a t statistic."""
     from scipy.special import stdtr
 
     return float(2 * stdtr(df, -abs(t)))
 
 
 def f_tail(ratio: float, df: float, df_below: float) -> float:
-    """The probability of an F ratio above `ratio`."""
+    """The upper tail probability of an F statistic."""
     from scipy.special import fdtrc
 
     return float(fdtrc(df, df_below, ratio))
 
 
 def t_power(shift: float, level: float, df: float) -> float:
-    """The probability that a t-test finds a difference of `shift` standard errors, in its direction."""
+    """The power of a t-test at a true difference of `shift` standard errors, in its direction."""
     from scipy.special import nctdtr
 
-    # Beyond 30 standard errors the library's function is no number, and the power is 1.
+    # Beyond 30 standard errors nctdtr returns NaN, and the power is 1.
     return 1.0 if shift > 30 else 1 - float(nctdtr(df, shift, t_quantile(level, df)))
 
 
 def normal_quantile(probability: float) -> float:
-    """The value below which a standard normal number is with this probability."""
+    """Quantile of the standard normal distribution."""
     return NormalDist().inv_cdf(probability)
 
 
 def holm(p: list[float]) -> list[float]:
-    """p-values that hold for all tests together (Holm 1979), in the order given."""
+    """p-values corrected for multiple testing (Holm 1979), in the order given."""
     order = sorted(range(len(p)), key=p.__getitem__)
     adjusted, largest = [math.nan] * len(p), 0.0
     for rank, place in enumerate(order):
@@ -71,7 +74,7 @@ def holm(p: list[float]) -> list[float]:
 
 
 def linearised(total: Values, size: Values) -> Values:
-    """One value per unit whose mean is Σ total / Σ size, and whose variance over √n is that of this ratio."""
+    """Linearised ratio (delta method): one value per unit with mean Σ total / Σ size and the variance of the ratio."""
     ratio = total.sum() / size.sum()
     linear: Values = ratio + (total - ratio * size) / size.mean()
     return linear
@@ -81,12 +84,12 @@ class Effect(NamedTuple):
     """Two arm means with the covariance of their errors.
 
     Attributes:
-        control: Its mean.
-        treatment: Its mean.
-        variances: Variances of the errors of the two means, treatment first.
-        covariance: Covariance of the two errors; not 0 if both were adjusted by what all units have in common.
+        control: Mean of control.
+        treatment: Mean of treatment.
+        variances: Variances of the two means, treatment first.
+        covariance: Covariance of the two means; not 0 after CUPED, whose adjustment pools all units.
         df: Welch's degrees of freedom.
-        units: Units in both arms.
+        units: Number of units in both arms.
     """
 
     control: float
@@ -98,7 +101,7 @@ class Effect(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """Treatment less control."""
+        """Treatment minus control."""
         return self.treatment - self.control
 
     @property
@@ -108,49 +111,49 @@ class Effect(NamedTuple):
 
     @property
     def p(self) -> float:
-        """The probability of a difference at least this large if there is none (Welch's t-test)."""
+        """The p-value of no difference (Welch's t-test)."""
         return t_tails(self.difference / self.error, self.df)
 
     @property
     def relative(self) -> float | None:
-        """The difference as a share of control's mean; None if that is not positive."""
+        """The difference relative to control's mean; None if that mean is not positive."""
         return self.difference / self.control if self.control > 0 else None
 
     def interval(self, errors: float) -> tuple[float, float]:
-        """The difference and that many standard errors either way."""
+        """The interval of the difference, `errors` standard errors to each side."""
         return self.difference - errors * self.error, self.difference + errors * self.error
 
     def relative_interval(self, errors: float) -> tuple[float, float] | None:
-        """The same for the relative difference, by Fieller; None where control's mean may as well be 0."""
+        """Fieller's interval of the relative difference; None if control's mean is not clearly above 0."""
         ends = fieller(self.treatment, self.control, self.variances, self.covariance, errors)
         return None if ends is None or self.control <= 0 else (ends[0] - 1, ends[1] - 1)
 
     def fixed(self, level: float) -> float:
-        """Standard errors of an interval for those who look once."""
+        """Half-width of the fixed-horizon interval, in standard errors."""
         return t_quantile(level, self.df)
 
     def anytime(self, level: float, planned: int) -> float:
-        """Standard errors of an interval for those who look as often as they like."""
+        """Half-width of the anytime-valid interval, in standard errors."""
         return anytime_errors(self.units, level, planned)
 
     def detectable(self, level: float) -> float:
-        """The difference that an experiment like this one finds with a probability of 0.8."""
+        """The minimum detectable effect at a power of 0.8."""
         return (self.fixed(level) + normal_quantile(POWER)) * self.error
 
 
 def anytime_errors(units: int, level: float, planned: int) -> float:
-    """How many standard errors an interval must reach that holds however often one looks, narrowest at `planned`."""
+    """Half-width of the anytime-valid interval in standard errors; narrowest at `planned` units."""
     return float(margin(units, level, best_at=planned)) * math.sqrt(units)
 
 
 def effect(treated: NDArray[np.bool_], total: Values, size: Values | None, past: Values | None = None) -> Effect | None:
-    """The effect on a mean per unit, or on a ratio of sums; None if an arm has fewer than two units or nothing varies.
+    """The effect on a mean per unit or a ratio of sums; None if an arm has fewer than two units or nothing varies.
 
     Args:
-        treated: Whether a unit is in treatment, bool[n].
-        total: The outcome of each unit, float64[n].
-        size: What it is divided by, such as its decisions; None for a mean per unit.
-        past: Covariates from before the experiment to adjust by, float64[n, k].
+        treated: Whether each unit is in treatment, bool[n].
+        total: Outcome of each unit, float64[n].
+        size: Denominator of a ratio, such as decisions; None for a mean per unit.
+        past: CUPED covariates, float64[n, k].
     """
     if min(np.count_nonzero(treated), np.count_nonzero(~treated)) < 2:
         return None
@@ -170,7 +173,7 @@ class _Arm(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Of the mean."""
+        """Variance of the mean."""
         return float(self.values.var(ddof=1)) / len(self.values)
 
 
@@ -182,16 +185,16 @@ def _plain(treated: _Arm, control: _Arm) -> Effect:
 
 
 def _adjusted(treated: _Arm, control: _Arm) -> Effect:
-    """Each arm's values less what its past says, plus what the past of all units says: both means stay in place."""
+    """The effect after CUPED: values minus their prediction, plus the mean prediction over all units."""
     slope = slopes(treated, control)
     expected = [arm.past @ slope for arm in (treated, control)]
     rest = [_Arm(arm.values - known, arm.past) for arm, known in zip((treated, control), expected, strict=True)]
     plain = _plain(*rest)
-    # Slopes that were fitted to the same units leave less than there is: as in a regression, by degrees of freedom.
+    # Slopes fitted to the same units understate the residual variance: correct by degrees of freedom.
     fitted = (plain.units - 2) / max(plain.units - 2 - len(slope), 1)
     of_treated, of_control = (fitted * variance for variance in plain.variances)
     common = float(np.concatenate(expected).mean())
-    # The common part is a mean over both arms, and so shares errors with each of them.
+    # The mean prediction pools both arms, and is therefore correlated with each of them.
     weights = [len(known) / plain.units for known in expected]
     covariances = [np.cov(arm.values, known) / len(known) for arm, known in zip(rest, expected, strict=True)]
     with_treated, with_control = (weight * float(c[0, 1]) for weight, c in zip(weights, covariances, strict=True))
@@ -208,45 +211,45 @@ def _adjusted(treated: _Arm, control: _Arm) -> Effect:
 
 
 def _welch(variances: tuple[float, float], treated: _Arm, control: _Arm) -> float:
-    """Welch–Satterthwaite: between the smaller arm's degrees of freedom and those of both arms together."""
+    """Welch–Satterthwaite degrees of freedom."""
     sizes = len(treated.values) - 1, len(control.values) - 1
     below = sum(v**2 / n for v, n in zip(variances, sizes, strict=True))
     return sum(variances) ** 2 / below if below else float(sum(sizes))
 
 
-class Ends(NamedTuple):
-    """The two ends of an interval."""
+class Interval(NamedTuple):
+    """A confidence interval."""
 
     low: float
     high: float
 
     @property
     def is_above(self) -> bool:
-        """Whether all of it is above 0."""
+        """Whether the whole interval is above 0."""
         return self.low > 0
 
     @property
     def is_below(self) -> bool:
-        """Whether all of it is below 0."""
+        """Whether the whole interval is below 0."""
         return self.high < 0
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Treatment less control.
+    """A measured effect: treatment minus control.
 
     Attributes:
-        units: Units in both arms.
-        control, treatment: the means of the arms.
-        difference: Difference of the two.
-        error: Its standard error.
-        p: p-value of a difference at least this large if there is none (Welch's t-test).
-        interval: Interval for those who look once.
-        anytime: Anytime for those who look as often as they like.
-        relative: The difference as a share of control's mean; None, as are its intervals, where that is not clearly
+        units: Number of units in both arms.
+        control, treatment: Means of the arms.
+        difference: Treatment minus control.
+        error: Standard error of the difference.
+        p: p-value of no difference (Welch's t-test).
+        interval: Fixed-horizon interval of the difference, valid for one look.
+        anytime: Anytime-valid interval of the difference, valid at all looks simultaneously.
+        relative: Difference relative to control's mean. None, as are its intervals, if that mean is not clearly
             above 0.
-        relative_interval: Relative interval by Fieller's theorem.
-        relative_anytime: The same.
-        detectable: The difference that would have been found with a probability of 0.8.
+        relative_interval: Fixed-horizon interval of the relative difference (Fieller).
+        relative_anytime: Anytime-valid interval of the relative difference (Fieller).
+        detectable: Minimum detectable effect at a power of 0.8.
     """
 
     units: int
@@ -255,16 +258,16 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     difference: float
     error: float
     p: float
-    interval: Ends
-    anytime: Ends
+    interval: Interval
+    anytime: Interval
     relative: float | None
-    relative_interval: Ends | None
-    relative_anytime: Ends | None
+    relative_interval: Interval | None
+    relative_anytime: Interval | None
     detectable: float
 
     @classmethod
     def of(cls, effect: Effect, level: float, planned: int = PLANNED) -> Measured:
-        """An effect at a level of confidence."""
+        """Summarise an effect at a confidence level."""
         fixed, anytime = effect.fixed(level), effect.anytime(level, planned)
         relative, relative_anytime = effect.relative_interval(fixed), effect.relative_interval(anytime)
         return cls(
@@ -274,10 +277,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
             difference=effect.difference,
             error=effect.error,
             p=effect.p,
-            interval=Ends(*effect.interval(fixed)),
-            anytime=Ends(*effect.interval(anytime)),
+            interval=Interval(*effect.interval(fixed)),
+            anytime=Interval(*effect.interval(anytime)),
             relative=effect.relative if relative else None,
-            relative_interval=Ends(*relative) if relative else None,
-            relative_anytime=Ends(*relative_anytime) if relative_anytime else None,
+            relative_interval=Interval(*relative) if relative else None,
+            relative_anytime=Interval(*relative_anytime) if relative_anytime else None,
             detectable=effect.detectable(level),
         )

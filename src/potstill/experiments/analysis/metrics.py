@@ -1,4 +1,4 @@
-"""Effects on metrics: each outcome per decision and per unit, adjusted by the past where there is one."""
+"""Effects on metrics: each outcome per decision and per unit, with CUPED where pre-experiment data exist."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """The effect on one metric.
 
     Attributes:
-        outcome: ``reward``, the name of a metric that was sent with rewards, or ``decisions``.
-        per: Decision or unit.
-        measured: The effect; None if there is none to state.
-        why_not: The reason for that.
-        adjusted: Whether `measured` was adjusted by what units did before the experiment (CUPED).
-        plain: The effect without that; equal to `measured` if nothing was adjusted.
-        variance_reduction: The share of the variance that the adjustment took away, a little below 0 for a past that
-            says nothing; None without one.
-        sent: Sent for a metric, the share of decisions that it came with.
+        outcome: ``reward``, ``decisions``, or the name of a metric that was sent with rewards.
+        per: Whether the metric is per decision or per unit.
+        measured: The effect; None if it cannot be estimated.
+        why_not: Reason if `measured` is None.
+        adjusted: Whether `measured` is adjusted by pre-experiment data (CUPED).
+        plain: The unadjusted effect; equal to `measured` without an adjustment.
+        variance_reduction: Share of the variance removed by CUPED, slightly below 0 if the covariates explain nothing;
+            None without an adjustment.
+        sent: Share of decisions that the metric was sent with, by arm; None for other outcomes.
     """
 
     outcome: str
@@ -44,29 +44,29 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Such as ``reward per decision``."""
+        """Name of the metric, such as ``reward per decision``."""
         return f"{self.outcome} per {self.per}"
 
 
 class Table:
-    """Effects on outcomes of the same units.
+    """Effects on several outcomes of the same units.
 
     Args:
-        units: Their totals.
-        level: The confidence of each interval.
-        planned: Units at which the intervals for those who look every day are narrowest.
+        units: Totals of each unit.
+        level: Confidence level of each interval.
+        planned: Number of units at which the anytime-valid intervals are narrowest.
     """
 
     def __init__(self, units: Units, level: float, planned: int) -> None:
         self._units, self._level, self._planned = units, level, planned
 
     def metrics(self, outcomes: Sequence[str], per: Per) -> list[Metric]:
-        """Each outcome as it is asked for and as otherwise counted, in this order; then decisions per unit."""
+        """Each outcome in the given denominator, then in the other one; last, decisions per unit."""
         other: Per = "unit" if per == "decision" else "decision"
         return [*(self._metric(name, one) for name in outcomes for one in (per, other)), self._decisions()]
 
     def days(self, outcome: str, per: Per) -> list[Day]:
-        """How one metric stood at the end of each day; none if the outcome is not known by day."""
+        """The cumulative effect on one metric by day; empty if the outcome has no daily data."""
         if outcome not in self._units.daily:
             return []
         units = self._units
@@ -80,7 +80,7 @@ class Table:
         )
 
     def segments(self, by: str, outcome: str, per: Per) -> Segments | None:
-        """One metric by segment; None if segments are not known."""
+        """The effect on one metric by segment; None without segments."""
         units, past = self._units, self._past(outcome, per)
         if units.segment is None:
             return None
@@ -108,7 +108,7 @@ class Table:
     def _decisions(self) -> Metric:
         found = effect(self._units.treated, self._units.decisions, None)
         if found is None:
-            why_not = self._why_not(REWARD) or "every unit has equally many"
+            why_not = self._why_not(REWARD) or "all units have the same number of decisions"
             return Metric(outcome=DECISIONS, per="unit", why_not=why_not)
         measured = self._measured(found)
         return Metric(outcome=DECISIONS, per="unit", measured=measured, plain=measured)

@@ -1,4 +1,4 @@
-"""An experiment's report as a page, with figures and tables."""
+"""An experiment's report as an HTML page with figures and tables."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from potstill.experiments.analysis.report import (
 )
 from potstill.pages import Chart, Page, Section, Table
 
-# As in the lab's report.
+# The colours of the lab's report.
 _COPPER, _GREY, _BLUE = "#c8662b", "#8b919b", "#4a83c4"
-_RELATIVE, _ABSOLUTE = "effect, % of control's mean", "effect, treatment less control"
+_RELATIVE, _ABSOLUTE = "effect, % of control's mean", "effect, treatment minus control"
 
 
 _COLUMNS = ("effect", "low", "high", "anytime_low", "anytime_high")
 _READING = (
-    "Copper: the interval for those who look once, at the planned end. Blue: the interval for those who look every day "
-    "and may stop at any time. An interval that does not touch 0 is an effect."
+    "Copper: the interval for one look, at the planned end. Blue: the anytime-valid interval, for looking every day "
+    "and stopping at any time. An interval that excludes 0 is an effect."
 )
 _DAYS = (
-    "Everything up to the end of each UTC day. The blue band holds over all days together: of {chance} experiments "
-    "without an effect it excludes 0 on any day in at most one. The copper band holds for one day only."
+    "Cumulative effect at the end of each UTC day. The blue band is valid on all days simultaneously: in at most one "
+    "of {chance} experiments without an effect it ever excludes 0. The copper band is valid for a single day only."
 )
 
 
-def metrics_chart(shown: Sequence[Metric]) -> Chart | None:
-    """The relative effect on each metric, with both intervals; None if no metric has one."""
+def metrics_chart(metrics: Sequence[Metric]) -> Chart | None:
+    """Forest plot of the relative effect on each metric, with both intervals; None if no metric has one."""
     rows = [
         {"label": one.name, **_relative(one.measured)}
-        for one in shown
+        for one in metrics
         if one.measured is not None and one.measured.relative_interval is not None
     ]
     return _forest(rows, _RELATIVE) if rows else None
 
 
 def segments_chart(found: Segments) -> Chart | None:
-    """The effect in each segment, with intervals that hold together; relative where all segments can be."""
+    """Forest plot of the effect by segment, with simultaneous intervals; relative if all segments allow it."""
     known = [(one.name, one.measured) for one in found.segments if one.measured is not None]
     if not known:
         return None
@@ -61,12 +61,12 @@ def segments_chart(found: Segments) -> Chart | None:
     return _forest(rows, _RELATIVE if relative else _ABSOLUTE, anytime=False)
 
 
-def days_chart(shown: Sequence[Day], metric: str) -> Chart:
-    """How the effect stood at the end of each day: a line, and the two intervals as bands."""
-    relative = all(one.measured.relative_interval and one.measured.relative_anytime for one in shown)
+def days_chart(days: Sequence[Day], metric: str) -> Chart:
+    """The cumulative effect by day as a line, with the two intervals as bands."""
+    relative = all(one.measured.relative_interval and one.measured.relative_anytime for one in days)
     rows = [
         {"day": one.day, "units": one.measured.units, **(_relative if relative else _absolute)(one.measured)}
-        for one in shown
+        for one in days
     ]
     title = _RELATIVE if relative else _ABSOLUTE
     names = ["looking every day", "looking once"]
@@ -155,7 +155,7 @@ def _summary(report: Report) -> str:
 
 
 def _compared(report: Report) -> str:
-    """What the arms are, and when they were, in a sentence."""
+    """The arms and the period, in a sentence."""
     about = report.about
     if about is None or about.control is None:
         return ""
@@ -168,7 +168,7 @@ def _headlines(report: Report) -> list[tuple[str, str]]:
     lines = []
     if counts.broken and counts.share is not None:
         should = text.percent(counts.share)
-        lines.append((text.percent(counts.observed), f"of units are in treatment, and {should} should be."))
+        lines.append((text.percent(counts.observed), f"of units are in treatment, expected {should}."))
     elif measured is not None:
         interval = f"{100 * report.level:g} % interval {text.once(measured)}"
         lines.append((text.effect(measured), f"{report.main.name}, {interval}."))
@@ -181,8 +181,8 @@ def _headlines(report: Report) -> list[tuple[str, str]]:
 def _metrics(report: Report) -> Section | None:
     chart = metrics_chart(report.metrics)
     several = (
-        f"\n\nThe verdict is about {report.main.name}. Each of the others is a question of its own: of "
-        f"{_chance(report)} metrics without an effect, one seems to have one by chance."
+        f"\n\nThe verdict is about {report.main.name}. The other metrics are separate tests: of {_chance(report)} "
+        "metrics without an effect, about one appears to have one by chance."
     )
     figures = {"metrics": chart} if chart is not None else {}
     table = Table(*effect_rows(report), ADJUSTED if is_adjusted(report) else "")
@@ -190,7 +190,7 @@ def _metrics(report: Report) -> Section | None:
 
 
 def _chance(report: Report) -> str:
-    """Of how many intervals one misses."""
+    """Number of intervals of which one misses on average."""
     return f"{1 / (1 - report.level):.3g}"
 
 
@@ -205,7 +205,7 @@ def _segments(found: Segments | None) -> Section | None:
     if found is None:
         return None
     chart = segments_chart(found)
-    caption = f"{found.sentence} The intervals are wide enough to hold for all segments together."
+    caption = f"{found.sentence} The intervals hold for all segments simultaneously."
     figures = {"segments": chart} if chart is not None else {}
     return Section(f"By {found.by}", caption, figures, [Table(*segment_rows(found))], wide=True)
 
@@ -223,6 +223,6 @@ def _split(report: Report) -> Section:
 def _set_up(report: Report) -> Section:
     return Section(
         "Set-up",
-        "What was compared, on whom, and when.",
+        "The arms, the randomised unit and the period.",
         tables=[Table(("setting", "value"), list(set_up(report).items()))],
     )

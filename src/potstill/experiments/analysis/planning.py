@@ -1,4 +1,4 @@
-"""A plan from what a user states and what a workspace's log says; what is stated counts more."""
+"""Experiment plans from a user's options and a workspace's log; options take precedence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.errors import PotstillError
+from potstill.errors import InvalidOption, PotstillError
 from potstill.experiments.analysis.cuped import covariates
 from potstill.experiments.analysis.effects import (
     linearised,
@@ -26,70 +26,69 @@ from potstill.experiments.analysis.units import REWARD, Before
 from potstill.experiments.analysis.workspace import observations, randomised_unit
 from potstill.workspace import Workspace
 
-#: How far back the log is read.
+#: Number of days of the log that are read.
 DAYS = 28
 
 
-#: Lengths of experiments that are looked at beside the one asked for, in days.
+#: Experiment lengths, in days, for which the detectable effect is listed.
 LENGTHS = (7, 14, 28, 56)
-#: From a shorter log no days are foretold: at first every unit is a new one, and who comes back is not known.
+#: Minimum days of log for estimating durations: at first every unit is new, and the rate of returning units is unknown.
 LEAST_DAYS = 7
 
 
 class NoHistory(PotstillError, ValueError):
-    """The log says nothing about units; the message says why."""
+    """The log cannot inform a plan; the message gives the reason."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """Units of the last days of a log.
+    """Statistics of units in the last days of a log.
 
     Attributes:
         mean: Mean of the metric.
-        sd: Its standard deviation over units; for a ratio, that of the values that it is the mean of (delta method).
-        explained: The share of the variance in the second half of these days that the first half explains.
-        seen: How many different units had been seen by the end of each day, from the first one on.
+        sd: Standard deviation over units; for a ratio, that of its linearised values (delta method).
+        explained: Share of the variance in the second half of the period that the first half explains.
+        units_by_day: Cumulative number of distinct units at the end of each day.
     """
 
     mean: float
     sd: float
     explained: float
-    seen: list[int]
+    units_by_day: list[int]
 
     @property
     def new_each_day(self) -> float:
-        """New units a day in the second half: what is to be expected of further days."""
-        half = len(self.seen) // 2
-        return (self.seen[-1] - self.seen[half - 1]) / (len(self.seen) - half) if half else float(self.seen[-1])
+        """New units per day in the second half of the period, the estimate for further days."""
+        units, half = self.units_by_day, len(self.units_by_day) // 2
+        return (units[-1] - units[half - 1]) / (len(units) - half) if half else float(units[-1])
 
     def days_for(self, units: int) -> int | None:
-        """Days until that many units have been seen; None if that is more than ten years."""
-        if units <= self.seen[-1]:
-            return bisect.bisect_left(self.seen, units) + 1
-        more = (units - self.seen[-1]) / max(self.new_each_day, 1e-9)
-        return None if more > 3650 else len(self.seen) + int(np.ceil(more))
+        """Days until a number of distinct units is reached; None if more than ten years."""
+        if units <= self.units_by_day[-1]:
+            return bisect.bisect_left(self.units_by_day, units) + 1
+        more = (units - self.units_by_day[-1]) / max(self.new_each_day, 1e-9)
+        return None if more > 3650 else len(self.units_by_day) + int(np.ceil(more))
 
     def units_after(self, days: int) -> int:
-        """How many different units are seen in that many days."""
-        if days <= len(self.seen):
-            return self.seen[days - 1]
-        return self.seen[-1] + int((days - len(self.seen)) * self.new_each_day)
+        """Expected number of distinct units after a number of days."""
+        if days <= len(self.units_by_day):
+            return self.units_by_day[days - 1]
+        return self.units_by_day[-1] + int((days - len(self.units_by_day)) * self.new_each_day)
 
 
 def read_history(rows: pl.LazyFrame, *, metric: str = REWARD, per_decision: bool = True, days: int = DAYS) -> History:
-    """What the last days of a log say.
+    """Statistics of the last days of a log.
 
     Args:
-        rows: Observations with the columns `unit`, `time`, `id`, `reward` and perhaps `metrics`.
+        rows: Observations with the columns `unit`, `time`, `id`, `reward` and optionally `metrics`.
         metric: The outcome of interest.
-        per_decision: The ratio of the outcome to decisions, rather than its mean per unit.
-        days: How many.
+        per_decision: Whether to use the ratio of the outcome to decisions instead of its mean per unit.
+        days: Number of days to read.
     """
     known = rows.filter(pl.col("unit").is_not_null())
     last = known.select(TIME.max()).collect(engine="streaming").item()
     if last is None:
         raise NoHistory(
-            "no observation says which unit it is of: send `unit` with your requests and run potstill update, "
-            "or state --mean and --sd"
+            "no observation has a unit: send `unit` with requests and run potstill update, or state --mean and --sd"
         )
     window = known.filter(last - days * DAY < TIME)
     reader = _Totals(window, metric)
@@ -104,7 +103,7 @@ def read_history(rows: pl.LazyFrame, *, metric: str = REWARD, per_decision: bool
         explained=_explained(
             reader.of(window.filter(middle > TIME)), reader.of(window.filter(middle <= TIME)), per_decision
         ),
-        seen=np.cumsum(arrived).tolist(),
+        units_by_day=np.cumsum(arrived).tolist(),
     )
 
 
@@ -121,7 +120,7 @@ class _Totals:
             raise NoHistory(f"there is no metric {metric!r} in the log; the outcomes are {known}")
 
     def of(self, rows: pl.LazyFrame, *more: pl.Expr) -> pl.DataFrame:
-        """The columns `unit`, `decisions` and `total`, and more if wanted, in order of units."""
+        """A table of `unit`, `decisions`, `total` and the columns of `more`, sorted by unit."""
         found = self._reader.reward_sums(rows, ["unit"], *more).sort("unit")
         if self._metric == REWARD:
             return found
@@ -137,7 +136,7 @@ def _values(units: pl.DataFrame, per_decision: bool) -> tuple[float, NDArray[np.
 
 
 def _explained(earlier: pl.DataFrame, later: pl.DataFrame, per_decision: bool) -> float:
-    """The share of the variance of units in the later half that a regression on the earlier half takes away."""
+    """R² of a regression of the later half's values on the earlier half's covariates."""
     if not len(later):
         return 0.0
     joined = later.select("unit").join(earlier, on="unit", how="left", maintain_order="left")
@@ -152,7 +151,7 @@ def _explained(earlier: pl.DataFrame, later: pl.DataFrame, per_decision: bool) -
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user states; None for what the log is to say. See `plan` for the rest."""
+    """A user's options for a plan. None means estimated from the log. See `plan` for the arguments."""
 
     effect: str
     mean: float | None = None
@@ -166,15 +165,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_for(wanted: Wanted, workspace: Workspace | None) -> Plan:
-    """A plan, for a workspace or from numbers alone."""
+    """Plan an experiment, from a workspace's log or from options alone."""
     effect = Effect.read(wanted.effect)
     config = workspace.config.experiment if workspace else None
     history = history_of(workspace, wanted.metric, wanted.per) if workspace else None
     sd = wanted.sd if wanted.sd is not None else history.sd if history else None
     if sd is None:
-        raise ValueError("name a workspace, or state --sd (and --mean for an effect in per cent)")
+        raise InvalidOption("name a workspace, or state --sd (and --mean for a relative effect)")
     if not sd > 0:
-        raise ValueError(f"the standard deviation over units must be above 0, got {sd:g}: state another with --sd")
+        raise InvalidOption(f"the standard deviation over units must be above 0, got {sd:g}: state another with --sd")
     return plan(
         effect,
         mean=wanted.mean if wanted.mean is not None else history.mean if history else None,
@@ -188,13 +187,13 @@ def plan_for(wanted: Wanted, workspace: Workspace | None) -> Plan:
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """What an experiment of a given length could see.
+    """The detectable effect of an experiment of a given length.
 
     Attributes:
-        days: Its length.
-        units: Units that it would have.
-        effect: Effect that it would find with the stated power.
-        relative: The same as a share of the mean; None if the mean is not positive.
+        days: Length in days.
+        units: Expected number of units.
+        effect: Minimum detectable effect at the stated power.
+        relative: The effect relative to the mean; None if the mean is not positive.
     """
 
     days: int
@@ -204,28 +203,28 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """Units, and the days until there are as many; None if that is not known, or never."""
+    """A required number of units, and the days to reach it; None if unknown or more than ten years."""
 
     units: int
     days: int | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan.
+    """An experiment plan.
 
     Attributes:
-        effect: Effect to be found, in the metric's own units.
-        relative: The same as a share of the mean; None if there is no mean, or none above 0.
-        mean, sd: of the metric over units.
-        level, power, share: as asked for.
-        once: What is needed by those who look once, at the end.
-        every_day: What is needed at the latest by those who look every day.
-        half_by: What those who look every day need in half of all experiments, at the latest.
-        explained: The share of variance that a unit's past explains; None if not known.
-        with_past: What is needed once, adjusted by the past (CUPED).
-        log_days: Log days of the log that it is from; None without one. With fewer than 7, no days are stated.
-        new_each_day: Units; None where no days are stated.
-        outlook: What experiments of other lengths could see.
+        effect: Effect to detect, in units of the metric.
+        relative: Effect relative to the mean; None if the mean is unknown or not positive.
+        mean, sd: Mean and standard deviation of the metric over units.
+        level, power, share: Confidence level, power and share of treatment, as requested.
+        once: Sample size for one look at the planned end (fixed horizon).
+        every_day: Maximum sample size when looking every day (anytime-valid).
+        half_by: Sample size by which half of the experiments with daily looks have ended.
+        explained: Share of the variance explained by pre-experiment data; None if unknown.
+        with_past: Sample size for one look with CUPED.
+        log_days: Days of log that the plan is based on; None without a log. With fewer than 7, no durations are given.
+        new_each_day: New units per day; None without durations.
+        outlook: Detectable effects of experiments of other lengths.
     """
 
     effect: float
@@ -246,32 +245,34 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """An effect as it was asked for: a number, or a share of the mean."""
+    """A requested effect: absolute, or relative to the mean."""
 
     size: float
     relative: bool
 
     @classmethod
     def read(cls, text: str) -> Effect:
-        """From ``2%``, which is relative, or ``0.01``, which is not."""
+        """Parse ``2%`` (relative) or ``0.01`` (absolute)."""
         stripped = text.strip()
         try:
             size = float(stripped.removesuffix("%"))
         except ValueError:
             size = math.nan
         if not math.isfinite(size) or size == 0:
-            raise ValueError(f"--effect must look like 2% (of the mean) or 0.01 (as it is), and not be 0, got {text!r}")
+            raise InvalidOption(
+                f"--effect must look like 2% (of the mean) or 0.01 (absolute), and not be 0, got {text!r}"
+            )
         relative = stripped.endswith("%")
         return cls(abs(size) / 100 if relative else abs(size), relative)
 
     def of(self, mean: float | None) -> float:
-        """The effect in the metric's own units."""
+        """The effect in units of the metric."""
         if not self.relative:
             return self.size
         if mean is None or mean <= 0:
-            known = "not known" if mean is None else f"{mean:g}"
-            raise ValueError(
-                f"a relative effect needs a mean above 0, and it is {known}; state --mean, or --effect 0.01"
+            known = "unknown" if mean is None else f"{mean:g}"
+            raise InvalidOption(
+                f"a relative effect needs a mean above 0, and it is {known}; state --mean, or an absolute --effect"
             )
         return self.size * mean
 
@@ -287,21 +288,21 @@ def plan(
     explained: float | None = None,
     history: History | None = None,
 ) -> Plan:
-    """What an experiment needs.
+    """Sample sizes and durations of an experiment.
 
     Args:
-        effect: Effect to be found.
-        mean: Mean of the metric; needed for relative effects.
+        effect: Effect to detect.
+        mean: Mean of the metric; required for relative effects.
         sd: Standard deviation of the metric over units.
-        level: The confidence of the interval.
-        power: The probability with which the effect is to be found.
+        level: Confidence level of the interval.
+        power: Probability of detecting the effect.
         share: Share of units in treatment.
-        explained: The share of variance that the past explains.
-        history: What the log says about traffic.
+        explained: Share of the variance explained by pre-experiment data.
+        history: Traffic statistics of the log.
     """
     size = effect.of(mean)
-    traffic = history if history is not None and len(history.seen) >= LEAST_DAYS else None
-    asked = {"level": level, "power": power, "share": share}
+    traffic = history if history is not None and len(history.units_by_day) >= LEAST_DAYS else None
+    design = {"level": level, "power": power, "share": share}
 
     def need(units: int) -> Need:
         return Need(units=units, days=traffic.days_for(units) if traffic else None)
@@ -311,25 +312,25 @@ def plan(
         relative=size / mean if mean is not None and mean > 0 else None,
         mean=mean,
         sd=sd,
-        **asked,
-        once=need(units_needed(size, sd, **asked)),
-        every_day=need(anytime_needed(size, sd, **asked)),
+        **design,
+        once=need(units_needed(size, sd, **design)),
+        every_day=need(anytime_needed(size, sd, **design)),
         half_by=need(anytime_needed(size, sd, level=level, power=0.5, share=share)),
         explained=explained,
-        with_past=None if explained is None else need(units_needed(size, sd * math.sqrt(1 - explained), **asked)),
-        log_days=len(history.seen) if history else None,
+        with_past=None if explained is None else need(units_needed(size, sd * math.sqrt(1 - explained), **design)),
+        log_days=len(history.units_by_day) if history else None,
         new_each_day=traffic.new_each_day if traffic else None,
-        outlook=[_outlook(traffic, days, mean, sd, asked) for days in LENGTHS] if traffic else [],
+        outlook=[_outlook(traffic, days, mean, sd, design) for days in LENGTHS] if traffic else [],
     )
 
 
-def _outlook(history: History, days: int, mean: float | None, sd: float, asked: dict[str, float]) -> Outlook:
+def _outlook(history: History, days: int, mean: float | None, sd: float, design: dict[str, float]) -> Outlook:
     units = max(history.units_after(days), 4)
-    effect = detectable(units, sd, **asked)
+    effect = detectable(units, sd, **design)
     return Outlook(days=days, units=units, effect=effect, relative=effect / mean if mean and mean > 0 else None)
 
 
 def history_of(workspace: Workspace, metric: str, per: Per) -> History:
-    """What a workspace's log says about an experiment that is to be planned."""
+    """Statistics of a workspace's log for planning an experiment."""
     unit = randomised_unit(workspace, None, workspace.config.experiment)
     return read_history(observations(workspace, unit), metric=metric, per_decision=per == "decision")

@@ -1,7 +1,7 @@
-"""The units of an experiment from a table of observations, a part at a time: memory is for units, not for decisions.
+"""Read the units of an experiment from a table of observations, streamed: memory grows with units, not decisions.
 
-A table needs these columns: `unit`, `arm` (``NAME:control`` or ``NAME:treatment``), `time`, `id`,
-`reward`, and, if there are any, `metrics` (a list of names and values).
+Required columns: `unit`, `arm` (``NAME:control`` or ``NAME:treatment``), `time`, `id` and `reward`. Optional: `metrics`
+(a list of names and values).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.experiments.analysis.units import (
-    AGAIN,
     DECISIONS,
+    PARTIAL_SUMS,
     REWARD,
     Before,
     Daily,
-    Fixed,
+    FixedPoint,
     InvalidUnits,
     Units,
-    called,
+    outcome_name,
 )
 
 DAY = 86_400_000_000
@@ -32,67 +32,68 @@ _DAY = (TIME // DAY).alias("day")
 _DECISIONS = pl.len().cast(pl.Int64).alias("decisions")
 
 
-#: How far back from the start of an experiment a unit's past is looked for, in days.
+#: Days of pre-experiment data.
 PAST_DAYS = 28
 
 
 class Reader:
-    """Reads parts of a table.
+    """Exact sums over parts of a table.
 
     Args:
-        rows: All that will be read from: the largest values in it say how to count.
+        rows: The full table; its largest values determine the fixed-point formats.
 
     Attributes:
-        rewards: How rewards are counted.
-        metrics: How metrics are.
-        not_finite: Values of metrics that are no finite numbers; they are left out.
+        rewards: Fixed-point format of rewards.
+        metrics: Fixed-point format of metrics.
+        not_finite: Number of non-finite metric values, which are excluded.
     """
 
     def __init__(self, rows: pl.LazyFrame) -> None:
         self._has_metrics = "metrics" in rows.collect_schema()
-        self.rewards, unusable = _counted(rows.select(value="reward"))
-        self.metrics, self.not_finite = _counted(_metrics(rows, [])) if self._has_metrics else (Fixed.of(0.0, 0), 0)
+        self.rewards, unusable = _scan_values(rows.select(value="reward"))
+        nothing = FixedPoint.of(0.0, 0), 0
+        self.metrics, self.not_finite = _scan_values(_metrics(rows, [])) if self._has_metrics else nothing
         if unusable:
-            raise InvalidUnits(f"{unusable:,} rows have a reward that is no finite number; mend them or leave them out")
+            raise InvalidUnits(f"{unusable:,} rows have a reward that is not a finite number; fix or exclude them")
 
     def reward_sums(self, rows: pl.LazyFrame, by: Sequence[str], *more: pl.Expr) -> pl.DataFrame:
-        """How many decisions, and their rewards as whole numbers, by unit or by unit and day."""
+        """Number of decisions and fixed-point sums of rewards, by unit or by unit and day."""
         summed = rows.with_columns(_DAY).group_by(by).agg(_DECISIONS, *self.rewards.sums("reward"), *more)
         return summed.with_columns(self.rewards.total()).collect(engine="streaming")
 
     def metric_sums(self, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
-        """Number of decisions with each metric, and its totals, by name and further groups."""
+        """Number of decisions with each metric and its totals, by name and further groups."""
         finite = _metrics(rows, by).filter(pl.col("value").is_finite())
         summed = finite.group_by("name", *by).agg(_DECISIONS, *self.metrics.sums("value"))
         return summed.with_columns(self.metrics.total()).collect(engine="streaming")
 
 
 def _metrics(rows: pl.LazyFrame, by: Sequence[str]) -> pl.LazyFrame:
-    """A row for each metric that came with a decision."""
+    """One row per metric value."""
     if "metrics" not in rows.collect_schema():
         none = {**dict.fromkeys(by, pl.String()), "name": pl.String(), "value": pl.Float64()}
         return pl.LazyFrame(schema=none)
     some = rows.filter(pl.col("metrics").list.len() > 0).with_columns(_DAY).select(*by, "metrics")
     named = some.explode("metrics").unnest("metrics")
-    return named.with_columns(pl.col("name").replace({name: called(name) for name in (REWARD, DECISIONS)}))
+    return named.with_columns(pl.col("name").replace({name: outcome_name(name) for name in (REWARD, DECISIONS)}))
 
 
-def _counted(values: pl.LazyFrame) -> tuple[Fixed, int]:
-    """How to count a column's values, and how many of them cannot be."""
+def _scan_values(values: pl.LazyFrame) -> tuple[FixedPoint, int]:
+    """The fixed-point format of a column, and its number of non-finite values."""
     value = pl.col("value")
     finite = value.is_finite().fill_null(False)
     found = values.select(rows=pl.len(), largest=value.filter(finite).abs().max(), unusable=(~finite).sum())
     rows, largest, unusable = found.collect(engine="streaming").row(0)
-    return Fixed.of(largest or 0.0, rows), unusable
+    return FixedPoint.of(largest or 0.0, rows), unusable
 
 
 def arms(experiment: str) -> tuple[str, str]:
-    """What is logged as the arm of control and of treatment."""
+    """The logged values of `arm` for control and treatment."""
     return f"{experiment}:control", f"{experiment}:treatment"
 
 
 def experiments_in(rows: pl.LazyFrame) -> list[str]:
-    """The names of all experiments that decisions were taken in."""
+    """Names of all experiments in the table."""
     found = rows.select(pl.col("arm").drop_nulls().unique()).collect(engine="streaming")["arm"].to_list()
     return sorted({arm.rpartition(":")[0] for arm in found})
 
@@ -109,13 +110,13 @@ def read_units(
     """Totals of each unit in an experiment.
 
     Args:
-        rows: Observations; see above for the columns.
-        experiment: Its name.
-        start: When it began, in microseconds since 1970; its first decision if left out. What was before is left out.
-        past_days: How far back the past goes, from the start or from the first decision in an arm, whichever is
-            earlier: what units did in an arm is no past to adjust by.
-        daily: The outcome that is wanted by day as well.
-        by: A column whose value at a unit's first decision is its segment.
+        rows: Observations; see the module for the columns.
+        experiment: Name of the experiment.
+        start: Start in microseconds since 1970; earlier decisions are excluded. Default: the first decision in an arm.
+        past_days: Days of pre-experiment data, before the start or the first decision in an arm, whichever is earlier:
+            decisions in an arm are not pre-experiment data.
+        daily: Outcome to also return by day.
+        by: Column whose value at a unit's first decision is its segment.
     """
     inside = rows.filter(pl.col("arm").is_in(arms(experiment)))
     first = first_decision(rows, experiment)
@@ -129,14 +130,14 @@ def read_units(
 
 
 def first_decision(rows: pl.LazyFrame, experiment: str) -> int | None:
-    """When the first decision of an experiment was taken, in microseconds since 1970; None if there is none."""
+    """Time of the first decision of an experiment, in microseconds since 1970; None without decisions."""
     inside = rows.filter(pl.col("arm").is_in(arms(experiment)))
     first: int | None = inside.select(TIME.min()).collect(engine="streaming").item()
     return first
 
 
 class _Experiment:
-    """What one pass over the decisions of an experiment finds: its units, and their rewards by day."""
+    """The units of an experiment and their rewards by day, from one pass over its decisions."""
 
     def __init__(self, rows: pl.LazyFrame, inside: pl.LazyFrame, experiment: str) -> None:
         self._reader, self._inside = Reader(rows), inside
@@ -145,7 +146,7 @@ class _Experiment:
             inside, ["unit", "day"], treated, TIME.min().alias("first"), TIME.max().alias("last")
         )
         sums = pl.col("decisions", "treated").sum()
-        found = self._days.group_by("unit").agg(sums, AGAIN, pl.col("first").min())
+        found = self._days.group_by("unit").agg(sums, PARTIAL_SUMS, pl.col("first").min())
         known = found.filter(pl.col("unit").is_not_null())
         alone = known.filter((pl.col("treated") == 0) | (pl.col("treated") == pl.col("decisions")))
         self._units = alone.with_columns(self._reader.rewards.total()).sort("unit").with_row_index("index")
@@ -180,7 +181,7 @@ class _Experiment:
         return Before(self._column(rewards, "decisions"), {REWARD: self._column(rewards, "total"), **named})
 
     def _daily(self, outcome: str) -> Daily:
-        """One outcome by day; all decisions count, also those that it did not come with."""
+        """One outcome by day; all decisions count, including those without the metric."""
         days = self._days.join(self._units.select("unit", "index"), on="unit").sort("day", "index")
         if outcome != REWARD:
             mine = self._reader.metric_sums(self._inside, ["unit", "day"]).filter(pl.col("name") == outcome)
@@ -194,19 +195,19 @@ class _Experiment:
         )
 
     def _segment(self, column: str) -> NDArray[Any]:
-        """The value of a column at each unit's first decision; that of the smallest id, should there be several."""
+        """The value of a column at each unit's first decision; ties in time are broken by the smallest id."""
         firsts = self._units.lazy().select("index", "unit", "first")
         at_first = self._inside.with_columns(first=TIME).join(firsts, on=["unit", "first"])
         values = at_first.select("index", "id", value=pl.col(column)).collect(engine="streaming")
         return values.sort("index", "id").unique("index", keep="first", maintain_order=True)["value"].to_numpy()
 
     def _named(self, metrics: pl.DataFrame, column: str) -> dict[str, NDArray[np.float64]]:
-        """A column for each metric, by name."""
+        """One column per metric, by name."""
         parts = metrics.sort("name", "unit").partition_by("name", as_dict=True, maintain_order=True)
         return {str(name): self._column(part, column) for (name,), part in parts.items()}
 
     def _column(self, found: pl.DataFrame, column: str) -> NDArray[np.float64]:
-        """One number for each unit; 0 for those that were not found."""
+        """One number per unit; 0 for units that are not in the table."""
         joined = self._units.select("unit").join(
             found.select("unit", pl.col(column).cast(pl.Float64)), on="unit", how="left", maintain_order="left"
         )

@@ -1,4 +1,4 @@
-"""An experiment's report: all effects, checks and the verdict, from the totals of its units."""
+"""An experiment's report: effects, checks and the verdict, from the totals of its units."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from potstill.errors import InvalidOption
 from potstill.evaluate import check_level
 from potstill.experiments.analysis import text
 from potstill.experiments.analysis.breakdowns import Day, Segment, Segments
 from potstill.experiments.analysis.effects import PLANNED
 from potstill.experiments.analysis.metrics import Metric, Per, Table
 from potstill.experiments.analysis.sample_ratio import Split, split
-from potstill.experiments.analysis.units import REWARD, Arms, Units, called
+from potstill.experiments.analysis.units import REWARD, Arms, Units, outcome_name
 from potstill.experiments.analysis.verdict import Verdict, cautions, verdict
 from potstill.experiments.config import ExperimentConfig
 
@@ -20,28 +21,28 @@ _DAY = 86_400_000_000
 
 
 Cells = tuple[str, ...]
-#: What treatment always is.
+#: Description of treatment, which is always the active policy.
 TREATMENT = "the policy that serves"
 ADJUSTED = (
-    "Where the past explains something, means and effects are adjusted by it (CUPED): they say what the arms would "
-    "have had with the same past."
+    "Means and effects are adjusted by pre-experiment data where it explains variance (CUPED): they estimate what the "
+    "arms would have had with the same past."
 )
-LEFT_OUT = "Effects are left out, since they cannot be trusted; --json has them."
-#: The columns of effects that a narrow window has room for.
+LEFT_OUT = "Effects are omitted because they cannot be trusted; --json has them."
+#: Columns of effects that fit a narrow window.
 NARROW = (0, 3, 4, 5)
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """An experiment as it was set up.
+    """The set-up of an experiment.
 
     Attributes:
-        control: What control does, in words; None if the configuration no longer says.
-        start: Start as the configuration says; None if it does not.
-        unit: Unit that was randomised: ``unit``, as requests state it, or a feature.
-        first, last: when the first and the last decision that counts was taken; None without any.
+        control: Description of control; None if the experiment is no longer configured.
+        start: Configured start; None without one.
+        unit: Randomised unit: ``unit`` of requests, or a feature.
+        first, last: Times of the first and last decision that counts; None without decisions.
         days: UTC days from the first to the last.
-        workspace: Where it was logged.
-        made: When the report was.
+        workspace: URL of the workspace.
+        made: Time of the report.
     """
 
     control: str | None
@@ -55,7 +56,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, config: ExperimentConfig | None, units: Units, *, unit: str, workspace: str, made: int) -> About:
-        """What is known; `made` in microseconds since 1970."""
+        """The set-up from a configuration and the units; `made` is in microseconds since 1970."""
         first, last = units.period or (None, None)
         return cls(
             control=config.control.in_words if config else None,
@@ -70,15 +71,15 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def period(self) -> str:
-        """Such as ``2026-11-16 to 2026-11-22 (7 days)``; empty without decisions."""
+        """The period, such as ``2026-11-16 to 2026-11-22 (7 days)``; empty without decisions."""
         if self.first is None or self.last is None:
             return ""
         days = "1 day" if self.days == 1 else f"{self.days:,} days"
         return f"{self.first:%Y-%m-%d} to {self.last:%Y-%m-%d} ({days})"
 
 
-def moment(time: datetime) -> str:
-    """A time as people read it."""
+def format_time(time: datetime) -> str:
+    """A time in UTC, to the minute."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
@@ -87,20 +88,20 @@ def _time(microseconds: int | None) -> datetime | None:
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What an experiment has shown so far.
+    """The results of an experiment so far.
 
     Attributes:
-        experiment: Its name.
-        level: Level of all intervals.
-        planned: Units at which the intervals for those who look every day are narrowest.
-        verdict: Verdict on the first metric.
-        warnings: What to know before believing it.
-        split: Split of units.
-        decisions: Decisions that the units of each arm have.
-        metrics: The main one first.
-        days: How the main metric stood at the end of each day.
-        segments: Effects on the main metric by segment, if asked for.
-        about: What was compared with what, on whom, and when; None where only totals are known.
+        experiment: Name of the experiment.
+        level: Confidence level of all intervals.
+        planned: Number of units at which the anytime-valid intervals are narrowest.
+        verdict: Verdict on the main metric.
+        warnings: Caveats about the verdict.
+        split: Numbers of units by arm, and the sample-ratio check.
+        decisions: Number of decisions by arm.
+        metrics: Effects on metrics, the main metric first.
+        days: Cumulative effect on the main metric by day.
+        segments: Effects on the main metric by segment, if requested.
+        about: Set-up of the experiment; None if only totals are known.
     """
 
     experiment: str
@@ -117,7 +118,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def main(self) -> Metric:
-        """The metric that the verdict is about."""
+        """The metric of the verdict."""
         return self.metrics[0]
 
 
@@ -137,20 +138,20 @@ def analyse(
 
     Args:
         units: Totals of each unit.
-        experiment: Its name.
-        share: Share of units that should be in treatment; the split is not checked if left out.
-        metric: The outcome that decides.
-        per: Whether it is taken per decision (a ratio of sums) or per unit.
-        by: What `units.segment` holds.
-        level: The confidence of each interval.
-        planned: Units at which the intervals for those who look every day are narrowest; to be chosen beforehand.
-        expected: Names of metrics that should be there; only these are shown beside the reward. All if there are none.
+        experiment: Name of the experiment.
+        share: Expected share of units in treatment. None skips the sample-ratio check.
+        metric: Outcome of the main metric.
+        per: Whether the main metric is per decision (a ratio of sums) or per unit.
+        by: Name of the feature in `units.segment`.
+        level: Confidence level of each interval.
+        planned: Number of units at which the anytime-valid intervals are narrowest; choose it before the start.
+        expected: Names of metrics to report beside the reward, with a warning if missing. Default: all.
     """
     check_level(level)
     if metric not in units.outcomes:
-        raise ValueError(f"there is no metric {metric!r}; the outcomes are {', '.join(units.outcomes)}")
+        raise InvalidOption(f"there is no metric {metric!r}; the outcomes are {', '.join(units.outcomes)}")
     table = Table(units, level, planned)
-    shown = _shown(units, metric, expected)
+    shown = _reported_outcomes(units, metric, expected)
     metrics = table.metrics(shown, per)
     counts = split(units.count(treated=False), units.count(treated=True), share)
     main = metrics[0]
@@ -168,42 +169,42 @@ def analyse(
     )
 
 
-def _shown(units: Units, metric: str, expected: tuple[str, ...]) -> list[str]:
-    """Outcomes in the order in which they are shown: the one that decides first."""
-    wanted = {REWARD, *map(called, expected)} if expected else set(units.outcomes)
+def _reported_outcomes(units: Units, metric: str, expected: tuple[str, ...]) -> list[str]:
+    """Outcomes to report, the main one first."""
+    wanted = {REWARD, *map(outcome_name, expected)} if expected else set(units.outcomes)
     return [metric, *(name for name in units.outcomes if name in wanted and name != metric)]
 
 
 def effect_rows(report: Report) -> tuple[Cells, list[Cells]]:
-    """All metrics, a row each."""
+    """Header and rows of the effects table, one row per metric."""
     header = ("metric", "control", "treatment", "effect", "looking once", "looking every day", "p", "past explains")
     return header, [_metric(one) for one in report.metrics]
 
 
 def is_adjusted(report: Report) -> bool:
-    """Whether any metric is adjusted by the past."""
+    """Whether any metric is adjusted by CUPED."""
     return any(one.adjusted for one in report.metrics)
 
 
 def segment_rows(found: Segments) -> tuple[Cells, list[Cells]]:
-    """All segments, a row each."""
+    """Header and rows of the segments table, one row per segment."""
     return (found.by, "units", "effect", "interval", "p, corrected"), [_segment(one) for one in found.segments]
 
 
 def split_sentence(report: Report) -> str:
-    """Whether units were split as they should have been."""
+    """The sample-ratio check in a sentence."""
     counts = report.split
     if counts.share is None or counts.p is None:
         return "The split was not checked."
-    chance = "not by chance" if counts.broken else "within chance"
+    chance = "sample ratio mismatch" if counts.broken else "within chance"
     return (
-        f"{text.percent(counts.observed)} of units are in treatment, and {text.percent(counts.share)} should be: "
+        f"{text.percent(counts.observed)} of units are in treatment, expected {text.percent(counts.share)}: "
         f"{chance} ({text.probability(counts.p)})."
     )
 
 
 def set_up(report: Report) -> dict[str, str]:
-    """What was compared with what, on whom, and when, by name; what is not known is left out."""
+    """The set-up of the experiment by name of setting, without unknown values."""
     about, share = report.about, report.split.share
     lines = {"share": "" if share is None else f"{text.percent(share)} of units in treatment"}
     lines |= {"level": f"{report.level:g}", "planned": text.counted(report.planned, "unit")}
@@ -213,11 +214,11 @@ def set_up(report: Report) -> dict[str, str]:
         "control": about.control or "",
         "treatment": TREATMENT,
         "unit": "as requests state it" if about.unit == "unit" else f"the feature {about.unit}",
-        "start": moment(about.start) if about.start else "",
+        "start": format_time(about.start) if about.start else "",
         "period": about.period,
         **lines,
         "workspace": about.workspace,
-        "made": moment(about.made),
+        "made": format_time(about.made),
     }
     return {name: line for name, line in known.items() if line}
 

@@ -1,10 +1,10 @@
-"""Numbers and effects in words."""
+"""Numbers and effects as text."""
 
 from __future__ import annotations
 
-from potstill.experiments.analysis.effects import LEAST_ANYTIME, Ends, Measured
+from potstill.experiments.analysis.effects import LEAST_ANYTIME, Interval, Measured
 
-#: Why units are seen in both arms, and what to do.
+#: Why units can be in both arms, and what to do.
 WHY_IN_BOTH = (
     "If the share was changed while the experiment was running, start again under another name. If it was not, another "
     "unit was randomised: state it with --unit."
@@ -19,37 +19,37 @@ def percent(share: float, *, sign: bool = False) -> str:
 
 
 def number(value: float, *, sign: bool = False) -> str:
-    """A number with four digits, and its sign if wanted."""
+    """A number with four significant digits, optionally with its sign."""
     return f"{value:{'+' if sign else ''},.4g}".replace("-", "−")
 
 
-def ends(interval: Ends, *, relative: bool) -> str:
+def ends(interval: Interval, *, relative: bool) -> str:
     """An interval such as ``1.2 % to 5.0 %``."""
     shown = percent if relative else number
     return f"{shown(interval.low)} to {shown(interval.high)}"
 
 
 def effect(measured: Measured) -> str:
-    """The difference with its sign, relative if there is a relative one."""
+    """The difference with its sign, relative if available."""
     if measured.relative is None:
         return number(measured.difference, sign=True)
     return percent(measured.relative, sign=True)
 
 
 def once(measured: Measured) -> str:
-    """The interval for those who look once, as `effect` has the difference."""
+    """The fixed-horizon interval, relative if available."""
     if measured.relative_interval is None:
         return ends(measured.interval, relative=False)
     return ends(measured.relative_interval, relative=True)
 
 
 def difference(measured: Measured) -> str:
-    """The difference with its interval, such as ``+3.1 % (1.2 % to 5.0 %)``."""
+    """The difference with its fixed-horizon interval, such as ``+3.1 % (1.2 % to 5.0 %)``."""
     return f"{effect(measured)} ({once(measured)})"
 
 
 def anytime(measured: Measured) -> str:
-    """The interval for those who look every day, as `difference` has the other; a dash while units are too few."""
+    """The anytime-valid interval, relative if available; a dash with too few units."""
     if measured.units < LEAST_ANYTIME:
         return "–"
     if measured.relative_interval is None:
@@ -60,7 +60,7 @@ def anytime(measured: Measured) -> str:
 
 
 def detectable(measured: Measured) -> str:
-    """The smallest difference that would have been found most of the time, either way."""
+    """The minimum detectable effect, with ±."""
     if measured.relative is None:
         return f"±{number(measured.detectable)}"
     return f"±{percent(measured.detectable / measured.control)}"
@@ -72,5 +72,5 @@ def probability(p: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things, such as ``1 unit`` or ``1,200 units``."""
+    """A count with its noun, such as ``1 unit`` or ``1,200 units``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

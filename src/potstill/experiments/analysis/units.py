@@ -1,7 +1,7 @@
-"""What each unit of an experiment did: the table that every analysis starts from, one row per user, device or session.
+"""Totals per unit of an experiment: the input of every analysis, one row per user, device or session.
 
-The unit that was randomised is the unit that is analysed. Decisions of one unit are alike, so counting them as if they
-were independent would make intervals too narrow.
+The randomised unit is the unit of analysis. Decisions of one unit are correlated, so treating them as independent would
+make intervals too narrow.
 """
 
 from __future__ import annotations
@@ -24,67 +24,70 @@ T = TypeVar("T")
 
 
 class Arms(msgspec.Struct, Generic[T], frozen=True):
-    """What control has, and what treatment has."""
+    """A pair of values, one per arm."""
 
     control: T
     treatment: T
 
 
-#: The same two columns, added up over groups of groups.
-AGAIN = pl.col(_COARSE, _FINE).sum()
+#: Sums of the two partial-sum columns over groups.
+PARTIAL_SUMS = pl.col(_COARSE, _FINE).sum()
 Values = NDArray[np.float64]
 REWARD = "reward"
-#: How often units came: an outcome that every report has.
+#: The number of decisions: an outcome of every report.
 DECISIONS = "decisions"
 
 
-class Fixed(NamedTuple):
-    """The two units that values of a column are counted in."""
+class FixedPoint(NamedTuple):
+    """Fixed-point format of a column: each value is a multiple of `coarse` plus a multiple of `fine`.
+
+    Sums of integers do not depend on the order of rows, so totals are reproducible bit for bit.
+    """
 
     coarse: float
     fine: float
 
     @classmethod
-    def of(cls, largest: float, rows: int) -> Fixed:
-        """For values up to `largest` in size, such that no sum of `rows` whole numbers overflows."""
+    def of(cls, largest: float, rows: int) -> FixedPoint:
+        """The format for absolute values up to `largest`, such that no integer sum over `rows` values overflows."""
         bits = 62 - max(rows, 1).bit_length()
         _, exponent = math.frexp(largest)
         return cls(_power(exponent - bits), _power(exponent - 2 * bits))
 
     def sums(self, column: str) -> list[pl.Expr]:
-        """Two columns of whole numbers, added up over groups."""
+        """Integer sums of the coarse and fine parts of a column, for aggregation."""
         value = pl.col(column)
         coarse = (value / self.coarse).round()
         fine = ((value - coarse * self.coarse) / self.fine).round()
         return [coarse.cast(pl.Int64).sum().alias(_COARSE), fine.cast(pl.Int64).sum().alias(_FINE)]
 
     def total(self) -> pl.Expr:
-        """The sum as a number again."""
+        """The total as a float, from the two integer sums."""
         return (pl.col(_COARSE) * self.coarse + pl.col(_FINE) * self.fine).alias("total")
 
 
 def _power(exponent: int) -> float:
-    """Two to the exponent, but not so little that its inverse is no number."""
+    """2 to the exponent, bounded from below so that its inverse is finite."""
     return math.ldexp(1.0, max(exponent, -1000))
 
 
-def called(metric: str) -> str:
-    """What a metric that was sent is called: told apart from an outcome that is always there."""
+def outcome_name(metric: str) -> str:
+    """The outcome name of a metric: prefixed if it collides with a built-in outcome."""
     return f"metric {metric}" if metric in (REWARD, DECISIONS) else metric
 
 
 class InvalidUnits(PotstillError, ValueError):
-    """Units that cannot be analysed; the message says which and why."""
+    """Units that cannot be analysed; the message names the row and the reason."""
 
 
 @dataclass(frozen=True)
 class Daily:
-    """One outcome by unit and UTC day, a row for each pair that has decisions, in order of days.
+    """One outcome by unit and UTC day: a row for each pair with decisions, sorted by day.
 
     Attributes:
-        unit: The row of the unit, int64[m].
+        unit: Row of the unit, int64[m].
         day: Days since 1970, int64[m].
-        decisions: How many, float64[m].
+        decisions: Number of decisions, float64[m].
         total: Total of the outcome, float64[m].
     """
 
@@ -96,10 +99,10 @@ class Daily:
 
 @dataclass(frozen=True)
 class Before:
-    """The same units before the experiment began; nothing that either arm did can have changed it.
+    """Pre-experiment data of the same units, which the arms cannot have influenced.
 
     Attributes:
-        decisions: How many, float64[n]; 0 for units that were not seen.
+        decisions: Number of decisions, float64[n]; 0 for units without data.
         outcomes: Totals by name, float64[n] each.
     """
 
@@ -115,18 +118,18 @@ class Units:
     2
 
     Attributes:
-        treated: Whether the unit is in treatment, bool[n].
-        decisions: How many, float64[n], at least one each.
-        outcomes: Totals by name, float64[n] each; ``reward`` is one of them.
-        sent: Sent for metrics that do not come with every decision, with how many they came, float64[n] by name.
-        before: The same units before the experiment; None if that is not known.
-        segment: The segment of each unit, strings [n]; None if not asked for.
-        daily: Outcomes by day, by name; those that were asked for.
-        in_both: Units that were seen in both arms, and are left out.
-        without_unit: Decisions of the experiment that do not say whose they are, and are left out.
-        not_finite: Values of metrics that are no finite numbers, and count as not sent.
-        before_start: Decisions in an arm that were taken before the start, and are left out.
-        period: When the first and the last decision was taken, in microseconds since 1970; None if that is not known.
+        treated: Whether each unit is in treatment, bool[n].
+        decisions: Number of decisions, float64[n], at least 1 each.
+        outcomes: Totals by name, float64[n] each; must include ``reward``.
+        sent: Number of decisions that a metric was sent with, float64[n] by name of the metric.
+        before: Pre-experiment data of the units; None if unknown.
+        segment: Segment of each unit, strings [n]; None if not requested.
+        daily: Requested outcomes by day, by name.
+        in_both: Number of units in both arms, which are excluded.
+        without_unit: Number of decisions without a unit, which are excluded.
+        not_finite: Number of non-finite metric values, which count as not sent.
+        before_start: Number of decisions in an arm before the start, which are excluded.
+        period: Times of the first and last decision, in microseconds since 1970; None if unknown.
     """
 
     treated: NDArray[np.bool_]
@@ -145,7 +148,7 @@ class Units:
     def __post_init__(self) -> None:
         treated = np.asarray(self.treated)
         if treated.dtype != np.bool_:
-            raise InvalidUnits(f"treated must say True or False for each unit, got an array of {treated.dtype}")
+            raise InvalidUnits(f"treated must be an array of bool, got {treated.dtype}")
         checked: dict[str, Any] = {
             "treated": treated,
             "decisions": self._column("decisions", self.decisions, len(treated)),
@@ -163,15 +166,15 @@ class Units:
             raise InvalidUnits(f"outcomes must have {REWARD!r}, got {', '.join(self.outcomes) or 'none'}")
         if np.any(self.decisions <= 0):
             row = int(np.flatnonzero(self.decisions <= 0)[0])
-            raise InvalidUnits(f"row {row}: a unit has at least one decision, got {self.decisions[row]:g}")
+            raise InvalidUnits(f"row {row}: a unit must have at least one decision, got {self.decisions[row]:g}")
 
     @property
     def units(self) -> int:
-        """How many."""
+        """Number of units."""
         return len(self.treated)
 
     def count(self, treated: bool) -> int:
-        """How many units one arm has."""
+        """Number of units in one arm."""
         return int(np.count_nonzero(self.treated == treated))
 
     @staticmethod
@@ -184,6 +187,6 @@ class Units:
             more = f" (and {wrong.size - 1:,} more rows)" if wrong.size > 1 else ""
             raise InvalidUnits(
                 f"row {wrong[0]}: {name} must be a finite number, got {column[wrong[0]]}{more}; "
-                "a unit for which nothing was measured has the total 0"
+                "use the total 0 for a unit without measurements"
             )
         return column

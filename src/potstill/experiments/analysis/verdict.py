@@ -1,4 +1,4 @@
-"""What an experiment says, in one sentence that can be acted on."""
+"""The verdict of an experiment in one actionable sentence, and its caveats."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from potstill.experiments.analysis import text
 from potstill.experiments.analysis.effects import LEAST_ANYTIME, Measured, effect
 from potstill.experiments.analysis.sample_ratio import ALARM, Split
-from potstill.experiments.analysis.units import REWARD, Units, called
+from potstill.experiments.analysis.units import REWARD, Units, outcome_name
 
-#: With fewer units in an arm, intervals rest on hope rather than on the central limit theorem.
+#: Minimum units per arm: with fewer, the central limit theorem does not justify the intervals.
 FEW_UNITS = 30
 
 
@@ -22,17 +22,18 @@ Kind = Literal["stop", "better", "worse", "higher", "lower", "none", "unknown"]
 def cautions(
     units: Units, decisions: Measured | None, split: Split, shown: Sequence[str], expected: Sequence[str]
 ) -> list[str]:
-    """Sentences, none if all is well.
+    """Warnings of a report; empty if there are none.
 
     Args:
-        units: Units that are compared.
-        decisions: The effect on decisions per unit.
+        units: Totals of each unit.
+        decisions: Effect on decisions per unit.
         split: Split of units.
-        shown: Names of outcomes that are.
-        expected: Names of metrics that should be there.
+        shown: Names of the reported outcomes.
+        expected: Names of the configured metrics.
     """
-    never = [f"Metric {name} was never sent with a reward." for name in expected if called(name) not in units.outcomes]
-    both = [] if split.broken else _in_both(units)  # the verdict leads with them
+    missing = [name for name in expected if outcome_name(name) not in units.outcomes]
+    never = [f"Metric {name} was never sent with a reward." for name in missing]
+    both = [] if split.broken else _in_both(units)  # with a broken split the verdict mentions them
     return [
         *_few(split),
         *both,
@@ -49,28 +50,28 @@ def _few(split: Split) -> list[str]:
         few = text.counted(fewest, "unit")
         lines.append(f"An arm has only {few}: with fewer than {FEW_UNITS}, intervals are rough.")
     if split.share is None:
-        lines.append("The share of treatment is not known, so the split was not checked; state it with --share.")
+        lines.append("The split was not checked, because the share of treatment is unknown; state it with --share.")
     return lines
 
 
 def _in_both(units: Units) -> list[str]:
     if not units.in_both:
         return []
-    return [f"Seen in both arms, and so left out: {text.counted(units.in_both, 'unit')}. {text.WHY_IN_BOTH}"]
+    return [f"Excluded because they were in both arms: {text.counted(units.in_both, 'unit')}. {text.WHY_IN_BOTH}"]
 
 
 def _left_out(units: Units) -> list[str]:
     lines = []
     if units.before_start:
         lines.append(
-            f"In an arm before the start, and so left out: {text.counted(units.before_start, 'decision')}. If the "
-            "start was moved while the experiment was running, units are compared that already knew their arm: begin "
+            f"Excluded because they precede the start: {text.counted(units.before_start, 'decision')} in an arm. If "
+            "the start was moved while the experiment was running, units were already exposed to their arm: start "
             "again under another name."
         )
     if units.without_unit:
-        lines.append(f"Without a unit, and so left out: {text.counted(units.without_unit, 'decision')}.")
+        lines.append(f"Excluded because they have no unit: {text.counted(units.without_unit, 'decision')}.")
     if units.not_finite:
-        lines.append(f"Not finite, and so taken as not sent: {text.counted(units.not_finite, 'value')} of metrics.")
+        lines.append(f"Not finite, and treated as not sent: {text.counted(units.not_finite, 'value')} of metrics.")
     return lines
 
 
@@ -78,8 +79,8 @@ def _more_decisions(measured: Measured | None) -> list[str]:
     if measured is None or measured.p >= ALARM:
         return []
     return [
-        f"Treatment changes how many decisions a unit has: {text.difference(measured)}. Effects per decision then "
-        "compare different decisions; look at those per unit as well."
+        f"Treatment changes the number of decisions per unit: {text.difference(measured)}. Effects per decision then "
+        "compare different decisions; check the effects per unit as well."
     ]
 
 
@@ -89,21 +90,21 @@ def _unequally_sent(units: Units, shown: Sequence[str]) -> list[str]:
         found = effect(units.treated, units.sent[name], units.decisions) if name in units.sent else None
         if found is not None and found.p < ALARM:
             lines.append(
-                f"{name} came with {text.percent(found.control)} of control's decisions and with "
-                f"{text.percent(found.treatment)} of treatment's; where it did not come it counts as 0."
+                f"{name} was sent with {text.percent(found.control)} of control's decisions and with "
+                f"{text.percent(found.treatment)} of treatment's; where it was not sent it counts as 0."
             )
     return lines
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What an experiment says.
+    """The verdict of an experiment.
 
     Attributes:
-        kind: ``stop`` if the arms cannot be compared; ``better`` or ``worse`` for reward, ``higher`` or ``lower`` for
-            other metrics; ``none`` if no difference was found; ``unknown`` if nothing can be said yet.
-        sentence: The same in words.
-        often: Whether it holds for those who look every day, in words; empty if there is nothing to add.
-        settled: Whether it does.
+        kind: ``stop`` if the arms are not comparable; ``better`` or ``worse`` for reward; ``higher`` or ``lower`` for
+            other metrics; ``none`` if no difference was found; ``unknown`` if there is too little data.
+        sentence: The verdict in words.
+        often: Whether the verdict also holds when looking every day (anytime-valid), in words; may be empty.
+        settled: Whether the verdict holds when looking every day.
     """
 
     kind: Kind
@@ -119,16 +120,16 @@ def verdict(
 
     Args:
         split: Split of units.
-        metric: What it is called.
-        outcome: What it is made of; more is better only for ``reward``.
-        measured: The effect; None if there is none.
-        why_not: The reason for that.
-        in_both: Units that were seen in both arms; where the split is broken as well, they are the likely cause.
+        metric: Name of the metric.
+        outcome: Outcome of the metric; only for ``reward`` more is better.
+        measured: The effect; None if it cannot be estimated.
+        why_not: Reason if `measured` is None.
+        in_both: Number of units in both arms; with a broken split, the likely cause.
     """
     if split.broken:
         return Verdict(kind="stop", sentence=_stop(split, in_both))
     if measured is None:
-        return Verdict(kind="unknown", sentence=f"Nothing can be said yet: {why_not}.")
+        return Verdict(kind="unknown", sentence=f"No verdict yet: {why_not}.")
     kind = _kind(measured, outcome)
     if kind == "none":
         return Verdict(kind=kind, sentence=_none(metric, measured), often=_often_none(measured))
@@ -151,30 +152,30 @@ def _stop(split: Split, in_both: int) -> str:
     assert split.p is not None
     found = (
         f"{text.percent(split.observed)} of {text.counted(split.control + split.treatment, 'unit')} are in "
-        f"treatment, and {text.percent(split.share)} should be ({text.probability(split.p)})"
+        f"treatment, expected {text.percent(split.share)} ({text.probability(split.p)})"
     )
     if in_both:
         return (
-            f"Stop: {text.counted(in_both, 'unit')} changed arms, and what is left is not split as it should be: "
+            f"Stop: {text.counted(in_both, 'unit')} changed arms, and the others have a sample ratio mismatch: "
             f"{found}. {text.WHY_IN_BOTH}"
         )
     return (
-        f"Stop: the split is not what it should be. {found}. Units are missing from one arm, or were added to it: no "
-        "effect can be trusted until the cause is found."
+        f"Stop: sample ratio mismatch. {found}. Units are missing from one arm, or were added to it: no effect can be "
+        "trusted until the cause is found."
     )
 
 
 def _none(metric: str, measured: Measured) -> str:
     return (
         f"No difference found yet: {metric} {text.difference(measured)}. "
-        f"An effect of {text.detectable(measured)} could have been seen."
+        f"An effect of {text.detectable(measured)} was detectable."
     )
 
 
 def _often(measured: Measured, settled: bool) -> str:
     if settled:
-        return f"It also holds for those who look every day ({text.anytime(measured)})."
-    once = "That is for those who look once, at the planned end. For those who look every day"
+        return f"It also holds when looking every day ({text.anytime(measured)})."
+    once = "This is valid for one look, at the planned end. When looking every day,"
     if measured.units < LEAST_ANYTIME:
         return f"{once} there are too few units: {LEAST_ANYTIME} are needed."
     return f"{once} it is not settled yet ({text.anytime(measured)})."
@@ -183,4 +184,4 @@ def _often(measured: Measured, settled: bool) -> str:
 def _often_none(measured: Measured) -> str:
     if measured.units < LEAST_ANYTIME:
         return ""
-    return f"For those who look every day the interval is {text.anytime(measured)}."
+    return f"When looking every day, the interval is {text.anytime(measured)}."

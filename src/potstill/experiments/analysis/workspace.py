@@ -1,11 +1,11 @@
-"""A workspace's experiment: what its configuration says about it, and its observations."""
+"""Report on an experiment of a workspace, from its configuration and observations."""
 
 from __future__ import annotations
 
 import msgspec
 import polars as pl
 
-from potstill.errors import PotstillError
+from potstill.errors import InvalidOption, PotstillError
 from potstill.events import microseconds
 from potstill.experiments.analysis.effects import PLANNED
 from potstill.experiments.analysis.metrics import Per
@@ -19,20 +19,20 @@ from potstill.workspace import Workspace, experiment_status
 
 
 class NoExperiment(PotstillError, ValueError):
-    """There is no experiment to report on; the message says what there is instead."""
+    """There is no such experiment; the message lists those that exist."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to look at an experiment.
+    """Options of a report.
 
     Attributes:
-        share: Share of units that should be in treatment; what the configuration says if left out.
-        unit: Unit that was randomised: ``"unit"``, or a feature; what the configuration says if left out.
-        metric, per: the metric that decides, and whether it is per decision or per unit.
-        by: A context feature to show effects by.
-        level: The confidence of each interval.
-        planned: Units at which the intervals for those who look every day are narrowest.
-        past_days: How far before the start to look for what units did before.
+        share: Expected share of units in treatment. Default: the configured one.
+        unit: Randomised unit: ``"unit"`` or a feature. Default: the configured one.
+        metric, per: Main metric, and whether it is per decision or per unit.
+        by: Context feature to break effects down by.
+        level: Confidence level of each interval.
+        planned: Number of units at which the anytime-valid intervals are narrowest.
+        past_days: Days of pre-experiment data.
     """
 
     share: float | None = None
@@ -49,16 +49,16 @@ def report_of(workspace: Workspace, name: str | None, options: Options, now: int
     """Report on an experiment of a workspace.
 
     Args:
-        workspace: Where its decisions were logged.
-        name: Name of the experiment; the one in potstill.toml if left out.
-        options: How to look at it.
-        now: Microseconds since 1970, to tell what has not started.
+        workspace: Workspace with the logged decisions.
+        name: Name of the experiment. Default: the one in potstill.toml.
+        options: Options of the report.
+        now: Current time in microseconds since 1970.
     """
     _check_feature(workspace, options.by)
     config = workspace.config.experiment
     name = name or (config.name if config else None)
     if name is None or config is None or name != config.name:
-        name, config = _known(name, observations(workspace), config), None
+        name, config = _logged_experiment(name, observations(workspace), config), None
     unit = randomised_unit(workspace, options.unit, config)
     share = options.share if options.share is not None else config.share if config else None
     start = microseconds(config.start) if config and config.start else None
@@ -77,12 +77,12 @@ def report_of(workspace: Workspace, name: str | None, options: Options, now: int
     about = About.of(config, units, unit=unit, workspace=workspace.url, made=now)
     if units.units:
         return msgspec.structs.replace(report, about=about)
-    sentence = f"Nothing can be said about {name} yet: {why_nothing(workspace, name, config, now)}."
+    sentence = f"No verdict on {name} yet: {why_empty(workspace, name, config, now)}."
     return msgspec.structs.replace(report, about=about, verdict=Verdict(kind="unknown", sentence=sentence))
 
 
 def observations(workspace: Workspace, unit: str = UNIT, since: int = 0) -> pl.LazyFrame:
-    """A workspace's observations, each with the unit that is randomised; without files that are all before `since`."""
+    """A workspace's observations with the randomised unit, without files that end before `since`."""
     files = [file for file in workspace.lake.files("observations") if file.last >= since]
     rows = workspace.lake.read("observations", files)
     return rows if unit == UNIT else rows.with_columns(unit=pl.col(context_column(unit)).cast(pl.String))
@@ -90,7 +90,7 @@ def observations(workspace: Workspace, unit: str = UNIT, since: int = 0) -> pl.L
 
 def _units(workspace: Workspace, name: str, unit: str, start: int | None, options: Options) -> Units:
     since = 0
-    if start is not None:  # its first decision may be earlier, and then so is the past
+    if start is not None:  # the first decision may precede the start; pre-experiment data then end earlier
         first = first_decision(observations(workspace), name)
         since = (start if first is None else min(start, first)) - options.past_days * DAY
     return read_units(
@@ -104,7 +104,7 @@ def _units(workspace: Workspace, name: str, unit: str, start: int | None, option
 
 
 def randomised_unit(workspace: Workspace, stated: str | None, config: ExperimentConfig | None) -> str:
-    """The unit that was randomised. What the configuration says counts for its own experiment, and for no other."""
+    """The randomised unit: the stated one, else the one configured for this experiment."""
     if stated is not None:
         check_unit(stated, workspace.problem, "--unit")
         return stated
@@ -116,11 +116,11 @@ def randomised_unit(workspace: Workspace, stated: str | None, config: Experiment
 def _check_feature(workspace: Workspace, by: str | None) -> None:
     features = [feature.name for feature in workspace.problem.context]
     if by is not None and by not in features:
-        raise ValueError(f"--by {by}: there is no such feature; the features are {', '.join(features)}")
+        raise InvalidOption(f"--by {by}: there is no such feature; the features are {', '.join(features)}")
 
 
-def _known(name: str | None, rows: pl.LazyFrame, config: ExperimentConfig | None) -> str:
-    """The name of an experiment that the configuration does not have (any more), if the log has it."""
+def _logged_experiment(name: str | None, rows: pl.LazyFrame, config: ExperimentConfig | None) -> str:
+    """The name of an experiment that is in the log but not in the configuration; raises `NoExperiment` otherwise."""
     logged = experiments_in(rows)
     if name is not None and name in logged:
         return name
@@ -131,37 +131,37 @@ def _known(name: str | None, rows: pl.LazyFrame, config: ExperimentConfig | None
     raise NoExperiment(f"there is no experiment {name!r}: {present}, and {others}")
 
 
-def why_nothing(workspace: Workspace, name: str, config: ExperimentConfig | None, now: int) -> str:
-    """The reason in words, from what is most likely to be mended on.
+def why_empty(workspace: Workspace, name: str, config: ExperimentConfig | None, now: int) -> str:
+    """Why the report is empty, most fixable cause first.
 
     Args:
-        workspace: Where its decisions would be.
+        workspace: Workspace of the experiment.
         name: Name of the experiment.
-        config: What potstill.toml says of it; None if it is another one, or there is none.
-        now: Microseconds since 1970.
+        config: Its configuration; None if potstill.toml has none or another experiment.
+        now: Current time in microseconds since 1970.
     """
-    stands = experiment_status(workspace, now) if config is not None else None
-    if stands is not None and stands.state == "not started":
-        return stands.why
+    status = experiment_status(workspace, now) if config is not None else None
+    if status is not None and status.state == "not started":
+        return status.why
     logged = _logged_arms(workspace)
     waiting = sum(logged.get(arm, 0) for arm in arms(name))
     if waiting:
         return (
-            f"{waiting:,} of its decisions are in the lake, and none is an observation yet; potstill update makes "
-            f"them, when the reward's window of {workspace.problem.reward.window} has closed"
+            f"{waiting:,} of its decisions are in the lake, and none is an observation yet; potstill update creates "
+            f"observations when the reward window of {workspace.problem.reward.window} has closed"
         )
     others = sorted({arm.rpartition(":")[0] for arm in logged})
-    beside = f". The lake has decisions of {', '.join(others)}: --name shows those" if others else ""
-    if stands is not None and stands.state == "refused":
-        return f"no service follows it, since {stands.why}{beside}"
+    beside = f". The lake has decisions of {', '.join(others)}: select one with --name" if others else ""
+    if status is not None and status.state == "refused":
+        return f"services refuse it: {status.why}{beside}"
     return (
-        "no decision of it is in the lake; it needs requests that state a unit, and potstill events flush or update"
+        "the lake has no decisions of it; send requests with a unit, then run potstill events flush or potstill update"
         f"{beside}"
     )
 
 
 def _logged_arms(workspace: Workspace) -> dict[str, int]:
-    """How many decisions each arm has in the lake, whether or not they are observations."""
+    """Number of decisions of each arm in the lake, including those that are not observations yet."""
     decisions = workspace.lake.scan("decisions").filter(pl.col("arm").is_not_null())
     counted = decisions.group_by("arm").agg(pl.len()).collect(engine="streaming")
     return dict(counted.iter_rows())

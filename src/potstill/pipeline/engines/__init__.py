@@ -1,7 +1,8 @@
-"""What an engine does: it maps a function over items, and says nothing about what the function does.
+"""Execution engines: map a function over items, locally or on a Ray cluster.
 
-Functions are at the top level of a module, and equal arguments give equal results: an engine may call one twice for an
-item, when it has lost the first answer. So files have equal names and bytes, or names of their own that nobody knows.
+Functions must be deterministic and defined at the top level of a module. An engine may call a function twice for an
+item, if the first result was lost. Side effects must therefore be idempotent: files have equal names and bytes, or
+unique names.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from potstill.errors import PotstillError
+from potstill.errors import InvalidOption, PotstillError
 from potstill.parallel import in_turn
 
 ItemT = TypeVar("ItemT")
@@ -25,72 +26,72 @@ class MissingEngine(PotstillError, ImportError):
 
 
 class EngineFailed(PotstillError, RuntimeError):
-    """An engine cannot be reached, or has lost an item too often; the message says which and why."""
+    """An engine cannot be reached or has lost an item too often; the message gives the reason."""
 
 
 class Engine(Protocol):
-    """A place to do work in."""
+    """An execution engine."""
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Name of the engine on the command line."""
 
     @property
     def workers(self) -> int:
-        """How many items are worked on at a time."""
+        """Number of items processed in parallel."""
 
     @property
     def dashboard(self) -> str | None:
-        """The address of a page on which to watch the work, where there is one."""
+        """URL of the engine's dashboard; None without one."""
 
     def map(self, function: Callable[..., ResultT], items: Iterable[ItemT], *common: Any) -> Iterator[ResultT]:
-        """``function(item, *common)`` of each item, in the order of the items; few items are taken ahead.
+        """Yield ``function(item, *common)`` for each item, in order, with a bounded look-ahead.
 
-        What a function raises is raised here, as it is.
+        Exceptions of the function are raised unchanged.
         """
 
     def close(self) -> None:
-        """Give back what was taken. A cluster that was there before stays."""
+        """Release resources. A cluster that was running before keeps running."""
 
 
 class LocalEngine:
-    """One item is in memory at a time; the functions themselves use the cores of the machine."""
+    """Processes one item at a time in this process; the functions use all cores themselves."""
 
     name = "local"
     workers = 1
     dashboard: str | None = None
 
     def map(self, function: Callable[..., ResultT], items: Iterable[ItemT], *common: Any) -> Iterator[ResultT]:
-        """``function(item, *common)`` of each item, when it is asked for."""
+        """Yield ``function(item, *common)`` for each item, lazily."""
         return in_turn(function, items, *common)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
 
 @contextmanager
 def open_engine(name: str = "local", address: str | None = None) -> Iterator[Engine]:
-    """An engine for a while.
+    """Open an engine for the duration of a context.
 
     Args:
         name: One of `ENGINES`.
-        address: Address of a Ray cluster, or ``auto`` for the one that this machine belongs to. Without one, Ray is
-            started on this machine and stopped with the engine.
+        address: Address of a Ray cluster, or ``auto`` for the cluster of this machine. Without one, Ray is started on
+            this machine and stopped with the engine.
     """
-    engine = _opened(name, address)
+    engine = _open(name, address)
     try:
         yield engine
     finally:
         engine.close()
 
 
-def _opened(name: str, address: str | None) -> Engine:
+def _open(name: str, address: str | None) -> Engine:
     if name == "local":
         if address is not None:
-            raise ValueError(f"an address is for --engine ray; the local engine has none, got {address!r}")
+            raise InvalidOption(f"--address needs --engine ray; the local engine has no address, got {address!r}")
         return LocalEngine()
     if name != "ray":
-        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
+        raise InvalidOption(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
     try:
         from potstill.pipeline.engines.ray import RayEngine
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The Ray engine: items are spread over the processors of a machine or a cluster. Nothing but placement is here."""
+"""The Ray engine: distributes items over the processors of a machine or a cluster."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from ray.exceptions import RayError, RayTaskError
 from potstill.parallel import ONE_THREAD, environment
 from potstill.pipeline.engines import EngineFailed, ItemT, ResultT
 
-#: Items that are taken ahead, for each worker: one at work, and one that is ready when that is done.
+#: Look-ahead per worker: one item in progress and one queued.
 AHEAD = 2
-#: How often an item may lose its worker.
+#: Number of retries of an item whose worker is lost.
 RETRIES = 3
 
 
 class RayEngine:
-    """One item is worked on by one processor. An item whose worker is lost is given to another one.
+    """Each item runs on one processor. An item whose worker is lost is retried on another.
 
     Args:
         address: Address of a cluster, or ``auto``. Without one, Ray is started on loopback and stopped with the engine.
-        options: Options of `ray.init`, for a Ray that is started here.
+        options: Options of `ray.init` if Ray is started here.
     """
 
     name = "ray"
 
     def __init__(self, address: str | None = None, **options: Any) -> None:
         if address is not None:
-            _knock(address)
+            _check_reachable(address)
         self._own = not ray.is_initialized()
         self.dashboard: str | None = self._connect(address, options) if self._own else None
 
     @property
     def workers(self) -> int:
-        """Processors of the cluster, as it is now: it may grow with the work that waits."""
+        """Current number of processors of the cluster; autoscaling may change it."""
         return max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
     def map(self, function: Callable[..., ResultT], items: Iterable[ItemT], *common: Any) -> Iterator[ResultT]:
-        """``function(item, *common)`` of each item, in order; what is common is sent to each machine once."""
+        """Yield ``function(item, *common)`` for each item, in order; `common` is sent to each machine once."""
         remote = _remote(function)
         stored = [ray.put(value) for value in common]
         ahead: deque[Any] = deque()
@@ -58,22 +58,22 @@ class RayEngine:
             yield _result(ahead.popleft())
 
     def close(self) -> None:
-        """Leave the cluster; end the Ray that was started here."""
+        """Disconnect from the cluster, or stop Ray if it was started here."""
         if self._own:
             ray.shutdown()
 
     def _connect(self, address: str | None, options: dict[str, Any]) -> str | None:
-        """Begin to use Ray; the address of its dashboard, if it has one."""
+        """Start or connect to Ray; returns the URL of its dashboard, if any."""
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         if address is None:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or Ray reports on its use over the network
-            # Ray takes loopback for the address of a machine only where it believes that there are no clusters.
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports over the network
+            # Ray binds to loopback only if clusters are disabled.
             ray_constants.ENABLE_RAY_CLUSTER = False
             quiet |= options
         try:
-            # Workers have one processor each, and what they are born with: a Ray that was there before has its own.
+            # Workers have one processor each and inherit this environment; a running cluster has its own.
             with environment(ONE_THREAD), warnings.catch_warnings():
-                # Ray starts programs of its own, which need no part of JAX.
+                # Forking is safe here: Ray's child processes do not use JAX.
                 warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
                 context = ray.init(address="local" if address is None else address, **quiet)
         except (OSError, RuntimeError, ValueError, RayError) as error:
@@ -84,12 +84,12 @@ class RayEngine:
 
 @cache
 def _remote(function: Callable[..., Any]) -> Any:
-    """A function as Ray calls it; it is sent to the cluster once."""
+    """The Ray remote of a function, cached so that it is sent to the cluster once."""
     return ray.remote(num_cpus=1, max_retries=RETRIES)(function)
 
 
-def _knock(address: str) -> None:
-    """Find out in seconds that nobody is there; Ray itself would wait for minutes."""
+def _check_reachable(address: str) -> None:
+    """Fail within seconds if nothing listens at an address; Ray itself would wait for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdigit():
         try:

@@ -1,4 +1,4 @@
-/* What the files of the Python extension share. */
+/* Declarations shared by the files of the Python extension. */
 #ifndef POTSTILL_EXTENSION_H
 #define POTSTILL_EXTENSION_H
 
@@ -9,24 +9,24 @@
 
 enum { CACHE_LINE = 64 };
 
-/* A policy, ready to decide. Nothing in it changes after it was made, so threads share it without locks. */
+/* A policy, ready to decide. Immutable after construction, so threads share it without locks. */
 typedef struct {
     PyObject_HEAD
     potstill_policy policy;
     potstill_feature *features; /* with their categories, owned */
     potstill_layer *layers;
-    void **weights;        /* the memory of each layer */
-    PyObject *definitions; /* the features as they were given; the kernel points into its strings */
-    PyObject *names;       /* tuple of the features' names, interned */
+    void **weights;        /* allocated memory of each layer */
+    PyObject *definitions; /* the feature definitions; the kernel points into their strings */
+    PyObject *names;       /* tuple of feature names, interned */
     PyObject *positions;   /* dict: feature name to position */
-    PyObject *actions;     /* tuple of the actions' names */
+    PyObject *actions;     /* tuple of action names */
     PyObject *places;      /* dict: action name to position */
     PyObject *version;
-    PyObject *decision; /* the type of what decide returns */
-    PyObject *array;    /* the type of an encoded context */
+    PyObject *decision; /* type of a decision */
+    PyObject *array;    /* type of an encoded context */
 } Kernel;
 
-/* The memory that a call needs: on the stack, unless the policy is large. */
+/* Working memory of a call: on the stack, unless the policy is large. */
 typedef struct {
     potstill_value *values;
     float *encoded;
@@ -36,10 +36,10 @@ typedef struct {
     char stack[8192];
 } Workspace;
 
-bool workspace_open(Workspace *space, const Kernel *kernel, size_t contexts); /* false if there is no memory */
+bool workspace_open(Workspace *space, const Kernel *kernel, size_t contexts); /* false if out of memory */
 void workspace_close(Workspace *space);
 
-/* build.c: the life of a Kernel */
+/* build.c: construction and deallocation of a Kernel */
 PyObject *Kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords);
 int Kernel_traverse(Kernel *self, visitproc visit, void *arg);
 void Kernel_dealloc(Kernel *self);
@@ -52,12 +52,12 @@ PyObject *Kernel_encode_rows(Kernel *self, PyObject *args);
 PyObject *Kernel_uniforms(Kernel *self, PyObject *args);
 PyObject *digests(PyObject *module, PyObject *rows);
 
-/* request.c: from Python's objects to the kernel's.
+/* request.c: conversion of Python objects to kernel values.
  *
- * These functions know what nearly every decision brings: exact built-in types and finite numbers. They answer false to
- * all else, with no exception set, and Python code then takes the request from the start: it converts what it can and
- * explains what is wrong, in the same words whatever the runtime. Reading runs no Python code, so nothing that is read
- * can change or vanish meanwhile. */
+ * The fast path covers nearly every decision: exact built-in types and finite numbers. For anything else these
+ * functions return false without an exception, and Python code handles the request from the start: it converts what it
+ * can and reports errors, with the same messages in every runtime. Reading runs no Python code, so no object can
+ * change or be freed meanwhile. */
 bool read_context(const Kernel *self, PyObject *context, Workspace *space);
 bool read_named(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);   /* a dict */
 bool read_ordered(const Kernel *self, PyObject *context, potstill_value *values, float *encoded); /* a tuple */

@@ -1,10 +1,10 @@
-/* The decision kernel of Potstill: from a context to an action and its exact probability.
+/* The decision kernel of Potstill: maps a context to an action and its exact probability.
  *
- * Portable C99 that needs nothing beyond libm. It allocates nothing and keeps no state, so any number of threads may
- * use one policy. The Python extension is built on it, and `potstill export --to c` puts it beside a policy's weights.
- * docs/policy-format.md specifies what it computes.
+ * Portable C99; depends only on libm. It allocates no memory and keeps no state, so threads may share a policy. The
+ * Python extension is built on it, and `potstill export --to c` ships it with a policy's weights. docs/policy-format.md
+ * is the specification.
  *
- * In short: fill one potstill_value per feature, then potstill_encode, then potstill_decide.
+ * Usage: fill one potstill_value per feature, then call potstill_encode and potstill_decide.
  */
 #ifndef POTSTILL_KERNEL_H
 #define POTSTILL_KERNEL_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How the functions below are declared; define it as `static` to paste the kernel into one source file. */
+/* Linkage of the functions below; define it as `static` to include the kernel in a single source file. */
 #ifndef POTSTILL_API
 #define POTSTILL_API
 #endif
@@ -24,18 +24,18 @@ extern "C" {
 
 typedef enum {
     POTSTILL_OK = 0,
-    POTSTILL_MISSING_VALUE, /* a feature without a value, whose definition has nothing to stand in for it */
-    POTSTILL_NOT_A_NUMBER,  /* a numeric feature got text or a truth value */
+    POTSTILL_MISSING_VALUE, /* a required feature has no value */
+    POTSTILL_NOT_A_NUMBER,  /* the value of a numeric feature is not a number */
     POTSTILL_NOT_FINITE,    /* NaN or an infinity */
-    POTSTILL_NOT_TEXT,      /* a categorical feature got something else than text */
-    POTSTILL_NOT_TRUTH,     /* a boolean feature got something else than true or false */
+    POTSTILL_NOT_TEXT,      /* the value of a categorical feature is not text */
+    POTSTILL_NOT_TRUTH,     /* the value of a boolean feature is not true or false */
     POTSTILL_BAD_ID,        /* an id that is empty or not UTF-8 */
     POTSTILL_BAD_FLOOR,     /* a floor outside [0, 1 / actions] */
     POTSTILL_NOT_ELIGIBLE,  /* no action is eligible */
-    POTSTILL_OVERFLOW       /* the weights are so large that the scores are not finite */
+    POTSTILL_OVERFLOW       /* the scores are not finite, because the weights are too large */
 } potstill_status;
 
-/* UTF-8; need not end in a zero byte. */
+/* UTF-8 text; not necessarily NUL-terminated. */
 typedef struct {
     const char *bytes;
     size_t length;
@@ -43,7 +43,7 @@ typedef struct {
 
 typedef enum { POTSTILL_MISSING = 0, POTSTILL_NUMBER, POTSTILL_TRUTH, POTSTILL_TEXT } potstill_type;
 
-/* The value of one feature in a context. One that is all zeros is missing. */
+/* The value of one feature in a context. All zeros means missing. */
 typedef struct {
     potstill_type type;
     union {
@@ -55,10 +55,11 @@ typedef struct {
 
 typedef enum { POTSTILL_NUMERIC, POTSTILL_BOOLEAN, POTSTILL_CATEGORICAL } potstill_kind;
 
-/* What a missing value becomes: an error; the stand-in (if categorical: unseen); or 0, with 1 in the next column. */
+/* Encoding of a missing value: an error; the stand-in (for a categorical feature: unseen); or 0, and 1 in the next
+ * column. */
 typedef enum { POTSTILL_REFUSE, POTSTILL_STAND_IN, POTSTILL_FLAG } potstill_missing;
 
-/* One value of a categorical feature, and its column among those of the feature. */
+/* One value of a categorical feature, and its column within the feature. */
 typedef struct {
     potstill_text text;
     size_t column;
@@ -68,23 +69,23 @@ typedef struct {
     const char *name;
     potstill_kind kind;
     potstill_missing missing;
-    size_t column;   /* the first encoded column */
+    size_t column;   /* first encoded column */
     double stand_in; /* numeric: a number; boolean: 0 or 1 */
 
-    /* Numeric: v is clipped to [low, high], then (v - origin) / span; on a log scale (ln v - origin) / span. */
+    /* Numeric: v is clipped to [low, high], then (v - origin) / span; on a log scale, (ln v - origin) / span. */
     double low, high, origin, span;
     bool log;
 
-    /* Categorical: sorted by length, then by bytes. The column after those of all categories is for unseen values. */
+    /* Categorical: sorted by length, then by bytes. The last column is for unseen values. */
     const potstill_category *categories;
     size_t category_count;
 } potstill_feature;
 
-/* y = x·weight + bias. Rows are padded with zeros, so that vectors of any width fill them. */
+/* y = x·weight + bias. Rows are zero-padded to a multiple of every vector width. */
 typedef struct {
     size_t inputs, outputs;
     size_t stride;       /* columns of weight and bias in memory: outputs, rounded up to a multiple of 16 */
-    const float *weight; /* [inputs, stride], row by row */
+    const float *weight; /* [inputs, stride], row-major */
     const float *bias;   /* [stride] */
 } potstill_layer;
 
@@ -93,22 +94,22 @@ typedef enum { POTSTILL_TANH, POTSTILL_RELU } potstill_activation;
 typedef struct {
     const potstill_feature *features;
     size_t feature_count;
-    size_t width; /* encoded columns: the inputs of the first layer */
+    size_t width; /* number of encoded columns: inputs of the first layer */
     const potstill_layer *layers;
     size_t layer_count;
     potstill_activation activation; /* of every layer but the last */
-    size_t actions;                 /* the outputs of the last layer */
-    double floor;                   /* the smallest propensity of an eligible action */
+    size_t actions;                 /* number of actions: outputs of the last layer */
+    double floor;                   /* smallest propensity of an eligible action */
     uint8_t salt[16];
 } potstill_policy;
 
 typedef struct {
     size_t action;
     float propensity;
-    double u; /* the draw that chose the action */
+    double u; /* the uniform draw that selected the action */
 } potstill_decision;
 
-/* The floats of scratch memory that the functions below need for a context: twice the widest stride. */
+/* Scratch memory of the functions below per context, in floats: twice the widest stride. */
 POTSTILL_API size_t potstill_scratch_size(const potstill_policy *policy);
 
 /* Encodes a context: values[feature_count], in the order of the features, to encoded[width].
@@ -116,37 +117,38 @@ POTSTILL_API size_t potstill_scratch_size(const potstill_policy *policy);
 POTSTILL_API potstill_status potstill_encode(const potstill_policy *policy, const potstill_value *values,
                                              float *encoded, size_t *refused);
 
-/* The probability of each action, p[actions], for an encoded context. eligible[actions] holds 1 for the actions that
- * are allowed and 0 for the others, NULL allows all; floor is usually policy->floor. */
+/* Computes the probability of each action, p[actions], for an encoded context. eligible[actions] is 1 for eligible
+ * actions and 0 for others; NULL makes all eligible. floor is usually policy->floor. */
 POTSTILL_API potstill_status potstill_probabilities(const potstill_policy *policy, const float *encoded,
                                                     const uint8_t *eligible, double floor, float *scratch, float *p);
 
-/* Chooses an action for an encoded context. The same id under the same policy always gives the same draw. */
+/* Draws an action for an encoded context. The draw is a deterministic function of the id and the policy. */
 POTSTILL_API potstill_status potstill_decide(const potstill_policy *policy, const float *encoded, potstill_text id,
                                              const uint8_t *eligible, double floor, float *scratch,
                                              potstill_decision *decision);
 
-/* The same for many encoded contexts [contexts, width], with eligible[contexts, actions] and p[contexts, actions]. They
- * go through the network together, which is faster and comes to the same. scratch must be that many times larger. */
+/* potstill_probabilities for many encoded contexts [contexts, width], with eligible[contexts, actions] and
+ * p[contexts, actions]. One pass through the network is faster and gives the same results. scratch must be `contexts`
+ * times larger. */
 POTSTILL_API potstill_status potstill_probabilities_many(const potstill_policy *policy, size_t contexts,
                                                          const float *encoded, const uint8_t *eligible, double floor,
                                                          float *scratch, float *p);
 
-/* Likewise, with decisions[contexts] at draws u[contexts] from potstill_uniform. */
+/* potstill_decide for many encoded contexts: decisions[contexts] at the draws u[contexts] of potstill_uniform. */
 POTSTILL_API potstill_status potstill_decide_many(const potstill_policy *policy, size_t contexts, const float *encoded,
                                                   const double *u, const uint8_t *eligible, double floor,
                                                   float *scratch, potstill_decision *decisions);
 
-/* The draw of a decision, in [0, 1); POTSTILL_BAD_ID if the id is empty or not UTF-8. */
+/* The uniform draw of a decision, in [0, 1); POTSTILL_BAD_ID if the id is empty or not UTF-8. */
 POTSTILL_API potstill_status potstill_uniform(const potstill_policy *policy, potstill_text id, double *u);
 
 /* SipHash-2-4. */
 POTSTILL_API uint64_t potstill_siphash(const uint8_t key[16], const void *message, size_t length);
 
-/* The instructions that the network runs on here: "avx512", "avx2" or "portable". */
+/* The instruction set of the network on this machine: "avx512", "avx2" or "portable". */
 POTSTILL_API const char *potstill_instructions(void);
 
-/* What a status means, in English. */
+/* Description of a status, in English. */
 POTSTILL_API const char *potstill_message(potstill_status status);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-"""Adaptive-TS: a regression that learns its own prior."""
+"""Adaptive-TS: Bayesian regression with an empirical-Bayes prior."""
 
 from potstill.teachers.adaptive.adaptive_ts import AdaptiveTS
 

@@ -1,4 +1,8 @@
-"""Adaptive-TS: a regression that learns its own prior: scales, likeness of actions, and whether a network helps."""
+"""Adaptive-TS: Bayesian regression that learns its prior from the data.
+
+Empirical Bayes sets the prior scales and the correlation between actions. A hold-out decides whether to use features of
+a network.
+"""
 
 from __future__ import annotations
 
@@ -22,38 +26,38 @@ from potstill.teachers.neural import noise_selection as noises
 
 Float64 = nig.Float64
 
-#: One observation in this many is held out from the network, so that its features are not overfit there.
-_HONEST = 5
-#: Observations that scales are learnt from, and on which the network is judged. The earliest, where actions were still
-#: explored: a policy that has converged shows only what any model explains.
+#: One observation in this many is held out from network training, so that its features are not overfit there.
+_HOLD_OUT = 5
+#: Number of observations for learning prior scales and for scoring the network. The earliest ones, which still explore
+#: actions: on the data of a converged policy every model predicts well.
 _EXPLORED = 400
-#: Nats by which the network has to predict them better.
+#: Minimum gain in hold-out log likelihood, in nats, for using the network.
 _MARGIN = 5.0
-#: Patterns of actions that the network's block keeps: with more actions, they are few and broad.
+#: Maximum rank of the covariance between actions in the network's block.
 _RANK = 10
-#: Weight of the learnt noise against residuals, in observations.
+#: Weight of the learnt noise variance against that of the residuals, in observations.
 _NOISE_WEIGHT = 20.0
-#: Smallest noise variance, as a share of that of the rewards.
+#: Smallest noise variance, as a share of the rewards' variance.
 _LEAST_NOISE = 1e-3
-#: Observations per action after which the learnt prior variances count double.
+#: Number of observations per action that doubles the learnt prior variances.
 _FADING = 150.0
-#: Contexts whose covariances are worked out at once.
+#: Number of contexts whose covariances are computed at once.
 _CHUNK = 512
 
 
 class AdaptiveState(NamedTuple):
-    """What was observed and learnt.
+    """Observations, learnt prior and posterior.
 
     Attributes:
         memory: The observations.
-        seen: Observations in all, int64[].
-        learnt: Observations there were when the network and the scales were learnt last, int64[].
-        unit: Mean and standard deviation of the first batch's rewards, float64[2]; the regression is in these units.
+        seen: Number of observations so far, int64[].
+        learnt: Value of `seen` when the network and the prior scales were last learnt, int64[].
+        unit: Mean and standard deviation of the first batch's rewards, float64[2]. The regression uses these units.
         networks: One network, whose last hidden layer is a block of features.
-        noise: Noise that it was trained with.
+        noise: Noise share that the network was trained with.
         mixes: Prior scales without the network and with it.
         networked: Whether the network's block is used, bool[].
-        posterior: After the observations.
+        posterior: Posterior given the observations.
     """
 
     memory: Memory
@@ -68,23 +72,22 @@ class AdaptiveState(NamedTuple):
 
 
 class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adaptive-ts"):
-    """One regression for all problems: what others leave to the user's prior, it learns from the first batches.
+    """One regression for all problems. It learns its prior from the first batches instead of from options.
 
-    Reward = constant + xᵀθ + φ(x)ᵀψ + noise for each action, φ the last hidden layer of a network. Prior scales, and
-    how alike the coefficients of different actions are (all, neighbours in the list, none), maximise the marginal
-    likelihood. The network's part is used only while it predicts observations better that the network was not trained
-    on.
+    Reward = constant + xᵀθ + φ(x)ᵀψ + noise for each action, with φ the last hidden layer of a network. Prior scales,
+    and the correlation between the coefficients of actions (all, neighbours in the list, none), maximise the marginal
+    likelihood. The network's block is used only while it improves the prediction of held-out observations.
 
-    Actions are correlated, so that propensities are shares of joint draws; with two actions they are exact.
+    Actions are correlated, so propensities are shares of joint draws; with two actions they are exact.
 
     Args:
-        vagueness: Factor on the learnt prior variances, which doubles with the first 150 observations per action and
-            goes on so: scales are learnt from few of them, and the few features that matter must not stay shrunk to
-            the size of the many that do not.
-        temperature: Factor on the standard deviations of the posterior that is sampled; 1 is Thompson sampling, less
-            exploits more, 0 is greedy.
-        refit: The network is retrained and scales are relearnt when observations have grown by this factor.
-        draws: Posterior draws for propensities.
+        vagueness: Factor on the learnt prior variances. It grows linearly with the data and doubles after 150
+            observations per action. Reason: scales are learnt from few observations, and the few features that
+            matter must not stay shrunk to the size of the many that do not.
+        temperature: Factor on the standard deviations of the sampled posterior. 1 is Thompson sampling, less exploits
+            more, 0 is greedy.
+        refit: Growth factor of the number of observations that triggers retraining of the network and of the scales.
+        draws: Number of posterior draws for propensities.
     """
 
     hidden: tuple[int, ...] = (100, 50)
@@ -96,8 +99,8 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window == 1:
-            # The one observation may be an honest one, and nothing is left to train the network on.
-            self._refuse("window", "2 or more, or left out")
+            # The single observation may be held out, which leaves nothing to train the network on.
+            self._refuse("window", "2 or more, or None")
         if not 0 < self.vagueness < np.inf:
             self._refuse("vagueness", "a positive number")
         if not 0 <= self.temperature < np.inf:
@@ -122,7 +125,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
             nothing,
             np.array([0.0, 1.0]),
             networks,
-            noises.given(self.recipe.noise),
+            noises.initial(self.recipe.noise),
             mixes,
             np.array(False),
             Posterior((), np.zeros(0), np.zeros((0, 0)), np.ones(())),
@@ -133,13 +136,13 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         """The posterior after more observations."""
         if not len(observations):
             return state
-        kept = self._remember(state.memory, observations)
+        kept = self._append(state.memory, observations)
         first = not len(state.memory.actions)
         state = state._replace(memory=kept, seen=state.seen + len(observations))
         if first:
             state = state._replace(unit=np.array(network.units_of(kept.rewards)))
         if state.seen >= self.refit * state.learnt:
-            state = self._adapted(state, key)
+            state = self._relearn(state, key)
         fitted = self._posterior(state, self._sums(state, slice(None)), networked=bool(state.networked))
         return state._replace(posterior=fitted)
 
@@ -153,7 +156,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         return coregional.shares(fitted, x, self._blocks(state), self.temperature, self.draws, key)
 
     def sample_actions(self, state: AdaptiveState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """Thompson sampling's own actions, int64[N, n]."""
+        """Thompson-sampled actions, int64[N, n]."""
         rng = key.generator()
         parts = [joints.draws(joint, n, rng).argmax(axis=1) for joint in self._joints(state, contexts)]
         return np.concatenate([np.zeros((0, n), np.int64), *parts])
@@ -163,27 +166,27 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         chunks = [x[i : i + _CHUNK] for i in range(0, len(x), _CHUNK)]
         return [coregional.joint(state.posterior, chunk, blocks, self.temperature) for chunk in chunks]
 
-    def _adapted(self, state: AdaptiveState, key: Key) -> AdaptiveState:
-        """The network trained on, prior scales learnt, and the better of the two models chosen."""
-        honest = self._honest(state)
-        seen_by_network = state.memory.rows(~honest)
-        units, learnt = self._units(seen_by_network), _shown(int(state.learnt))
-        new = _shown(int(state.seen)) - learnt
-        networks, noise = self._fitted(state.networks, state.noise, learnt, new, seen_by_network, units, key)
+    def _relearn(self, state: AdaptiveState, key: Key) -> AdaptiveState:
+        """Retrain the network, learn the prior scales, and choose the model with or without the network."""
+        held_out = self._held_out(state)
+        training = state.memory.rows(~held_out)
+        units, learnt = self._units(training), _training_count(int(state.learnt))
+        new = _training_count(int(state.seen)) - learnt
+        networks, noise = self._fit(state.networks, state.noise, learnt, new, training, units, key)
         state = state._replace(networks=networks, noise=noise, learnt=state.seen)
-        rows = np.flatnonzero(honest)[:_EXPLORED]
+        rows = np.flatnonzero(held_out)[:_EXPLORED]
         state = state._replace(mixes=self._mixes(state, rows))
-        without, with_network = (self._score(state, honest, rows, networked=n) for n in (False, True))
+        without, with_network = (self._hold_out_score(state, held_out, rows, networked=n) for n in (False, True))
         return state._replace(networked=np.array(with_network > without + _MARGIN))
 
-    def _mixes(self, state: AdaptiveState, honest: NDArray[np.int64]) -> tuple[Mix, Mix]:
-        """Prior scales without the network, for which every observation is honest, and with it."""
+    def _mixes(self, state: AdaptiveState, held_out: NDArray[np.int64]) -> tuple[Mix, Mix]:
+        """Prior scales without the network, from all observations, and with it, from held-out observations."""
         without, with_network = state.mixes
         everything = np.arange(min(len(state.memory.actions), _EXPLORED))
-        return self._mix(state, everything, 2, without), self._mix(state, honest, 3, with_network)
+        return self._mix(state, everything, 2, without), self._mix(state, held_out, 3, with_network)
 
     def _mix(self, state: AdaptiveState, rows: NDArray[np.int64], blocks: int, before: Mix) -> Mix:
-        """Scales of the first `blocks` blocks, learnt from some observations."""
+        """Prior scales of the first `blocks` blocks, learnt from the observations at `rows`."""
         if not len(rows):
             return before
         memory = state.memory.rows(rows)
@@ -191,11 +194,11 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         parts = np.split(x, np.cumsum(self._blocks(state))[:-1], axis=1)
         return evidence.learn(parts[:blocks], memory.actions, targets, self._actions(state), before)
 
-    def _score(
-        self, state: AdaptiveState, honest: NDArray[np.bool_], rows: NDArray[np.int64], networked: bool
+    def _hold_out_score(
+        self, state: AdaptiveState, held_out: NDArray[np.bool_], rows: NDArray[np.int64], networked: bool
     ) -> float:
-        """Log density of honest observations, given the others."""
-        fitted = self._posterior(state, self._sums(state, ~honest), networked=networked)
+        """Log density of held-out observations, given the others."""
+        fitted = self._posterior(state, self._sums(state, ~held_out), networked=networked)
         memory = state.memory.rows(rows)
         x = self._regressors(state, memory.contexts)
         mean, variance = coregional.predictive(fitted, x, memory.actions, self._blocks(state))
@@ -203,7 +206,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         return float(-0.5 * (np.log(spread) + error**2 / spread).sum())
 
     def _posterior(self, state: AdaptiveState, total: nig.Sums, *, networked: bool) -> Posterior:
-        """The posterior, first with the learnt noise, then with that of its own residuals."""
+        """The posterior: first with the learnt noise variance, then with that of its residuals."""
         mix, k, blocks = state.mixes[networked], self._actions(state), self._blocks(state)
         covariances = self.vagueness * (1 + float(state.seen) / (_FADING * k)) * mix.covariances(k)
         factors = [coregional.factor(covariances[0]), coregional.factor(covariances[1])]
@@ -220,7 +223,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         return nig.sums(x, memory.actions, targets, memory.weights, self._actions(state))
 
     def _regressors(self, state: AdaptiveState, contexts: Float32) -> Float64:
-        """A constant, the columns of the context, and the network's features, float64[N, 1 + d + H]."""
+        """A constant, the context columns and the network's features, float64[N, 1 + d + H]."""
         rows = network.chunks(len(contexts))
         hidden = [state.networks.hidden(contexts[chunk])[0] for chunk in rows]
         return np.concatenate([np.ones((len(contexts), 1)), contexts, np.concatenate(hidden)], axis=1)
@@ -228,10 +231,10 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     def _targets(self, state: AdaptiveState, memory: Memory) -> Float64:
         return Units(*state.unit).standardise(memory.rewards)
 
-    def _honest(self, state: AdaptiveState) -> NDArray[np.bool_]:
+    def _held_out(self, state: AdaptiveState) -> NDArray[np.bool_]:
         n = len(state.memory.actions)
-        honest: NDArray[np.bool_] = np.arange(int(state.seen) - n, int(state.seen)) % _HONEST == _HONEST - 1
-        return honest
+        held_out: NDArray[np.bool_] = np.arange(int(state.seen) - n, int(state.seen)) % _HOLD_OUT == _HOLD_OUT - 1
+        return held_out
 
     def _blocks(self, state: AdaptiveState) -> tuple[int, ...]:
         return (1, state.networks.sizes[0], state.networks.sizes[-2])
@@ -240,6 +243,6 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         return state.networks.sizes[-1]
 
 
-def _shown(observations: int) -> int:
-    """Number of the first `n` observations that the network is trained on."""
-    return observations - observations // _HONEST
+def _training_count(observations: int) -> int:
+    """How many of the first n observations the network is trained on."""
+    return observations - observations // _HOLD_OUT

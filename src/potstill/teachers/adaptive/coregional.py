@@ -1,10 +1,10 @@
-"""Bayesian linear regression for all actions at once, which share what they learn through a covariance between them.
+"""Joint Bayesian linear regression of all actions, with a prior covariance between actions.
 
-The reward of action a is Σ_b φ_b(x)ᵀθ_ba + noise of variance σ², over blocks b of features (a constant, the columns
-of the context, the units of a network). A block's coefficients have the prior covariance B_b[a, a'] between actions,
-and are independent between features: the intrinsic coregionalisation model (Álvarez, Rosasco, Lawrence 2012). With
-B_b = U_bU_bᵀ the posterior is that of a regression on D = Σ_b r_b·p_b standard normal coefficients, r_b the rank of
-B_b and p_b the number of features.
+The reward of action a is Σ_b φ_b(x)ᵀθ_ba + noise of variance σ², over blocks b of features (a constant, the context
+columns, the units of a network). A block's coefficients have the prior covariance B_b[a, a'] between actions, and are
+independent between features: the intrinsic coregionalisation model (Álvarez, Rosasco, Lawrence 2012). With
+B_b = U_bU_bᵀ the posterior is that of a regression on D = Σ_b r_b·p_b standard normal coefficients, where r_b is the
+rank of B_b and p_b the number of features.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from potstill.keys import Key
 from potstill.teachers.joint_normal import Joint
 from potstill.teachers.linear import Float64, Sums
 
-#: Eigenvalues of a covariance between actions below this share of the largest are left out.
+#: Eigenvalues of a covariance between actions below this share of the largest are dropped.
 _NEGLIGIBLE = 1e-4
-#: Draws and contexts at a time: their rewards for all actions are at most 64 MB.
+#: Rewards (contexts × actions × draws) computed at once: 64 MB.
 _CHUNK = 16_000_000
 
 
 class Posterior(NamedTuple):
-    """After some observations.
+    """The posterior of the D coefficients.
 
     Attributes:
         factors: U_b of each block, float64[K, r_b].
-        mean: float64[D], block by block, in each first by rank and then by feature.
+        mean: Posterior mean, float64[D], ordered by block, then rank, then feature.
         root: Lower Cholesky factor of the precision, float64[D, D].
-        noise: Variance, float64[].
+        noise: Noise variance, float64[].
     """
 
     factors: tuple[Float64, ...]
@@ -43,7 +43,7 @@ class Posterior(NamedTuple):
 
 
 def factor(covariance: Float64, rank: int | None = None) -> Float64:
-    """U with UUᵀ = B, float64[K, r], without what is negligible in B, or of that rank at most."""
+    """U with UUᵀ = B, float64[K, r], without negligible eigenvalues and of at most the given rank."""
     size, vectors = np.linalg.eigh(covariance)
     kept = size > _NEGLIGIBLE * max(size[-1], np.finfo(np.float64).tiny)
     root: Float64 = (vectors[:, kept] * np.sqrt(size[kept]))[:, ::-1]
@@ -51,7 +51,7 @@ def factor(covariance: Float64, rank: int | None = None) -> Float64:
 
 
 def posterior(factors: tuple[Float64, ...], total: Sums, blocks: tuple[int, ...], noise: float) -> Posterior:
-    """The posterior after the observations behind `total`, whose regressors are blocks of those many columns."""
+    """The posterior after the observations behind `total`; `blocks` are the numbers of columns of each block."""
     columns = [slice(*ends) for ends in pairwise(accumulate(blocks, initial=0))]
     rows = [
         np.concatenate([_pair(u, v, total.gram[:, i, j]) for v, j in zip(factors, columns, strict=True)], axis=1)
@@ -79,15 +79,15 @@ def coefficients(fitted: Posterior, blocks: tuple[int, ...]) -> Float64:
 
 
 def residuals(total: Sums, coefficients: Float64) -> float:
-    """Sum of squared residuals, from sums alone."""
+    """Sum of squared residuals, from sufficient statistics."""
     fit = np.einsum("kp,kpq,kq->", coefficients, total.gram, coefficients, optimize=True)
     squares = total.square.sum() - 2 * (coefficients * total.moment).sum() + fit
-    # Rounding can leave a trace below zero where the fit is perfect.
+    # Rounding can make it slightly negative where the fit is perfect.
     return max(float(squares), 0.0)
 
 
 def predictive(fitted: Posterior, regressors: Float64, actions: NDArray[np.int32], blocks: tuple[int, ...]) -> Joint:
-    """Mean and variance of observed rewards, as a joint of one 'action': float64[N, 1] and float64[N, 1, 1]."""
+    """Predictive mean and variance of observed rewards, as a joint of one action: float64[N, 1], float64[N, 1, 1]."""
     design = _design(fitted.factors, regressors, blocks)[np.arange(len(actions)), actions]
     spread = solve_triangular(fitted.root, design.T, lower=True)
     variance = (spread**2).sum(axis=0) + fitted.noise
@@ -95,7 +95,7 @@ def predictive(fitted: Posterior, regressors: Float64, actions: NDArray[np.int32
 
 
 def joint(fitted: Posterior, regressors: Float64, blocks: tuple[int, ...], temperature: float) -> Joint:
-    """Mean rewards of all actions, jointly normal, with their standard deviations times a temperature."""
+    """Joint normal of the mean rewards of all actions, with standard deviations scaled by a temperature."""
     design = _design(fitted.factors, regressors, blocks)
     n, k, d = design.shape
     spread = solve_triangular(fitted.root, design.reshape(n * k, d).T, lower=True).T.reshape(n, k, d)
@@ -105,11 +105,11 @@ def joint(fitted: Posterior, regressors: Float64, blocks: tuple[int, ...], tempe
 def shares(
     fitted: Posterior, regressors: Float64, blocks: tuple[int, ...], temperature: float, draws: int, key: Key
 ) -> NDArray[np.float32]:
-    """How often each action is best, float32[N, K], over draws of coefficients that all contexts share."""
+    """The share of draws in which each action is the best, float32[N, K]. All contexts share the draws."""
     normal = key.generator().standard_normal((len(fitted.mean), draws))
     drawn = fitted.mean[:, None] + temperature * solve_triangular(fitted.root, normal, lower=True, trans="T")
     weights = np.concatenate([np.einsum("kr,rpn->pkn", u, part) for u, part in _parts(fitted, drawn, blocks)])
-    # A block of rank 0, such as a network that does not help, would cost more than all others.
+    # Skip blocks of rank 0: an unused network block would cost more than all others.
     counted = np.repeat([u.shape[1] > 0 for u in fitted.factors], blocks)
     k = weights.shape[1]
     flat, x = weights[counted].astype(np.float32).reshape(-1, k * draws), regressors[:, counted].astype(np.float32)
@@ -126,7 +126,7 @@ def _wins(x: NDArray[np.float32], flat: NDArray[np.float32], k: int) -> NDArray[
 
 
 def _design(factors: tuple[Float64, ...], regressors: Float64, blocks: tuple[int, ...]) -> Float64:
-    """What multiplies the D coefficients in the reward of each action, float64[N, K, D]."""
+    """The design of each action's reward in the D coefficients, float64[N, K, D]."""
     ends = pairwise(accumulate(blocks, initial=0))
     parts = [
         (u[:, :, None] * regressors[:, None, None, slice(*end)]).reshape(len(regressors), len(u), u.shape[1] * width)
@@ -136,7 +136,7 @@ def _design(factors: tuple[Float64, ...], regressors: Float64, blocks: tuple[int
 
 
 def _parts(fitted: Posterior, drawn: Float64, blocks: tuple[int, ...]) -> list[tuple[Float64, Float64]]:
-    """Each block's factor and its share of coefficients [D, n], as [r, p, n]."""
+    """Each block's factor, and its slice of the coefficients [D, n] as [r, p, n]."""
     shapes = [(u.shape[1], p) for u, p in zip(fitted.factors, blocks, strict=True)]
     ends = pairwise(accumulate((r * p for r, p in shapes), initial=0))
     return [

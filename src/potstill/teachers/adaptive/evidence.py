@@ -1,7 +1,7 @@
-"""Prior scales from the data (empirical Bayes): how much each block of features matters, and how alike actions are.
+"""Empirical Bayes: prior scales of each block of features, and the prior correlation between actions.
 
-The prior covariance of two rewards is a mix Σ_bc w_bc · φ_b(x)ᵀφ_b(x')/s_b · C_c[a, a'], over blocks of features and
-patterns of likeness between actions. The weights and the noise maximise the marginal likelihood times a broad
+The prior covariance of two rewards is a mixture Σ_bc w_bc · φ_b(x)ᵀφ_b(x')/s_b · C_c[a, a'], over blocks of features
+and correlation patterns between actions. The weights and the noise maximise the marginal likelihood times a broad
 log-normal prior, by L-BFGS with exact gradients.
 """
 
@@ -16,22 +16,22 @@ from scipy.optimize import minimize
 
 from potstill.teachers.linear import Float64
 
-#: Over what share of the action list rewards are alike, where the order of actions means something.
+#: Correlation lengths between ordered actions, as shares of the action list.
 _LENGTHS = (0.1, 0.3, 1.0)
-#: Patterns of likeness: all alike, neighbours alike over each length, none alike.
+#: Correlation patterns: all actions equal, neighbours correlated over each length, all independent.
 PATTERNS = len(_LENGTHS) + 2
 #: Standard deviation of the prior on the logarithm of each weight.
 _SPREAD = 2.0
 _NOISE = 0.3
 _STEPS = 12
-#: Mean squared length below which a block of features counts as absent: its scale is not to be known from it.
+#: Mean squared length below which a block of features counts as absent, because its scale cannot be estimated.
 _ABSENT = 1e-6
-#: Of the logarithms; rewards are standardised.
+#: Bounds of the logarithms; rewards are standardised.
 _BOUNDS = (-16.0, 4.0)
 
 
 class Mix(NamedTuple):
-    """What was learnt, for standardised rewards.
+    """Learnt prior scales, for standardised rewards.
 
     Attributes:
         logs: Logarithms of the weights, float64[blocks, PATTERNS].
@@ -50,7 +50,7 @@ class Mix(NamedTuple):
 
 
 def patterns(k: int) -> Float64:
-    """The patterns of likeness between k actions, float64[PATTERNS, k, k]."""
+    """The correlation patterns between k actions, float64[PATTERNS, k, k]."""
     position = np.linspace(0, 1, k)
     distance = (position[:, None] - position) ** 2
     neighbours = [np.exp(-distance / (2 * length**2)) for length in _LENGTHS]
@@ -58,20 +58,20 @@ def patterns(k: int) -> Float64:
 
 
 def start(blocks: int) -> Mix:
-    """Before anything is known: all blocks and patterns share the variance of the rewards."""
+    """The mix before any observation: all blocks and patterns share the variance of the rewards equally."""
     weight = -np.log(blocks * PATTERNS)
     return Mix(np.full((blocks, PATTERNS), weight), np.log(np.array(_NOISE)), np.ones(blocks))
 
 
 def learn(blocks: list[Float64], actions: NDArray[np.int32], targets: Float64, k: int, before: Mix) -> Mix:
-    """The mix after N observations, from where `before` ended.
+    """The mix that maximises the posterior given N observations, warm-started from `before`.
 
     Args:
         blocks: Features of each block, float64[N, p_b].
-        actions: int32[N].
+        actions: Positions of actions, int32[N].
         targets: Standardised rewards, float64[N].
         k: Number of actions.
-        before: Where to start.
+        before: Starting point of the search.
     """
     scales = np.array([max(float((x**2).sum(axis=1).mean()), _ABSENT) for x in blocks])
     likeness = patterns(k)[:, actions[:, None], actions]
@@ -91,7 +91,7 @@ def learn(blocks: list[Float64], actions: NDArray[np.int32], targets: Float64, k
 
 
 def _objective(logs: Float64, components: Float64, targets: Float64, centre: Float64) -> tuple[float, Float64]:
-    """Negative logarithm of the posterior density of the logs, up to a constant, and its gradient."""
+    """Negative log posterior density of the logs, up to a constant, and its gradient."""
     weights, n = np.exp(logs), len(targets)
     covariance = np.tensordot(weights[:-1], components, 1)
     covariance[np.diag_indices(n)] += weights[-1]

@@ -1,4 +1,4 @@
-"""GP-TS: a Gaussian process over contexts and actions, so that neighbouring actions share what they learn."""
+"""GP-TS: a Gaussian process over contexts and actions, so that similar actions share information."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory
@@ -20,24 +21,24 @@ from potstill.teachers.gp.pairs import Float64, Points, geometry
 from potstill.teachers.joint_normal import Joint, draws, shares
 from potstill.teachers.memory import Weighting, weights
 
-#: Numbers that a chunk of contexts holds at a time, for draws or for covariances: 32 MB.
+#: Numbers per chunk of contexts, for draws or covariances: 32 MB.
 _CHUNK = 4_000_000
-#: Observations among which inducing points are chosen, per inducing point.
+#: Candidate observations per inducing point.
 _CANDIDATES = 8
-#: Rewards whose standard deviation is below this share of the largest are equal, but for rounding.
+#: Rewards whose standard deviation is below this share of the largest are equal up to rounding.
 _EQUAL = 1e-12
 
 
 class GaussianProcessState(NamedTuple):
-    """What was observed and learnt.
+    """Observations, hyperparameters and posterior.
 
     Attributes:
         features: Features of the actions, float64[K, e].
         memory: The observations.
         logs: Logarithms of the kernel's hyperparameters and of the noise variance, float64[size + 1].
-        relevance: Logarithms of factors on the columns of contexts, float64[d].
-        unit: Mean and standard deviation of the rewards, float64[2]; all else is in these units.
-        posterior: After the observations.
+        relevance: Logarithms of factors on the context columns, float64[d].
+        unit: Mean and standard deviation of the rewards, float64[2]. Everything else is in these units.
+        posterior: Posterior given the observations.
     """
 
     features: Float64
@@ -53,27 +54,28 @@ class GaussianProcessTS(
 ):
     """Reward = f(context, action) + noise, with a Gaussian process prior on f and normal noise.
 
-    Actions are correlated, so that propensities are shares of joint draws (with two actions they are exact). The
-    default kernel suits actions without an order: what all have in common, and each action's own part. For doses,
-    prices or bitrates let neighbours share: ``Matern("context") + Matern("context") * RBF("action")``.
+    Actions are correlated, so propensities are shares of joint draws; with two actions they are exact. The default
+    kernel suits unordered actions: a part common to all actions plus an independent part per action. For doses, prices
+    or bitrates let neighbours share information: ``Matern("context") + Matern("context") * RBF("action")``.
 
     Args:
-        kernel: How alike the rewards of two (context, action) points are; its numbers are where learning starts.
-        action_features: A tuple of numbers for each action, which kernels on the action compare; left out, its
-            position in the action list, scaled to [0, 1].
-        noise: Variance of the noise relative to that of the rewards, where learning starts; from 1e-6 to 10.
-        draws: Posterior draws per context for propensities.
-        exact_limit: Exact limit with more observations than this, inducing points stand for them.
-        inducing: How many inducing points at most.
-        fit_limit: Most observations that hyperparameters are learnt from; with more, a random sample of that many.
-        fit_steps: Steps of learning the hyperparameters at each update, from where the last update left them; 0
-            keeps them as they are.
-        relevance: Whether to learn also how much each column of the context matters, as a factor on it; worth it where
-            contexts have many columns, of which few matter.
-        spread: Standard deviation of the prior on the logarithm of each hyperparameter; large is plain marginal
-            likelihood.
-        window: Remember only that many of the latest observations.
-        weighting: How much each observation counts; one of weight 2 has half the noise variance.
+        kernel: Prior covariance of the rewards of two (context, action) points. Its numbers are the initial
+            hyperparameters.
+        action_features: A tuple of numbers for each action, the input of kernels on the action. Default: the position
+            in the action list, scaled to [0, 1].
+        noise: Initial noise variance relative to that of the rewards, from 1e-6 to 10.
+        draws: Number of posterior draws per context for propensities.
+        exact_limit: Largest number of observations for exact inference. Beyond it, inducing points approximate them.
+        inducing: Maximum number of inducing points.
+        fit_limit: Maximum number of observations for learning hyperparameters; a random sample if there are more.
+        fit_steps: Optimisation steps for the hyperparameters at each update, warm-started from the previous update.
+            0 keeps them fixed.
+        relevance: Whether to learn a relevance factor for each context column (ARD). Useful if contexts have many
+            columns of which few matter.
+        spread: Standard deviation of the prior on the logarithm of each hyperparameter. Large values give plain
+            marginal likelihood.
+        window: Learn only from the latest `window` observations.
+        weighting: Weighting of observations. An observation of weight 2 has half the noise variance.
     """
 
     kernel: Kernel = Matern("context") + Matern("context") * Independent()
@@ -91,17 +93,17 @@ class GaussianProcessTS(
 
     def __post_init__(self) -> None:
         least, most = regression.NOISE
-        _refuse_unless(least <= self.noise <= most, self, "noise", f"from {least} to {most}")
-        _refuse_unless(0 < self.spread < np.inf, self, "spread", "a positive number")
+        _check(least <= self.noise <= most, self, "noise", f"from {least} to {most}")
+        _check(0 < self.spread < np.inf, self, "spread", "a positive number")
         for field in ("draws", "inducing", "fit_limit"):
-            _refuse_unless(getattr(self, field) >= 1, self, field, "at least 1")
+            _check(getattr(self, field) >= 1, self, field, "at least 1")
         for field in ("exact_limit", "fit_steps"):
-            _refuse_unless(getattr(self, field) >= 0, self, field, "0 or more")
-        _refuse_unless(self.window is None or self.window >= 1, self, "window", "at least 1, or None")
+            _check(getattr(self, field) >= 0, self, field, "0 or more")
+        _check(self.window is None or self.window >= 1, self, "window", "at least 1, or None")
         if not depends_on_action(self.kernel):
-            raise ValueError(
-                "GaussianProcessTS: a kernel on the context alone makes all actions alike; add or multiply one on the "
-                "action, such as Independent() or RBF('action')"
+            raise InvalidOption(
+                "GaussianProcessTS: a kernel on the context alone gives all actions the same reward; add or multiply "
+                "one on the action, such as Independent() or RBF('action')"
             )
 
     @property
@@ -124,9 +126,9 @@ class GaussianProcessTS(
         """The posterior after more observations."""
         if not len(observations):
             return state
-        kept = state.memory.remember(observations, self.window, weights(observations, self.weighting))
-        points, (unit, targets) = Points(kept.contexts, kept.actions), _standardised(kept)
-        model = self._fitted(state, points, targets, key.child("fit"))
+        kept = state.memory.append(observations, self.window, weights(observations, self.weighting))
+        points, (unit, targets) = Points(kept.contexts, kept.actions), _standardise(kept)
+        model = self._fit(state, points, targets, key.child("fit"))
         posterior = self._posterior(model, points, targets, key.child("inducing"))
         return GaussianProcessState(state.features, kept, model.logs, model.relevance, unit, posterior)
 
@@ -137,7 +139,7 @@ class GaussianProcessTS(
         return np.concatenate([np.zeros((0, len(state.features)), np.float32), *parts])
 
     def sample_actions(self, state: GaussianProcessState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """Thompson sampling's own actions, int64[N, n]."""
+        """Thompson-sampled actions, int64[N, n]."""
         rng = key.generator()
         parts = [draws(joint, n, rng).argmax(axis=1) for joint in self._joints(state, contexts, n)]
         return np.concatenate([np.zeros((0, n), np.int64), *parts])
@@ -155,7 +157,7 @@ class GaussianProcessTS(
         return regression.Model(self.kernel, state.logs, state.relevance, state.features)
 
     def _joints(self, state: GaussianProcessState, contexts: Float32, draws: int) -> Iterator[Joint]:
-        """The posterior in standard units, for as many contexts at a time as memory should hold."""
+        """The posterior in standardised units, in chunks of contexts that bound memory."""
         model, k = self.model(state), len(state.features)
         step = max(1, _CHUNK // (k * max(draws, k, len(state.posterior.weights))))
         for start in range(0, len(contexts), step):
@@ -167,24 +169,24 @@ class GaussianProcessTS(
             return np.linspace(0.0, 1.0, k)[:, None]
         alike = len(given) == k and len({len(row) for row in given}) == 1
         if not alike or not np.isfinite(given).all():
-            raise ValueError(
-                f"GaussianProcessTS: action_features must hold equally many finite numbers for each of the {k} actions"
+            raise InvalidOption(
+                f"GaussianProcessTS: action_features must hold the same number of finite values for each of {k} actions"
             )
         return np.array(given, np.float64)
 
     def _start(self, width: int, features: Float64) -> regression.Model:
-        """The prior before learning. Encoded columns are in [0, 1], and so their number says how far contexts lie."""
+        """The initial hyperparameters. Encoded columns are in [0, 1], so their number sets the typical distance."""
         between_actions = float(np.sqrt(geometry(features, features).squared.mean()))
         typical = Typical(max(width, 1) ** 0.5 / 2, between_actions or 1.0)
         logs = np.append(self.kernel.start(typical), np.log(self.noise))
         return regression.Model(self.kernel, logs, np.zeros(width), features)
 
-    def _fitted(
+    def _fit(
         self, state: GaussianProcessState, points: Points, targets: regression.Targets, key: Key
     ) -> regression.Model:
         if not self.fit_steps:
             return self.model(state)
-        some = _some(len(targets.values), self.fit_limit, key)
+        some = _subsample(len(targets.values), self.fit_limit, key)
         start = self._start(points.contexts.shape[1], state.features)
         chosen = regression.Targets(targets.values[some], targets.weights[some])
         return regression.fit(
@@ -202,13 +204,13 @@ class GaussianProcessTS(
     ) -> regression.Posterior:
         if len(targets.values) <= self.exact_limit:
             return regression.exact(model, points, targets)
-        candidates = points.at(_some(len(targets.values), _CANDIDATES * self.inducing, key))
+        candidates = points.at(_subsample(len(targets.values), _CANDIDATES * self.inducing, key))
         return regression.sparse(model, points, targets, inducing_points(model, candidates, self.inducing))
 
 
-def _standardised(kept: memory.Memory) -> tuple[Float64, regression.Targets]:
+def _standardise(kept: memory.Memory) -> tuple[Float64, regression.Targets]:
     """Mean and standard deviation of the rewards, float64[2], and the rewards in these units."""
-    # Through the largest, so that no square overflows. Equal rewards have no spread: any unit works.
+    # Divide by the largest first, so that no square overflows. Equal rewards have no spread: any unit works.
     largest = float(np.abs(kept.rewards).max()) or 1.0
     shares = kept.rewards / largest
     mean = float(np.average(shares, weights=kept.weights))
@@ -217,13 +219,13 @@ def _standardised(kept: memory.Memory) -> tuple[Float64, regression.Targets]:
     return largest * np.array([mean, spread]), regression.Targets((shares - mean) / spread, kept.weights)
 
 
-def _some(n: int, limit: int, key: Key) -> NDArray[np.int64]:
-    """Positions of at most `limit` of n observations, at random and in their order."""
+def _subsample(n: int, limit: int, key: Key) -> NDArray[np.int64]:
+    """Positions of a random sample of at most `limit` of n observations, sorted."""
     if n <= limit:
         return np.arange(n)
     return np.sort(key.generator().choice(n, limit, replace=False))
 
 
-def _refuse_unless(fine: bool, teacher: GaussianProcessTS, field: str, expected: str) -> None:
+def _check(fine: bool, teacher: GaussianProcessTS, field: str, expected: str) -> None:
     if not fine:
-        raise ValueError(f"GaussianProcessTS: {field} must be {expected}, got {getattr(teacher, field)!r}")
+        raise InvalidOption(f"GaussianProcessTS: {field} must be {expected}, got {getattr(teacher, field)!r}")

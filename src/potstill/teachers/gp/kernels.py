@@ -1,7 +1,7 @@
-"""Kernels over (context, action): how alike the rewards of two points are before any were seen.
+"""Kernels over (context, action): the prior covariance of the rewards of two points.
 
-A kernel is configuration. Its numbers are where learning starts; what was learnt is a vector of their logarithms,
-kernel by kernel, each one's variance before its length scale.
+A kernel is configuration. Its numbers are the initial hyperparameters. Learnt hyperparameters are a vector of
+logarithms, kernel by kernel, each with its variance before its length scale.
 
 >>> kernel = Matern("context") + RBF("context") * RBF("action", length_scale=0.3)
 >>> kernel.size
@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from potstill.errors import InvalidOption
 from potstill.teachers.gp.pairs import Float64, Geometry, Pairs
 
 Part = Literal["context", "action"]
@@ -24,18 +25,18 @@ Smoothness = Literal["1/2", "3/2", "5/2"]
 
 
 class Typical(NamedTuple):
-    """Typical distances between two contexts and two actions: the length scales that nobody chose."""
+    """Typical distances between two contexts and between two actions: the default length scales."""
 
     context: float
     action: float
 
 
 class Slopes(NamedTuple):
-    """Derivatives of a number that depends on covariances.
+    """Derivatives of a scalar function of the covariances.
 
     Attributes:
-        logs: Logs by the hyperparameters, float64[size].
-        context: Gradient by the kernel's context features; broadcasts to the shape of the pairs.
+        logs: Gradient with respect to the log hyperparameters, float64[size].
+        context: Gradient with respect to the context geometry; broadcasts to the shape of the pairs.
     """
 
     logs: Float64
@@ -46,23 +47,23 @@ _NONE = Geometry(np.zeros(()), np.zeros(()))
 
 
 class _Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
-    """What every kernel can do; hyperparameters are float64[size], logarithms."""
+    """Kernel interface. Hyperparameters are logarithms, float64[size]."""
 
     @property
     def size(self) -> int:
-        """How many hyperparameters it has."""
+        """Number of hyperparameters."""
         raise NotImplementedError
 
     def start(self, typical: Typical) -> Float64:
-        """The hyperparameters before learning, float64[size]."""
+        """Initial hyperparameters, float64[size]."""
         raise NotImplementedError
 
     def __call__(self, logs: Float64, pairs: Pairs) -> Float64:
-        """Covariances of the pairs; the shape broadcasts to that of the pairs."""
+        """Covariances of the pairs; broadcasts to the shape of the pairs."""
         raise NotImplementedError
 
     def slopes(self, logs: Float64, pairs: Pairs, adjoint: Float64) -> Slopes:
-        """The chain rule's step through the kernel: `adjoint` are the derivatives by the covariances of the pairs."""
+        """Backpropagate through the kernel; `adjoint` holds the derivatives with respect to the covariances."""
         raise NotImplementedError
 
     def __add__(self, other: Kernel) -> Sum:
@@ -75,7 +76,7 @@ class _Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type")
         for field in fields:
             value = getattr(self, field)
             if not 0 < value < np.inf:
-                raise ValueError(f"{type(self).__name__}: {field} must be a positive number, got {value!r}")
+                raise InvalidOption(f"{type(self).__name__}: {field} must be a positive number, got {value!r}")
 
 
 class _Scaled(_Kernel, frozen=True):
@@ -102,7 +103,7 @@ class _Scaled(_Kernel, frozen=True):
 
 
 class Constant(_Scaled, frozen=True, tag="constant"):
-    """One unknown number, the same everywhere: variance."""
+    """An unknown constant, equal for all contexts and actions."""
 
     variance: float = 1.0
 
@@ -111,7 +112,7 @@ class Constant(_Scaled, frozen=True, tag="constant"):
 
 
 class Independent(_Scaled, frozen=True, tag="independent"):
-    """Each action apart: variance if the actions are one, else 0."""
+    """Independent actions: variance if both actions are the same, else 0."""
 
     variance: float = 1.0
 
@@ -120,7 +121,7 @@ class Independent(_Scaled, frozen=True, tag="independent"):
 
 
 class Linear(_Scaled, frozen=True, tag="linear"):
-    """Straight lines through the origin: variance · xᵀx'. Add a Constant for lines that miss it."""
+    """Linear functions through the origin: variance · xᵀx'. Add a Constant for an intercept."""
 
     on: Part
     variance: float = 1.0
@@ -130,7 +131,7 @@ class Linear(_Scaled, frozen=True, tag="linear"):
         super().__post_init__()
 
     def slopes(self, logs: Float64, pairs: Pairs, adjoint: Float64) -> Slopes:
-        """By the logarithm of the variance, and by inner products."""
+        """Derivatives with respect to the log variance and the inner products."""
         own = super().slopes(logs, pairs, adjoint)
         if self.on == "action":
             return own
@@ -144,9 +145,9 @@ class _Stationary(_Kernel, frozen=True):
     """variance · shape(‖x - x'‖² / length_scale²).
 
     Args:
-        on: The context, or the action's features.
-        length_scale: How far apart points still tell of each other; left out, a typical distance.
-        variance: Variance of the rewards that it explains.
+        on: Whether the inputs are contexts or action features.
+        length_scale: Distance over which rewards stay correlated. Default: a typical distance.
+        variance: Variance of the rewards that the kernel explains.
     """
 
     on: Part
@@ -171,13 +172,13 @@ class _Stationary(_Kernel, frozen=True):
         return np.asarray(np.exp(logs[0]) * self._shape(self._scaled(logs, pairs)))
 
     def slopes(self, logs: Float64, pairs: Pairs, adjoint: Float64) -> Slopes:
-        """By the logarithms of variance and length scale, and by squared distances."""
+        """Derivatives with respect to log variance, log length scale and the squared distances."""
         scaled, adjoint = self._scaled(logs, pairs), np.exp(logs[0]) * adjoint
         stretched = adjoint * self._stretch(scaled)
         own = np.array([(adjoint * self._shape(scaled)).sum(), stretched.sum()])
         if self.on == "action":
             return Slopes(own, _NONE)
-        # ∂/∂log length_scale = -2·squared·∂/∂squared. At distance 0 there is nothing that could be stretched.
+        # ∂/∂log length_scale = -2·squared·∂/∂squared. At distance 0 the derivative is 0.
         squared = pairs.context.squared
         return Slopes(own, Geometry(np.zeros(()), -stretched / np.where(squared > 0, 2 * squared, np.inf)))
 
@@ -185,7 +186,7 @@ class _Stationary(_Kernel, frozen=True):
         return np.asarray(_side(pairs, self.on).squared * np.exp(-2 * logs[1]))
 
     def _shape(self, scaled: Float64) -> Float64:
-        """The kernel by the squared distance in length scales."""
+        """The kernel as a function of the squared distance in length scales."""
         raise NotImplementedError
 
     def _stretch(self, scaled: Float64) -> Float64:
@@ -204,13 +205,13 @@ class RBF(_Stationary, frozen=True, tag="rbf"):
 
 
 class Matern(_Stationary, frozen=True, tag="matern"):
-    """Rougher functions: 1/2 is continuous, 3/2 once and 5/2 twice differentiable."""
+    """Rougher functions: smoothness 1/2 is continuous, 3/2 once and 5/2 twice differentiable."""
 
     smoothness: Smoothness = "5/2"
 
     def __post_init__(self) -> None:
         if self.smoothness not in _MATERN:
-            raise ValueError(f"Matern: smoothness must be one of {', '.join(_MATERN)}, got {self.smoothness!r}")
+            raise InvalidOption(f"Matern: smoothness must be one of {', '.join(_MATERN)}, got {self.smoothness!r}")
         super().__post_init__()
 
     def _shape(self, scaled: Float64) -> Float64:
@@ -234,21 +235,21 @@ _MATERN: dict[Smoothness, tuple[float, _Polynomial, _Polynomial]] = {
 
 
 class _Compound(_Kernel, frozen=True):
-    """Kernels put together; its hyperparameters are theirs, one after the other."""
+    """A combination of kernels; its hyperparameters are those of its parts, concatenated."""
 
     parts: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise ValueError(f"{type(self).__name__}: parts must hold at least one kernel")
+            raise InvalidOption(f"{type(self).__name__}: parts must hold at least one kernel")
 
     @property
     def size(self) -> int:
-        """As many as all parts have."""
+        """Total number of hyperparameters of all parts."""
         return sum(part.size for part in self.parts)
 
     def start(self, typical: Typical) -> Float64:
-        """Of all parts."""
+        """Initial hyperparameters of all parts, concatenated."""
         return np.concatenate([part.start(typical) for part in self.parts])
 
     def _split(self, logs: Float64) -> Iterator[tuple[Kernel, Float64]]:
@@ -257,45 +258,45 @@ class _Compound(_Kernel, frozen=True):
 
 
 class Sum(_Compound, frozen=True, tag="sum"):
-    """Rewards that are a sum of independent functions, one for each part."""
+    """A reward that is a sum of independent functions, one per part."""
 
     def __call__(self, logs: Float64, pairs: Pairs) -> Float64:
-        """The parts' sum."""
+        """The sum of the parts."""
         return reduce(np.add, (part(own, pairs) for part, own in self._split(logs)))
 
     def slopes(self, logs: Float64, pairs: Pairs, adjoint: Float64) -> Slopes:
-        """Every part's own."""
-        return _joined([part.slopes(own, pairs, adjoint) for part, own in self._split(logs)])
+        """The derivatives of each part."""
+        return _join([part.slopes(own, pairs, adjoint) for part, own in self._split(logs)])
 
 
 class Product(_Compound, frozen=True, tag="product"):
-    """Points are alike if they are alike for every part: a context kernel times an action kernel."""
+    """Points are similar if they are similar under every part, such as a context kernel times an action kernel."""
 
     def __call__(self, logs: Float64, pairs: Pairs) -> Float64:
-        """The parts' product."""
+        """The product of the parts."""
         return reduce(np.multiply, (part(own, pairs) for part, own in self._split(logs)))
 
     def slopes(self, logs: Float64, pairs: Pairs, adjoint: Float64) -> Slopes:
-        """Every part's own, with the other parts as factors."""
+        """The derivatives of each part, with the other parts as factors."""
         values = [part(own, pairs) for part, own in self._split(logs)]
         slopes = []
         for i, (part, own) in enumerate(self._split(logs)):
             others = reduce(np.multiply, values[:i] + values[i + 1 :], adjoint)
             slopes.append(part.slopes(own, pairs, others))
-        return _joined(slopes)
+        return _join(slopes)
 
 
 Kernel = Constant | Independent | Linear | RBF | Matern | Sum | Product
 
 
 def depends_on_action(kernel: Kernel) -> bool:
-    """Whether rewards of different actions can differ at all."""
+    """Whether the rewards of different actions can differ under a kernel."""
     if isinstance(kernel, (Sum, Product)):
         return any(depends_on_action(part) for part in kernel.parts)
     return isinstance(kernel, Independent) or getattr(kernel, "on", None) == "action"
 
 
-def _joined(slopes: list[Slopes]) -> Slopes:
+def _join(slopes: list[Slopes]) -> Slopes:
     inner = reduce(np.add, (part.context.inner for part in slopes))
     squared = reduce(np.add, (part.context.squared for part in slopes))
     return Slopes(np.concatenate([part.logs for part in slopes]), Geometry(inner, squared))
@@ -307,4 +308,4 @@ def _side(pairs: Pairs, on: Part) -> Geometry:
 
 def _check_part(kernel: _Kernel, on: object) -> None:
     if on not in ("context", "action"):
-        raise ValueError(f"{type(kernel).__name__}: on must be 'context' or 'action', got {on!r}")
+        raise InvalidOption(f"{type(kernel).__name__}: on must be 'context' or 'action', got {on!r}")

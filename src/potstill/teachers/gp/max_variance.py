@@ -1,4 +1,4 @@
-"""Points chosen one after another where the posterior is least certain: a first batch, and inducing points."""
+"""Greedy maximum-variance selection of points: for the design of a first batch, and for inducing points."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
 from potstill.problem import Contexts, Problem
 from potstill.spaces import finite
 from potstill.teachers.gp import regression
@@ -15,12 +16,12 @@ from potstill.teachers.gp.pairs import Float64, Points
 if TYPE_CHECKING:
     from potstill.teachers.gp.gp_ts import GaussianProcessState, GaussianProcessTS
 
-#: Inducing points that the others explain up to this share of the largest variance would add nothing but rounding.
+#: Stop adding inducing points when the others explain all but this share of the largest variance: the rest is rounding.
 _EXPLAINED = 1e-6
 
 
 class Design(NamedTuple):
-    """What to try first, in the order in which it was chosen.
+    """The (context, action) pairs to try first, in order of selection.
 
     Attributes:
         contexts: Positions in the pool, int64[n].
@@ -34,24 +35,27 @@ class Design(NamedTuple):
 def max_variance_design(
     teacher: GaussianProcessTS, problem: Problem, pool: Contexts, n: int, state: GaussianProcessState | None = None
 ) -> Design:
-    """The n (context, action) pairs of a pool with the largest posterior variance, chosen one after another.
+    """Greedily select the n (context, action) pairs of a pool with the largest posterior variance.
 
-    The paper's initialisation: trying these first bounds what a batch can still teach, and with it the price of
-    learning in batches. Each choice counts as observed before the next is made, which needs no reward, since the
-    variance of a Gaussian process does not depend on any. A pair can come twice, if its noise is large.
+    This is the paper's initialisation. Trying these pairs first bounds the information gain of a batch, and with it
+    the regret from learning in batches. Each pair is conditioned on before the next is selected. That needs no reward,
+    because the posterior variance of a Gaussian process does not depend on rewards. A pair can be selected twice if
+    the noise is large.
 
     Costs O(P·n²) time and O(P·n) memory for the P pairs of the pool.
 
     Args:
-        teacher: Says the kernel and the noise.
-        problem: What is decided.
-        pool: Contexts that could be met.
-        n: How many pairs.
-        state: What was learnt before, with its hyperparameters; left out, nothing.
+        teacher: Teacher with the kernel and the noise.
+        problem: Decision problem.
+        pool: Candidate contexts.
+        n: Number of pairs to select.
+        state: State to start from, with its hyperparameters. Default: the prior.
     """
     contexts, k = problem.encode_many(pool), len(finite(problem.actions, "max_variance_design"))
     if n < 0 or not len(contexts):
-        raise ValueError(f"max_variance_design: needs n >= 0 and a pool of contexts, got n={n} and {len(contexts)}")
+        raise InvalidOption(
+            f"max_variance_design: needs n >= 0 and a non-empty pool, got n={n} and {len(contexts)} contexts"
+        )
     state = teacher.init(problem) if state is None else state
     model, posterior = teacher.model(state), state.posterior
     candidates = Points(np.repeat(contexts, k, axis=0), np.tile(np.arange(k, dtype=np.int32), len(contexts)))
@@ -61,7 +65,7 @@ def max_variance_design(
 
 
 def inducing_points(model: regression.Model, candidates: Points, m: int) -> Points:
-    """Up to m of the candidates that together explain the others best (greedy, as Burt et al. 2020 analyse)."""
+    """Greedily select up to m candidates that explain the others best (analysed by Burt et al. 2020)."""
     floor = _EXPLAINED * float(model.variances(candidates).max())
     return candidates.at(_least_certain(model, candidates, m, np.zeros((0, len(candidates.actions))), 0.0, floor))
 
@@ -71,8 +75,8 @@ def _least_certain(
 ) -> NDArray[np.int64]:
     """Positions of n candidates, or fewer once all variances are at most `floor`.
 
-    The posterior covariance of candidates is k - rowsᵀrows; every choice adds a row (a step of a Cholesky
-    factorisation). `known` are the rows of what was observed before, float64[m, P].
+    The posterior covariance of candidates is k - rowsᵀrows. Each selection adds a row (a step of a pivoted Cholesky
+    factorisation). `known` holds the rows of earlier observations, float64[m, P].
     """
     start = len(known)
     rows = np.concatenate([known, np.empty((n, known.shape[1]))])

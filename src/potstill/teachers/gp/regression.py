@@ -1,13 +1,12 @@
-"""Gaussian process regression over (context, action): hyperparameters, the posterior, and what it says of a context.
+"""Gaussian process regression over (context, action): hyperparameters, posterior and predictions.
 
-The reward function is a draw of a Gaussian process and rewards are its values with normal noise, whose variance is
-noise / weight for an observation of that weight. All in float64 on standardised rewards.
+The reward function is a draw of a Gaussian process. Rewards are its values plus normal noise, whose variance is
+noise / weight for a weighted observation. Everything is float64, on standardised rewards.
 
-Exact: with K the covariances of the N observed points and Σ their noise, LLᵀ = K + Σ (the paper's formulas). Beyond
-some N, inducing points Z stand for the observed ones as in FITC (Snelson & Ghahramani 2006): given the rewards at Z,
-the observed ones are independent, and what Z does not explain of an observation is added to its noise, so that it
-counts for less rather than being believed. That costs O(N·m²) for m inducing points; where Z holds all points it is
-exact.
+Exact: with K the covariances of the N observed points and Σ their noise, LLᵀ = K + Σ (the paper's formulas). For large
+N, inducing points Z approximate the posterior as in FITC (Snelson & Ghahramani 2006). Given the rewards at Z,
+observations are independent, and the variance of an observation that Z does not explain is added to its noise, so that
+it gets less weight. That costs O(N·m²) for m inducing points. It is exact if Z contains all points.
 
 Both give a posterior of one form: mean k_Zᵀ·weights and covariance k - (root·k_Z)ᵀ(root·k_Z).
 """
@@ -25,13 +24,13 @@ from potstill.teachers.gp import pairs
 from potstill.teachers.gp.kernels import Kernel
 from potstill.teachers.gp.pairs import Float64, Points
 
-#: Added to the diagonal, relative to its largest entry, so that rounding leaves covariances positive.
+#: Added to the diagonal, relative to its largest entry, so that covariances stay positive definite under rounding.
 _JITTER = 1e-9
-#: How far a logarithm may move from where it started: a factor of 150 either way.
+#: Bound on the change of a logarithm from its initial value: a factor of 150 either way.
 _REACH = 5.0
-#: Noise variance in units of the rewards' variance. The floor keeps the covariance of observations well conditioned.
+#: Bounds of the noise variance in units of the rewards' variance. The lower bound keeps covariances well conditioned.
 NOISE = (1e-6, 10.0)
-#: Observations whose covariance with the inducing points is held at a time.
+#: Number of observations whose covariance with the inducing points is held at once.
 _ROWS = 4096
 
 
@@ -41,7 +40,7 @@ class Model(NamedTuple):
     Attributes:
         kernel: The covariance function.
         logs: Logarithms of the kernel's hyperparameters and, last, of the noise variance, float64[size + 1].
-        relevance: Logarithms of factors on the columns of contexts, float64[d]: the kernel sees the products.
+        relevance: Logarithms of factors on the context columns, float64[d], applied before the kernel.
         features: Features of the actions, float64[K, e].
     """
 
@@ -55,45 +54,45 @@ class Model(NamedTuple):
         """The noise variance of an observation of weight 1."""
         return float(np.exp(self.logs[-1]))
 
-    def seen(self, points: Points) -> Points:
-        """Points as the kernel sees them."""
+    def scaled(self, points: Points) -> Points:
+        """Points with their context columns multiplied by the relevance factors."""
         return Points(points.contexts * np.exp(self.relevance), points.actions)
 
     def covariance(self, left: Points, right: Points) -> Float64:
-        """Between N and M points, float64[N, M]."""
-        values = self.kernel(self.logs[:-1], pairs.between(self.seen(left), self.seen(right), self.features))
+        """Covariances between N and M points, float64[N, M]."""
+        values = self.kernel(self.logs[:-1], pairs.between(self.scaled(left), self.scaled(right), self.features))
         return np.broadcast_to(values, (len(left.actions), len(right.actions)))
 
     def variances(self, points: Points) -> Float64:
-        """Of N points, float64[N]."""
-        values = self.kernel(self.logs[:-1], pairs.selves(self.seen(points), self.features))
+        """Prior variances of N points, float64[N]."""
+        values = self.kernel(self.logs[:-1], pairs.selves(self.scaled(points), self.features))
         return np.broadcast_to(values, len(points.actions))
 
     def over_actions(self, contexts: Float32) -> Float64:
-        """Between all actions in each context of C, float64[C, K, K]."""
+        """Covariances between all actions in each of C contexts, float64[C, K, K]."""
         k = len(self.features)
         values = self.kernel(self.logs[:-1], pairs.within(contexts * np.exp(self.relevance), self.features))
         return np.broadcast_to(values, (len(contexts), k, k))
 
     def with_points(self, contexts: Float32, points: Points) -> Float64:
-        """Between all actions in each context of C and M points, float64[C, K, M]."""
+        """Covariances between all actions in each of C contexts and M points, float64[C, K, M]."""
         scaled = contexts * np.exp(self.relevance)
-        values = self.kernel(self.logs[:-1], pairs.grid(scaled, self.seen(points), self.features))
+        values = self.kernel(self.logs[:-1], pairs.grid(scaled, self.scaled(points), self.features))
         return np.broadcast_to(values, (len(contexts), len(self.features), len(points.actions)))
 
 
 class Targets(NamedTuple):
-    """What was observed at points: standardised rewards float64[N] and weights float64[N]."""
+    """Observations at points: standardised rewards float64[N] and weights float64[N]."""
 
     values: Float64
     weights: Float64
 
 
 class Posterior(NamedTuple):
-    """The posterior by m points, which are the observed or the inducing ones.
+    """The posterior in terms of m points: the observed ones (exact) or the inducing ones (sparse).
 
     Attributes:
-        points: M points.
+        points: The m points.
         weights: The mean is k_Zᵀ·weights, float64[m].
         root: The covariance is k - (root·k_Z)ᵀ(root·k_Z), float64[m, m].
     """
@@ -104,7 +103,7 @@ class Posterior(NamedTuple):
 
 
 def prior(width: int) -> Posterior:
-    """The posterior after no observations, for contexts of that many columns."""
+    """The posterior without observations, for contexts of `width` columns."""
     return Posterior(Points(np.zeros((0, width), np.float32), np.zeros(0, np.int32)), np.zeros(0), np.zeros((0, 0)))
 
 
@@ -116,7 +115,7 @@ def exact(model: Model, points: Points, targets: Targets) -> Posterior:
 
 
 def sparse(model: Model, points: Points, targets: Targets, inducing: Points) -> Posterior:
-    """The posterior after N observations as m inducing points know it (FITC), in O(N·m²) and O(m²) memory."""
+    """The FITC approximation of the posterior with m inducing points, in O(N·m²) time and O(m²) memory."""
     lower = _cholesky(model.covariance(inducing, inducing), 0.0)
     whiten = solve_triangular(lower, np.eye(len(lower)), lower=True)
     gram, moment = np.zeros_like(lower), np.zeros(len(lower))
@@ -132,7 +131,7 @@ def sparse(model: Model, points: Points, targets: Targets, inducing: Points) -> 
 
 
 def _whitened(inducing: Points, whiten: Float64, gram: Float64, moment: Float64) -> Posterior:
-    """From the precision I + gram and the moment of whitened rewards at the inducing points."""
+    """The posterior from the precision I + gram and the moment of whitened rewards at the inducing points."""
     size, vectors = np.linalg.eigh((gram + gram.T) / 2)
     size = np.maximum(size, 0.0)
     axes = vectors.T @ whiten
@@ -141,10 +140,10 @@ def _whitened(inducing: Points, whiten: Float64, gram: Float64, moment: Float64)
 
 
 def predict(model: Model, posterior: Posterior, contexts: Float32) -> tuple[Float64, Float64]:
-    """Of all actions in each context of C: means float64[C, K] and joint covariances float64[C, K, K]."""
+    """Posterior means float64[C, K] and covariances float64[C, K, K] of all actions in each of C contexts."""
     known = model.with_points(contexts, posterior.points)
     c, k, m = known.shape
-    # One large product: a stack of small ones takes twice as long.
+    # One large product: a batch of small ones takes twice as long.
     half = (known.reshape(c * k, m) @ posterior.root.T).reshape(c, k, m)
     return known @ posterior.weights, model.over_actions(contexts) - half @ half.swapaxes(1, 2)
 
@@ -152,11 +151,11 @@ def predict(model: Model, posterior: Posterior, contexts: Float32) -> tuple[Floa
 def fit(
     start: Model, warm: Model, points: Points, targets: Targets, *, steps: int, spread: float, relevance: bool
 ) -> Model:
-    """Hyperparameters by the marginal likelihood of N observations, in `steps` of O(N³).
+    """Hyperparameters that maximise the marginal likelihood of N observations times a prior, in `steps` of O(N³).
 
-    Each logarithm has a normal prior around the one in `start`, with standard deviation `spread`: a handful of
-    observations, or equal rewards, say nothing of most of them. The search begins at `warm`. Relevance stays as it is
-    unless it is to be learnt too.
+    Each logarithm has a normal prior around its value in `start`, with standard deviation `spread`, because a handful
+    of observations, or equal rewards, do not identify most of them. The search is warm-started at `warm`. Relevance
+    factors stay fixed unless `relevance` is set.
     """
     centre, size = np.append(start.logs, start.relevance), len(start.logs)
 
@@ -177,28 +176,30 @@ def fit(
 
 
 def log_marginal_likelihood(model: Model, points: Points, targets: Targets) -> tuple[float, Float64]:
-    """The log density of the targets at N points, and its gradient by the logarithms and the relevance."""
-    seen, n = model.seen(points), len(targets.values)
-    among, noise = pairs.between(seen, seen, model.features), model.noise / targets.weights
+    """The log density of the targets at N points, and its gradient with respect to `logs` and `relevance`."""
+    scaled, n = model.scaled(points), len(targets.values)
+    among, noise = pairs.between(scaled, scaled, model.features), model.noise / targets.weights
     lower = _cholesky(np.broadcast_to(model.kernel(model.logs[:-1], among), (n, n)), noise)
     solved = cho_solve((lower, True), targets.values)
     value = -0.5 * targets.values @ solved - np.log(np.diag(lower)).sum() - 0.5 * n * np.log(2 * np.pi)
     adjoint = 0.5 * (np.outer(solved, solved) - cho_solve((lower, True), np.eye(n)))
     slopes = model.kernel.slopes(model.logs[:-1], among, adjoint)
-    by_relevance = _by_relevance(seen.contexts, slopes.context.inner, slopes.context.squared)
+    by_relevance = _by_relevance(scaled.contexts, slopes.context.inner, slopes.context.squared)
     return float(value), np.concatenate([slopes.logs, [np.diag(adjoint) @ noise], by_relevance])
 
 
-def _by_relevance(seen: Float64, inner: Float64, squared: Float64) -> Float64:
-    """From derivatives by inner products and squared distances, which are symmetric and broadcast to [N, N].
+def _by_relevance(scaled: Float64, inner: Float64, squared: Float64) -> Float64:
+    """The gradient with respect to relevance, from those of inner products and squared distances.
+
+    Both are symmetric and broadcast to [N, N].
 
     With u a column: ∂/∂log factor of Σ inner·uuᵀ is 2·uᵀ·inner·u, and of Σ squared·(u - uᵀ)² it is
     4·(Σ squared·u² - uᵀ·squared·u).
     """
-    shape = (len(seen), len(seen))
+    shape = (len(scaled), len(scaled))
     inner, squared = np.broadcast_to(inner, shape), np.broadcast_to(squared, shape)
-    products = np.einsum("nd,nd->d", seen, (2 * inner - 4 * squared) @ seen)
-    return np.asarray(products + 4 * squared.sum(axis=1) @ seen**2)
+    products = np.einsum("nd,nd->d", scaled, (2 * inner - 4 * squared) @ scaled)
+    return np.asarray(products + 4 * squared.sum(axis=1) @ scaled**2)
 
 
 def _cholesky(covariance: Float64, noise: Float64 | float) -> Float64:

@@ -1,4 +1,4 @@
-"""Batch UCB on the linear posterior: optimism instead of sampling, as a baseline and as something to distil."""
+"""LinUCB: batch upper confidence bounds on the posterior of Linear-TS."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.teachers.contract import Float32
 from potstill.teachers.linear.linear_ts import LinearState, LinearTS
@@ -17,7 +18,7 @@ class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb
     """The action with the highest upper confidence bound, location + √β·scale, under the posterior of Linear-TS.
 
     Args:
-        beta_t: Β of the bound; the paper's 2·log((T⁴rd)ᵈT²) with r = d = 1 and T the observations so far if left out.
+        beta_t: β of the bound. Default: the paper's 2·log((T⁴rd)ᵈT²) with r = d = 1 and T the number of observations.
     """
 
     beta_t: float | None = None
@@ -25,14 +26,14 @@ class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.beta_t is not None and not 0 <= self.beta_t < math.inf:
-            raise ValueError(f"LinUCB: beta_t must be a number of at least 0, got {self.beta_t!r}")
+            raise InvalidOption(f"LinUCB: beta_t must be 0 or more, got {self.beta_t!r}")
 
     def propensities(self, state: LinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """1 on the action with the highest bound, float32[N, K]; ties are split evenly."""
+        """Probability 1 on the action with the highest bound, float32[N, K]; ties are split evenly."""
         return split_ties(self.bounds(state, contexts))
 
     def sample_actions(self, state: LinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """Actions with the highest bound, int64[N, n]; ties at random."""
+        """Actions with the highest bound, int64[N, n]; ties are broken at random."""
         return sample_rows(self.propensities(state, contexts, key), n, key)
 
     def bounds(self, state: LinearState, contexts: Float32) -> NDArray[np.float64]:
@@ -43,6 +44,6 @@ class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb
 
 
 def paper_beta(rounds: float) -> float:
-    """β of the paper's batch upper confidence bound after a number of rounds, for actions in [0, 1]: r = d = 1."""
+    """β of the paper's batch UCB after a number of rounds, for actions in [0, 1] (r = d = 1)."""
     t = max(rounds, 1.0)
     return 2 * math.log(t**4 * t**2)

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
@@ -17,23 +18,23 @@ from potstill.teachers.probability_best import probability_best
 
 
 class LinearState(NamedTuple):
-    """Sums over all observations, and the posterior that they give."""
+    """Sufficient statistics of all observations, and the posterior given them."""
 
     sums: nig.Sums
     posterior: nig.Posterior
 
 
 class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_field="type", tag="linear-ts"):
-    """Reward = xᵀθ + noise for each action apart, with the conjugate prior NIG(0, precision·I, alpha, beta).
+    """Reward = xᵀθ + noise, independently per action, with the conjugate prior NIG(0, precision·I, alpha, beta).
 
     The defaults are the paper's. Propensities are exact: given a context, the rewards of the actions are
     independent Student-t variables.
 
     Args:
-        precision: Precision of the prior on θ, relative to the noise; small is vague.
+        precision: Precision of the prior on θ, relative to the noise. Small values are vague.
         alpha: Shape of the prior on the noise variance.
         beta: Scale of the prior on the noise variance.
-        discount: Weight of everything learnt before, at each update; below 1 forgets, for worlds that drift.
+        discount: Factor on all earlier observations at each update. Below 1 it forgets, for drifting rewards.
         weighting: Weighting of observations.
     """
 
@@ -47,9 +48,9 @@ class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, ta
         for field in ("precision", "alpha", "beta"):
             value = getattr(self, field)
             if not 0 < value < np.inf:
-                raise ValueError(f"{type(self).__name__}: {field} must be a positive number, got {value!r}")
+                raise InvalidOption(f"{type(self).__name__}: {field} must be a positive number, got {value!r}")
         if not 0 < self.discount <= 1:
-            raise ValueError(f"{type(self).__name__}: discount must be above 0 and at most 1, got {self.discount!r}")
+            raise InvalidOption(f"{type(self).__name__}: discount must be above 0 and at most 1, got {self.discount!r}")
 
     @property
     def exactness(self) -> Exactness:
@@ -65,7 +66,7 @@ class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, ta
         return self.absorb(state, self.summarise(observations))
 
     def summarise(self, observations: Observations) -> nig.Sums:
-        """Sums over some observations."""
+        """Sufficient statistics of some observations."""
         return nig.sums(
             observations.contexts,
             observations.actions,
@@ -84,11 +85,11 @@ class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, ta
         return probability_best(*self.marginals(state, contexts))
 
     def sample_actions(self, state: LinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """Thompson sampling's own actions, int64[N, n]."""
+        """Thompson-sampled actions, int64[N, n]."""
         return nig.sample_best(self.marginals(state, contexts), n, key)
 
     def marginals(self, state: LinearState, contexts: Float32) -> nig.Marginals:
-        """Each action's mean reward in each context."""
+        """The posterior of each action's mean reward in each context."""
         return nig.marginals(state.posterior, nig.with_intercept(contexts))
 
     def _state(self, total: nig.Sums) -> LinearState:
@@ -96,8 +97,9 @@ class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, ta
 
 
 class DiagonalLinearTS(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="diagonal-linear-ts"):
-    """Linear-TS with a mean-field posterior: parameters are taken as independent, which makes it cheap and less certain
-    of the right things. To compare against: the paper's appendix on complexity, and Riquelme et al. (2018).
+    """Linear-TS with a mean-field posterior: parameters are independent. Cheaper, with a worse posterior.
+
+    A baseline, from the paper's appendix on complexity and Riquelme et al. (2018).
     """
 
     def _state(self, total: nig.Sums) -> LinearState:

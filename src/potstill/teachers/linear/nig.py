@@ -1,8 +1,8 @@
-"""Bayesian linear regression for each action, with the conjugate normal-inverse-gamma prior.
+"""Bayesian linear regression per action, with the conjugate normal-inverse-gamma (NIG) prior.
 
 For action a: reward = xᵀθ + ε, ε ~ N(0, σ²), θ | σ² ~ N(0, σ²Λ⁻¹), σ² ~ IG(α, β). The posterior has the same form (the
-paper, appendix on posterior inference), and given x the mean reward xᵀθ is a Student-t variable: 2α degrees of freedom,
-location xᵀμ, scale √(β/α · xᵀΛ⁻¹x). All in float64: sums of squares want it.
+paper, appendix on posterior inference). Given x, the mean reward xᵀθ is a Student-t variable with 2α degrees of
+freedom, location xᵀμ and scale √(β/α · xᵀΛ⁻¹x). Everything is float64, because sums of squares lose precision.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from potstill.keys import Key
 Float64 = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
 
-#: Rows that are multiplied at once: with some tens of regressors they stay in a processor's cache.
+#: Rows per matrix product: with some tens of regressors they stay in the processor cache.
 _BLOCK = 2048
-#: Rows and columns of a product of which only the squares are wanted: 32 MB, and enough for several threads.
+#: Rows and columns of the products behind squared norms: 32 MB, large enough for several threads.
 _ROWS, _COLUMNS = 4096, 1024
 
 
 class Sums(NamedTuple):
-    """What a posterior needs to know of observations, per action, with p regressors; adding two adds up both sets.
+    """Sufficient statistics per action, with p regressors. The sum of two covers both sets of observations.
 
     Attributes:
         gram: XᵀX, float64[K, p, p].
-        moment: xᵀy, float64[K, p].
+        moment: Xᵀy, float64[K, p].
         square: yᵀy, float64[K].
-        n: Number of observations, float64[K].
+        n: Total weight of the observations, float64[K]; their number if unweighted.
     """
 
     gram: Float64
@@ -44,7 +44,7 @@ class Sums(NamedTuple):
         return Sums(*(a + b for a, b in zip(self, other, strict=True)))
 
     def scaled(self, factor: float) -> Sums:
-        """All sums times a factor: the same observations with less weight."""
+        """All sums times a factor: the same observations with their weights scaled."""
         return Sums(*(factor * a for a in self))
 
 
@@ -52,10 +52,10 @@ class Posterior(NamedTuple):
     """NIG(mean, Λ, alpha, beta) for each action.
 
     Attributes:
-        mean: float64[K, p].
-        root: Lower Cholesky factor of the precision Λ, float64[K, p, p]; of a diagonal Λ its diagonal, float64[K, p].
-        alpha: float64[K].
-        beta: float64[K].
+        mean: Posterior mean of θ, float64[K, p].
+        root: Lower Cholesky factor of the precision Λ, float64[K, p, p]; for a diagonal Λ its diagonal, float64[K, p].
+        alpha: Shape of the noise variance, float64[K].
+        beta: Scale of the noise variance, float64[K].
     """
 
     mean: Float64
@@ -65,11 +65,11 @@ class Posterior(NamedTuple):
 
 
 class Marginals(NamedTuple):
-    """Each action's mean reward in each context, a Student-t variable independent of the others.
+    """Each action's mean reward in each context: independent Student-t variables.
 
     Attributes:
-        location: float64[N, K].
-        scale: float64[N, K].
+        location: Locations, float64[N, K].
+        scale: Scales, float64[N, K].
         dof: Degrees of freedom, float64[K].
     """
 
@@ -87,19 +87,19 @@ def sums(
     *,
     intercept: bool = False,
 ) -> Sums:
-    """Sums over observations: regressors [N, p], positions of actions int32[N], rewards, weights float64[N].
+    """Sufficient statistics of regressors [N, p], actions int32[N], rewards and weights float64[N].
 
-    With `intercept` a constant 1 comes after the regressors, without a copy of them all. Rows are sorted by action and
-    go through in blocks that fit the processor's cache: the product of matrices is then what takes the time.
+    With `intercept` a constant 1 is appended to the regressors, without copying them all. Rows are sorted by action and
+    processed in blocks that fit the processor cache, so that the time is that of the matrix products.
     """
     p = regressors.shape[1] + intercept
     total = np.zeros((k, p + 1, p + 1))
-    block = np.ones((_BLOCK, p + 1))  # columns: the regressors, the intercept that stays 1, the reward
+    block = np.ones((_BLOCK, p + 1))  # columns: regressors, intercept, reward
     gathered = np.empty((_BLOCK, regressors.shape[1]), regressors.dtype)
     roots = None if (weights == 1).all() else np.sqrt(weights)
     for a, rows in _blocks(actions, k):
         n = len(rows)
-        np.take(regressors, rows, axis=0, out=gathered[:n], mode="clip")  # clip, for take would make a buffer to raise
+        np.take(regressors, rows, axis=0, out=gathered[:n], mode="clip")  # clip: the default mode allocates a buffer
         block[:n, : regressors.shape[1]] = gathered[:n]
         block[:n, regressors.shape[1] : p] = 1.0
         block[:n, p] = rewards[rows]
@@ -111,8 +111,8 @@ def sums(
 
 
 def _blocks(actions: NDArray[np.int32], k: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Positions of rows in blocks, each of one action; in order within an action."""
-    order = np.argsort(actions.astype(np.min_scalar_type(-k)), kind="stable")  # 8 and 16 bits are sorted in one pass
+    """Row positions in blocks of one action each; in order within an action."""
+    order = np.argsort(actions.astype(np.min_scalar_type(-k)), kind="stable")  # 8 and 16 bits: radix sort
     first = 0
     for a, last in enumerate(np.cumsum(np.bincount(actions, minlength=k)).tolist()):
         for at in range(first, last, _BLOCK):
@@ -124,13 +124,13 @@ def posterior(total: Sums, precision: float, alpha: float, beta: float) -> Poste
     """The posterior after the observations behind `total`, from the prior NIG(0, precision·I, alpha, beta)."""
     root = np.linalg.cholesky(total.gram + precision * np.eye(total.gram.shape[-1])).astype(np.float64)
     mean = np.stack([cho_solve((L, True), m) for L, m in zip(root, total.moment, strict=True)])
-    # The residual sum of squares is never negative; rounding would make it so when rewards are huge and alike.
+    # Rounding can make the residual sum of squares negative when rewards are huge and nearly equal.
     residual = np.maximum(total.square - np.einsum("kp,kp->k", mean, total.moment), 0.0)
     return Posterior(mean, root, alpha + total.n / 2, beta + residual / 2)
 
 
 def diagonal(fitted: Posterior) -> Posterior:
-    """The mean-field posterior: the Gaussian with independent parameters that is closest (KL(q‖p)) to the exact one.
+    """The mean-field posterior: the Gaussian with independent parameters that minimises KL(q‖p) to the exact one.
 
     It has the same mean and the diagonal of the precision.
     """
@@ -147,7 +147,7 @@ def _spread(root: Float64, x: Float64) -> Float64:
     """xᵀΛ⁻¹x, float64[N, K]."""
     if root.ndim == 2:
         return x**2 @ (root**-2).T
-    # A product with the inverse is several times as fast as solving, and the prior keeps the root far from singular.
+    # Multiplying by the inverse is several times faster than solving, and the prior keeps the root well conditioned.
     (k, p), spread = root.shape[:2], np.empty((len(x), len(root)))
     together = max(_COLUMNS // p, 1)
     for first in range(0, k, together):
@@ -167,5 +167,5 @@ def sample_best(drawn_from: Marginals, n: int, key: Key) -> NDArray[np.int64]:
 
 
 def with_intercept(features: NDArray[np.float32]) -> Float64:
-    """Regressors float64[N, d + 1]: the features, and a constant 1."""
+    """Regressors float64[N, d + 1]: the features and a constant 1."""
     return np.concatenate([features.astype(np.float64), np.ones((len(features), 1))], axis=1)

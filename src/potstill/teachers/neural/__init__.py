@@ -1,4 +1,4 @@
-"""Teachers that learn a network."""
+"""Teachers based on neural networks."""
 
 from potstill.teachers.neural import network, noise_selection
 from potstill.teachers.neural.base import Neural

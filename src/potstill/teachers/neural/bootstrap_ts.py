@@ -1,4 +1,4 @@
-"""Bootstrap-TS: an ensemble of networks, each of which saw the observations a little differently, votes."""
+"""Bootstrap-TS: votes of an ensemble of networks, each trained on its own bootstrap sample."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Float64 = NDArray[np.float64]
 
 
 class BootstrapState(NamedTuple):
-    """The ensemble and what it was trained on.
+    """The ensemble and its training data.
 
     Attributes:
         memory: The observations.
-        counts: How often each observation is in each network's sample, uint8[N, B]. Drawn once for all updates:
-            networks that are trained on with new draws every time would come to agree.
-        networks: B networks.
-        noise: Noise that they were trained with.
-        priors: B fixed random networks that are added to them, in units of rewards.
+        counts: Multiplicity of each observation in each network's bootstrap sample, uint8[N, B]. Drawn once and kept
+            for all updates: warm-started networks with new draws at every update would converge to agreement.
+        networks: The B networks.
+        noise: Noise share that they were trained with.
+        priors: B fixed random networks that are added to their predictions, in units of rewards.
     """
 
     memory: Memory
@@ -42,19 +42,19 @@ class BootstrapState(NamedTuple):
 
 
 class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="bootstrap-ts"):
-    """Networks that are trained together, on a bootstrap sample each; a posterior draw is one network taken at random.
+    """An ensemble of networks, each trained on a bootstrap sample. A posterior draw is one network at random.
 
-    Propensities are votes, counted exactly: the share of networks that predict the highest reward for an action, ties
-    split evenly. Votes are multiples of 1/networks. With `smoothing` they are no longer those of the ensemble:
-    (votes + smoothing) / (networks + K·smoothing) is the mean of a Dirichlet posterior over who wins.
+    Propensities are exact vote shares: the share of networks that predict the highest reward for an action, with ties
+    split evenly. Without smoothing they are multiples of 1/networks. With `smoothing` they are
+    (votes + smoothing) / (networks + K·smoothing), the mean of a Dirichlet posterior over the best action.
 
     Args:
-        networks: How many.
-        bootstrap: Each network counts each observation Poisson(1) times. The paper is without: every network learns
-            from all observations, and they differ by their start and their minibatches.
+        networks: Number of networks.
+        bootstrap: Whether each network counts each observation Poisson(1) times. The paper uses no bootstrap: every
+            network learns from all observations, and networks differ by initialisation and minibatches.
         prior_scale: Scale of random prior functions (Osband, Aslanides, Cassirer 2018), in standard deviations of the
-            rewards of the first batch; 0 is without.
-        smoothing: Votes that each action is given beforehand; 0 is without.
+            rewards of the first batch. 0 disables them.
+        smoothing: Pseudo-votes for each action. 0 disables smoothing.
     """
 
     networks: int = 10
@@ -76,30 +76,30 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         return EXACT
 
     def init(self, problem: Problem) -> BootstrapState:
-        """Networks that predict 0 everywhere, so that every action gets an equal share of every vote."""
+        """Networks that predict 0 everywhere, so that all actions tie."""
         blank = self._blank(problem, self.networks)
         nothing, counts = memories.empty(problem.width), np.zeros((0, self.networks), np.uint8)
-        return BootstrapState(nothing, counts, blank, noises.given(self.recipe.noise), blank)
+        return BootstrapState(nothing, counts, blank, noises.initial(self.recipe.noise), blank)
 
     def update(self, state: BootstrapState, observations: Observations, key: Key) -> BootstrapState:
-        """The ensemble trained on, with more observations."""
+        """The ensemble after training with more observations."""
         from potstill.teachers.neural import train
 
         if not len(observations):
             return state
-        memory, learnt = self._remember(state.memory, observations), len(state.memory.actions)
+        memory, learnt = self._append(state.memory, observations), len(state.memory.actions)
         counts = np.concatenate([state.counts, self._draw_counts(len(observations), key.child("bootstrap"))])
         counts, units = counts[-len(memory.actions) :], self._units(memory)
         priors = self._draw_priors(state.priors, units, key.child("prior")) if not learnt else state.priors
         plain, new = self._data(memory, units), len(observations)
-        start, noise = self._begun(state.networks, state.noise, learnt, new, plain, units, key)
+        start, noise = self._prepare(state.networks, state.noise, learnt, new, plain, units, key)
         left_over = units.standardise(memory.rewards - self._prior_rewards(priors, memory))
         data = Data(memory.contexts, memory.actions, left_over, counts.T * memory.weights)
         networks = train.fit(start, data, self.recipe, key.child("train")).in_units(units)
         return BootstrapState(memory, counts, networks, noise, priors)
 
     def propensities(self, state: BootstrapState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """The share of votes of each action, smoothed if so configured, float32[N, K]."""
+        """The vote share of each action, with smoothing if configured, float32[N, K]."""
         votes = np.concatenate(
             [self._votes(state, contexts[rows]) for rows in network.chunks(len(contexts), self.networks)]
         )
@@ -108,11 +108,11 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         return smoothed
 
     def sample_actions(self, state: BootstrapState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """The choice of a network taken at random for each, int64[N, n]; smoothed likewise."""
+        """Actions drawn from the (smoothed) votes, int64[N, n]: each is the choice of one random network."""
         return sample_rows(self.propensities(state, contexts, key), n, key)
 
     def predict(self, state: BootstrapState, contexts: Float32) -> Float64:
-        """The reward of each action according to each network and its prior, float64[B, N, K]."""
+        """The reward of each action predicted by each network plus its prior, float64[B, N, K]."""
         learnt = state.networks.predict(contexts)
         return learnt + state.priors.predict(contexts) if self.prior_scale else learnt
 
@@ -132,8 +132,8 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         return network.random(blank.sizes, blank.size, key).in_units(Units(0.0, self.prior_scale * units.scale))
 
     def _prior_rewards(self, priors: Networks, memory: Memory) -> Float64:
-        """What the priors say of the actions taken, float64[B, N]."""
+        """Rewards of the taken actions under the prior networks, float64[B, N]."""
         if not self.prior_scale:
             return np.zeros((self.networks, len(memory.actions)))
         chunks = network.chunks(len(memory.actions), self.networks)
-        return np.concatenate([priors.taken(memory.contexts[i], memory.actions[i]) for i in chunks], axis=1)
+        return np.concatenate([priors.predict_taken(memory.contexts[i], memory.actions[i]) for i in chunks], axis=1)

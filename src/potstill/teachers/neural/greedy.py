@@ -1,4 +1,4 @@
-"""Greedy on a network's predictions: baselines, and something to distil."""
+"""Greedy and ε-greedy on the predictions of a network."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
-from potstill.teachers.neural import parts as reading
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Networks
 from potstill.teachers.neural.noise_selection import Noise
+from potstill.teachers.neural.parts import scan
 from potstill.teachers.propensities import sample_rows, split_ties
 
 
 class GreedyState(NamedTuple):
-    """One network, and what it was trained on.
+    """One network and its training data.
 
     Attributes:
-        memory: The observations; none if they are kept elsewhere, and were read from there.
-        learnt: How many observations it was trained on, int64[].
+        memory: The observations; empty if they are stored elsewhere and were read by `reread`.
+        learnt: Number of observations it was trained on, int64[].
         networks: The network.
-        noise: Noise that it was trained with.
+        noise: Noise share that it was trained with.
     """
 
     memory: Memory
@@ -38,43 +38,43 @@ class GreedyState(NamedTuple):
 
 
 class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neural-greedy"):
-    """The action with the highest reward that a network predicts. It explores nothing; ties are split evenly."""
+    """The action with the highest predicted reward. It does not explore; ties are split evenly."""
 
     @property
     def exactness(self) -> Exactness:
-        """Exact: there is nothing to integrate."""
+        """Exact: propensities are deterministic."""
         return EXACT
 
     @property
     def passes(self) -> int:
-        """To look over, and to train the network; a window is kept in memory."""
+        """Two: scan and training. 0 with a window, which is kept in memory."""
         return 2 if self.window is None else 0
 
     def init(self, problem: Problem) -> GreedyState:
         """A network that predicts 0 everywhere, so that all actions tie."""
-        nothing, noise = memories.empty(problem.width), noises.given(self.recipe.noise)
+        nothing, noise = memories.empty(problem.width), noises.initial(self.recipe.noise)
         return GreedyState(nothing, np.array(0), self._blank(problem), noise)
 
     def update(self, state: GreedyState, observations: Observations, key: Key) -> GreedyState:
-        """The network trained on, with more observations."""
+        """The network after training with more observations."""
         if not len(observations):
             return state
-        self._check_kept(state.memory, int(state.learnt))
-        memory = self._remember(state.memory, observations)
+        self._check_memory(state.memory, int(state.learnt))
+        memory = self._append(state.memory, observations)
         units, learnt = self._units(memory), int(state.learnt)
-        networks, noise = self._fitted(state.networks, state.noise, learnt, len(observations), memory, units, key)
+        networks, noise = self._fit(state.networks, state.noise, learnt, len(observations), memory, units, key)
         return GreedyState(memory, np.array(len(memory.actions)), networks, noise)
 
     def reread(self, state: GreedyState, parts: Parts, key: Key) -> GreedyState:
-        """The same with all observations, which stay where they are."""
-        seen = reading.overview(parts)
-        if not seen.rows.sum():
+        """The network after training on all observations, without keeping them."""
+        overview = scan(parts)
+        if not overview.rows.sum():
             return state
-        networks, noise = self._fitted_in_parts(state.networks, state.noise, int(state.learnt), parts, seen, key)
-        return GreedyState(memories.empty(state.memory.contexts.shape[1]), seen.rows.sum(), networks, noise)
+        networks, noise = self._fit_parts(state.networks, state.noise, int(state.learnt), parts, overview, key)
+        return GreedyState(memories.empty(state.memory.contexts.shape[1]), overview.rows.sum(), networks, noise)
 
     def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """1 on the best predicted action, float32[N, K]."""
+        """Probability 1 on the action with the highest predicted reward, float32[N, K]."""
         return split_ties(self.predict(state, contexts))
 
     def sample_actions(self, state: GreedyState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
@@ -82,15 +82,15 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
         return sample_rows(self.propensities(state, contexts, key), n, key)
 
     def predict(self, state: GreedyState, contexts: Float32) -> network.Float64:
-        """The reward of each action, float64[N, K]."""
+        """The predicted reward of each action, float64[N, K]."""
         return np.concatenate([state.networks.predict(contexts[rows])[0] for rows in network.chunks(len(contexts))])
 
 
 class EpsilonGreedy(NeuralGreedy, frozen=True, kw_only=True, tag_field="type", tag="epsilon-greedy"):
-    """The greedy action, and with probability `epsilon` any action at random.
+    """The greedy action, or with probability `epsilon` a uniformly random action.
 
     Args:
-        epsilon: The probability of an action at random, the greedy one included.
+        epsilon: Probability of a uniformly random action, which may be the greedy one.
     """
 
     epsilon: float = 0.05
@@ -98,9 +98,9 @@ class EpsilonGreedy(NeuralGreedy, frozen=True, kw_only=True, tag_field="type", t
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.epsilon <= 1:
-            self._refuse("epsilon", "a probability")
+            self._refuse("epsilon", "a probability from 0 to 1")
 
     def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:
-        """1 - epsilon on the best predicted action, and epsilon/K on every one, float32[N, K]."""
+        """1 - epsilon on the greedy action, plus epsilon/K on every action, float32[N, K]."""
         greedy = super().propensities(state, contexts, key)
         return (1 - np.float32(self.epsilon)) * greedy + np.float32(self.epsilon / greedy.shape[1])

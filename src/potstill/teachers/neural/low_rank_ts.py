@@ -1,4 +1,4 @@
-"""LowRank-TS: a Gaussian over all weights of a network, read off the path of its own training."""
+"""LowRank-TS: a Gaussian over all weights of a network, fitted to the iterates of its training (SWAG)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Array, Data, Networks, Start
 from potstill.teachers.neural.noise_selection import Noise
 
-#: Networks drawn at once: enough for matrix products to be large, few enough for the memory.
+#: Networks drawn at once: enough for large matrix products, few enough for memory.
 _AT_ONCE = 32
 
 
@@ -30,8 +30,8 @@ class LowRankState(NamedTuple):
     Attributes:
         memory: The observations.
         networks: The mean.
-        noise: Noise that it was trained with.
-        deviations: `rank` steps of the path, less their mean; half of the covariance is theirs, half is its diagonal.
+        noise: Noise share that it was trained with.
+        deviations: `rank` iterates minus their mean. The covariance is half their low-rank one, half its diagonal.
     """
 
     memory: Memory
@@ -41,18 +41,18 @@ class LowRankState(NamedTuple):
 
 
 class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-rank-ts"):
-    """A low-rank plus diagonal Gaussian over network weights, after SWAG (Maddox et al. 2019). Cheap, and approximate.
+    """A low-rank plus diagonal Gaussian over network weights, after SWAG (Maddox et al. 2019). Cheap and approximate.
 
-    After training, the optimiser goes on at a constant rate, and its iterates give mean and covariance. Their spread is
-    that of minibatches; it is scaled by √(batch / observations), as a posterior narrows (Mandt, Hoffman, Blei 2017).
-    Propensities are counted over draws of whole networks, the same for all contexts of a call.
+    After training, the optimiser continues at a constant rate, and its iterates give mean and covariance. Their spread
+    comes from minibatch noise. It is scaled by √(batch / observations), the rate at which a posterior narrows (Mandt,
+    Hoffman, Blei 2017). Propensities are shares of draws of networks, which all contexts of a call have in common.
 
     Args:
-        rank: Iterates that are kept.
-        every: Steps from one iterate to the next.
-        collect_rate: The constant learning rate.
-        spread: Factor on the standard deviations; above 1 explores more.
-        draws: Networks per propensity.
+        rank: Number of iterates to keep.
+        every: Number of steps between iterates.
+        collect_rate: Constant learning rate while collecting iterates.
+        spread: Factor on the standard deviations. Above 1 explores more.
+        draws: Number of networks drawn for propensities.
     """
 
     rank: int = 20
@@ -72,22 +72,22 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
 
     @property
     def exactness(self) -> Exactness:
-        """Sampled: a share of `draws` networks."""
+        """Sampled: propensities are shares of `draws` networks."""
         return Exactness("sampled", self.draws, 0.5 / self.draws**0.5)
 
     def init(self, problem: Problem) -> LowRankState:
-        """Weights of 0 without spread, so that all actions tie."""
-        nothing, noise = memories.empty(problem.width), noises.given(self.recipe.noise)
+        """Weights of 0 with variance 0, so that all actions tie."""
+        nothing, noise = memories.empty(problem.width), noises.initial(self.recipe.noise)
         return LowRankState(nothing, self._blank(problem), noise, self._blank(problem, self.rank))
 
     def update(self, state: LowRankState, observations: Observations, key: Key) -> LowRankState:
-        """The network trained on, with more observations, and a Gaussian fitted to the end of its path."""
+        """The network after training with more observations, and the Gaussian fitted to its last iterates."""
         if not len(observations):
             return state
-        memory = self._remember(state.memory, observations)
+        memory = self._append(state.memory, observations)
         units, learnt = self._units(memory), len(state.memory.actions)
         data = self._data(memory, units)
-        start, noise = self._begun(state.networks, state.noise, learnt, len(observations), data, units, key)
+        start, noise = self._prepare(state.networks, state.noise, learnt, len(observations), data, units, key)
         path = self._path(start, data, key).in_units(units)
         mean, deviations = self._gaussian(path, len(memory.actions))
         return LowRankState(memory, mean, noise, deviations)
@@ -103,7 +103,7 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
         return (wins / self.draws).astype(np.float32)
 
     def sample_actions(self, state: LowRankState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """The best action of each of n networks, int64[N, n]; ties at random."""
+        """The best action of each of n drawn networks, int64[N, n]; ties are broken at random."""
         rng, chosen = key.child("ties").generator(), []
         for drawn in self._drawn(state, n, key):
             predicted = drawn.predict(contexts)
@@ -112,7 +112,7 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
         return np.concatenate(chosen).T
 
     def _path(self, start: Start, data: Data, key: Key) -> Networks:
-        """The iterates, which predict standardised rewards."""
+        """The iterates after training, as networks for standardised rewards."""
         from potstill.teachers.neural import train
 
         trained = train.fit(start, data, self.recipe, key.child("train"))
@@ -126,7 +126,7 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
         return mean, path.map(lambda a: narrowed * (a - a.mean(axis=0)))
 
     def _drawn(self, state: LowRankState, n: int, key: Key) -> Iterator[Networks]:
-        """Stacks of n networks in all: mean + (deviations·z₁/√(rank - 1) + √diagonal·z₂) / √2, in float32."""
+        """Stacks of in total n networks: mean + (deviations·z₁/√(rank - 1) + √diagonal·z₂) / √2, in float32."""
         rng, half = key.generator(), 0.5**0.5
         mean = _centred(state.networks).map(_float32)
         low_rank = state.deviations.map(lambda a: _float32(half / (self.rank - 1) ** 0.5 * a))
@@ -137,7 +137,7 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
 
 
 def _shifted(mean: Networks, low_rank: Networks, diagonal: Networks, z: Array, rng: np.random.Generator) -> Networks:
-    """The mean, and added to it one combination of the deviations per row of z, and noise on every weight."""
+    """The mean, plus one combination of the deviations per row of z, plus diagonal noise on every weight."""
 
     def draw(mean: Array, low_rank: Array, diagonal: Array) -> Array:
         drawn: Array = rng.standard_normal((len(z), *diagonal.shape), np.float32)
@@ -151,7 +151,7 @@ def _shifted(mean: Networks, low_rank: Networks, diagonal: Networks, z: Array, r
 
 
 def _centred(networks: Networks) -> Networks:
-    """The networks less a constant reward, which changes no comparison and keeps float32 from losing differences."""
+    """The networks minus a constant reward. That changes no comparison and preserves differences in float32."""
     bias = networks.biases[-1]
     return networks._replace(biases=(*networks.biases[:-1], bias - bias.mean()))
 

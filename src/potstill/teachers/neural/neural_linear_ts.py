@@ -1,4 +1,4 @@
-"""NeuralLinear-TS: features by a network, and on them a Bayesian linear regression for each action."""
+"""NeuralLinear-TS: Bayesian linear regression per action on features of a network."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from potstill.teachers.linear import nig
 from potstill.teachers.memory import Memory, Weighting
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
-from potstill.teachers.neural import parts as reading
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Networks, Units
 from potstill.teachers.neural.noise_selection import Noise
+from potstill.teachers.neural.parts import part_memory, scan
 from potstill.teachers.probability_best import probability_best
 
 
 class NeuralLinearState(NamedTuple):
-    """Features change with every training, so that all observations are wanted again.
+    """Network, posterior and observations. Features change with every training, so all observations are needed again.
 
     Attributes:
-        memory: The observations; none if they are kept elsewhere, and were read from there.
-        learnt: How many observations the posterior is of, int64[].
+        memory: The observations; empty if they are stored elsewhere and were read by `reread`.
+        learnt: Number of observations behind the posterior, int64[].
         networks: One network, whose last hidden layer gives the features.
-        noise: Noise that it was trained with.
+        noise: Noise share that it was trained with.
         posterior: Posterior of the regression on the features and an intercept, in units of rewards.
     """
 
@@ -43,15 +43,15 @@ class NeuralLinearState(NamedTuple):
 
 
 class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="neural-linear-ts"):
-    """Reward = φ(x)ᵀθ + noise for each action apart, with φ the last hidden layer of a network that all actions share.
+    """Reward = φ(x)ᵀθ + noise per action, with φ the last hidden layer of a network that all actions share.
 
-    The network is trained on the rewards of the actions taken. Its uncertainty is that of θ alone, with the conjugate
-    prior NIG(0, precision·I, alpha, beta), whose defaults are the paper's; of standardised rewards and of regressors
-    whose mean square length is 1, unless `standardise` is off as in the paper. Propensities are exact: given a context,
-    the rewards of the actions are independent Student-t variables.
+    The network is trained on the rewards of the actions taken. Only θ is uncertain, with the conjugate prior
+    NIG(0, precision·I, alpha, beta), whose defaults are the paper's. The prior applies to standardised rewards and
+    regressors of mean square length 1, unless `standardise` is off as in the paper. Propensities are exact: given a
+    context, the rewards of the actions are independent Student-t variables.
 
     Args:
-        precision: Precision of the prior on θ, relative to the noise; small is vague.
+        precision: Precision of the prior on θ, relative to the noise. Small values are vague.
         alpha: Shape of the prior on the noise variance.
         beta: Scale of the prior on the noise variance.
     """
@@ -73,36 +73,36 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
 
     @property
     def passes(self) -> int:
-        """To look over, to train the network, to regress on its features; a window is kept in memory."""
+        """Three: scan, training, regression on the features. 0 with a window, which is kept in memory."""
         return 3 if self.window is None else 0
 
     def init(self, problem: Problem) -> NeuralLinearState:
         """The prior."""
         memory, networks = memories.empty(problem.width), self._blank(problem)
         posterior = self._posterior(_all_sums(networks, memory, network.RAW), network.RAW)
-        return NeuralLinearState(memory, np.array(0), networks, noises.given(self.recipe.noise), posterior)
+        return NeuralLinearState(memory, np.array(0), networks, noises.initial(self.recipe.noise), posterior)
 
     def update(self, state: NeuralLinearState, observations: Observations, key: Key) -> NeuralLinearState:
         """The posterior after more observations: continue training the network, then regress on its features."""
         if not len(observations):
             return state
-        self._check_kept(state.memory, int(state.learnt))
-        memory = self._remember(state.memory, observations)
+        self._check_memory(state.memory, int(state.learnt))
+        memory = self._append(state.memory, observations)
         units, learnt = self._units(memory), int(state.learnt)
-        networks, noise = self._fitted(state.networks, state.noise, learnt, len(observations), memory, units, key)
+        networks, noise = self._fit(state.networks, state.noise, learnt, len(observations), memory, units, key)
         posterior = self._posterior(_all_sums(networks, memory, units), units)
         return NeuralLinearState(memory, np.array(len(memory.actions)), networks, noise, posterior)
 
     def reread(self, state: NeuralLinearState, parts: Parts, key: Key) -> NeuralLinearState:
-        """The same after all observations, which stay where they are."""
-        seen = reading.overview(parts)
-        if not seen.rows.sum():
+        """The posterior after all observations, without keeping them."""
+        overview = scan(parts)
+        if not overview.rows.sum():
             return state
-        units = self._units_of(seen)
-        networks, noise = self._fitted_in_parts(state.networks, state.noise, int(state.learnt), parts, seen, key)
-        sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting, seen.inverse))
+        units = self._units_of(overview)
+        networks, noise = self._fit_parts(state.networks, state.noise, int(state.learnt), parts, overview, key)
+        sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting, overview.inverse))
         nothing = memories.empty(state.memory.contexts.shape[1])
-        return NeuralLinearState(nothing, seen.rows.sum(), networks, noise, self._posterior(sums, units))
+        return NeuralLinearState(nothing, overview.rows.sum(), networks, noise, self._posterior(sums, units))
 
     def propensities(self, state: NeuralLinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The probability that each action is best, float32[N, K]."""
@@ -110,26 +110,26 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         return np.concatenate(list(parts))
 
     def sample_actions(self, state: NeuralLinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """Thompson sampling's own actions, int64[N, n]."""
+        """Thompson-sampled actions, int64[N, n]."""
         return nig.sample_best(self.marginals(state, contexts), n, key)
 
     def marginals(self, state: NeuralLinearState, contexts: Float32) -> nig.Marginals:
-        """Each action's mean reward in each context."""
+        """The posterior of each action's mean reward in each context."""
         return nig.marginals(state.posterior, regressors(state.networks, contexts))
 
     def _posterior(self, sums: nig.Sums, units: Units) -> nig.Posterior:
-        """From sums in standardised rewards."""
+        """The posterior in units of rewards, from sums in standardised rewards."""
         precision = self.precision * (_square_length(sums) if self.standardise else 1.0)
         return _in_units(nig.posterior(sums, precision, self.alpha, self.beta), units)
 
 
 def regressors(networks: Networks, contexts: Float32) -> nig.Float64:
-    """The features of each context and a constant 1, float64[N, H + 1]."""
+    """Features of each context and a constant 1, float64[N, H + 1]."""
     return nig.with_intercept(networks.hidden(contexts)[0].astype(np.float32))
 
 
 def _square_length(sums: nig.Sums) -> float:
-    """The mean square length of the regressors, 1 or more with the constant; a network is free to choose it."""
+    """Mean square length of the regressors, at least 1 because of the constant. Training leaves it arbitrary."""
     n = float(sums.n.sum())
     return float(np.trace(sums.gram, axis1=1, axis2=2).sum()) / n if n else 1.0
 
@@ -142,11 +142,11 @@ def _part_sums(
     weighting: Weighting,
     inverse: float,
 ) -> nig.Sums:
-    return _all_sums(networks, reading.remembered(observations, weighting, inverse), units)
+    return _all_sums(networks, part_memory(observations, weighting, inverse), units)
 
 
 def _all_sums(networks: Networks, memory: Memory, units: Units) -> nig.Sums:
-    """Sums over observations, of standardised rewards."""
+    """Sufficient statistics of standardised rewards, in chunks."""
     return reduce(add, (_sums(networks, memory.rows(rows), units) for rows in network.chunks(len(memory.rewards))))
 
 
@@ -156,7 +156,7 @@ def _sums(networks: Networks, memory: Memory, units: Units) -> nig.Sums:
 
 
 def _in_units(standard: nig.Posterior, units: Units) -> nig.Posterior:
-    """The posterior of rewards, from that of standardised rewards: the intercept, last, carries the shift."""
+    """The posterior for rewards, from that for standardised rewards. The intercept, last, carries the shift."""
     mean = standard.mean * units.scale
     mean[:, -1] += units.shift
     return nig.Posterior(mean, standard.root, standard.alpha, standard.beta * units.scale**2)

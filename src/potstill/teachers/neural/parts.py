@@ -1,4 +1,4 @@
-"""Observations that are not in memory: what a network wants to know of them, part by part."""
+"""Statistics and samples of observations that are outside memory, read part by part."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from potstill.teachers.neural.network import Units, standard
 
 
 class Overview(NamedTuple):
-    """What one pass over the observations tells.
+    """Statistics from one pass over all observations.
 
     Attributes:
-        rows: Rows of each part, int64[P].
+        rows: Number of rows of each part, int64[P].
         units: Units in which all rewards have mean 0 and standard deviation 1.
-        inverse: The mean of all inverse propensities, to which weights are relative.
+        inverse: Mean inverse propensity, which normalises weights.
     """
 
     rows: NDArray[np.int64]
@@ -27,40 +27,40 @@ class Overview(NamedTuple):
     inverse: float
 
 
-def overview(parts: Parts) -> Overview:
-    """Count the observations, and find the units of their rewards and weights."""
+def scan(parts: Parts) -> Overview:
+    """Count the observations and compute the units of their rewards and weights, in one pass."""
     n, means, squares, inverse = np.array(list(parts.each(_moments))).reshape(-1, 4).T
     total = max(float(n.sum()), 1.0)
     mean = float(n @ means) / total
-    # Sums of squares about each part's own mean: what is left over is how far the means are apart.
+    # Total variance = within parts (squares about each part's mean) + between the means of parts.
     variance = float(squares.sum() + n @ (means - mean) ** 2) / total
     return Overview(n.astype(np.int64), standard(mean, variance**0.5), float(inverse.sum()) / total)
 
 
-def gather(parts: Parts, seen: Overview, rows: NDArray[np.int64], weighting: Weighting) -> Memory:
-    """Some of the observations, by their positions in all of them, in order.
+def gather(parts: Parts, overview: Overview, rows: NDArray[np.int64], weighting: Weighting) -> Memory:
+    """Fetch observations by their positions among all parts.
 
     Args:
         parts: All observations.
-        seen: What they are like.
-        rows: The positions, going up.
-        weighting: How much each counts.
+        overview: Statistics of all observations.
+        rows: Positions in ascending order.
+        weighting: Weighting of observations.
     """
-    ends = np.cumsum(seen.rows)
+    ends = np.cumsum(overview.rows)
     of_parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
-    wanted = [positions - start for positions, start in zip(of_parts, ends - seen.rows, strict=True)]
-    found = list(parts.each(_some, wanted, weighting, seen.inverse))
+    wanted = [positions - start for positions, start in zip(of_parts, ends - overview.rows, strict=True)]
+    found = list(parts.each(_take, wanted, weighting, overview.inverse))
     return Memory(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
 
 
-def remembered(observations: Observations, weighting: Weighting, inverse: float) -> Memory:
-    """A part by itself, with the weights that it has in all of them."""
+def part_memory(observations: Observations, weighting: Weighting, inverse: float) -> Memory:
+    """One part as a memory, with weights normalised over all parts."""
     counts = weights(observations, weighting, inverse)
     return Memory(observations.contexts, observations.actions, observations.rewards, counts)
 
 
 def _moments(number: int, observations: Observations) -> tuple[int, float, float, float]:  # noqa: ARG001
-    """How many rewards there are, their mean, the sum of squares about it, and the sum of inverse propensities."""
+    """Number of rewards, their mean, the sum of squares about the mean, and the sum of inverse propensities."""
     rewards = observations.rewards
     if not len(rewards):
         return 0, 0.0, 0.0, 0.0
@@ -69,7 +69,7 @@ def _moments(number: int, observations: Observations) -> tuple[int, float, float
     return len(rewards), mean, squares, float(inverse_propensities(observations).sum())
 
 
-def _some(
+def _take(
     number: int, observations: Observations, wanted: list[NDArray[np.int64]], weighting: Weighting, inverse: float
 ) -> Memory:
-    return remembered(observations, weighting, inverse).rows(wanted[number])
+    return part_memory(observations, weighting, inverse).rows(wanted[number])

@@ -1,4 +1,4 @@
-"""How a network is trained: the optimiser, its schedule, and how long."""
+"""The training recipe of a network: optimiser, learning-rate schedule and number of steps."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from potstill.errors import InvalidOption
+
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """Minibatch training on squared error; the optimiser is re-initialised at every update.
 
     Args:
         optimiser: ``adam`` or ``rmsprop``.
-        rate: The learning rate at the start.
+        rate: Initial learning rate.
         schedule: ``cosine`` falls to 0 at the last step; ``inverse-time`` is rate / (1 + decay · step).
         decay: Decay of the inverse-time schedule.
-        steps: Minibatches per update; at most 4 per observation.
-        catch_up: A warm-started network takes only part of the steps, the last ones, where the rate has already fallen:
-            this factor times the share of observations that are new, in halves down to an
-            eighth. None always takes all of them.
-        batch: Observations per minibatch, drawn with replacement; fewer where there are fewer observations.
-        noise: Share of the variance of rewards that is noise. Weights have He's normal prior, which counts the more,
-            the noisier rewards are and the fewer there are: with it a network overfits the noise less. None
-            learns the share from the observations; 0 leaves the prior out.
+        steps: Number of minibatches per update; at most 4 per observation.
+        catch_up: Warm-started networks train for only a share of the steps when little data is new: this factor times
+            the share of new observations, rounded up to 1, 1/2, 1/4 or 1/8. They take the last steps of the schedule,
+            where the rate is low. None always takes all steps.
+        batch: Observations per minibatch, drawn with replacement; fewer if there are fewer observations.
+        noise: Noise share of the variance of rewards. Network weights have a He-normal prior, whose weight grows with
+            the noise and falls with the number of observations; it reduces overfitting. None selects the share on a
+            hold-out; 0 disables the prior.
     """
 
     optimiser: Literal["adam", "rmsprop"] = "adam"
@@ -47,13 +49,13 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     def _check(self, field: str, *, above_zero: bool) -> None:
         value = getattr(self, field)
         if not 0 <= value < np.inf or (above_zero and not value):
-            raise ValueError(
+            raise InvalidOption(
                 f"Recipe: {field} must be {'a positive number' if above_zero else '0 or more'}, got {value!r}"
             )
 
 
-#: The paper's. The rate ends at 1/55 of its start, and half of what all rates add up to is spent on the first ten
-#: minibatches: quick, and far from converged.
+#: The paper's recipe. The rate falls to 1/55 of its initial value, and half of the sum of all rates is spent on the
+#: first ten minibatches: fast, and far from converged.
 PAPER = Recipe(
     optimiser="rmsprop",
     rate=0.01,

@@ -1,7 +1,7 @@
-"""Training of networks in JAX: a whole run, of all networks of a stack, is one compiled loop.
+"""Training of networks in JAX: a run of all networks of a stack is one compiled loop.
 
-Observations are padded to a power of two, so that a program is recompiled only when their number outgrows that. A
-run looks only at the rows of its minibatches, which are drawn beforehand: of many observations no others are needed.
+Observations are padded to a power of two, so that a program is recompiled only when their number exceeds it.
+Minibatches are drawn in advance, so a run needs only the rows that they contain.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from potstill.keys import Key
 from potstill.teachers.neural.network import Data, Networks, Start
 from potstill.teachers.neural.recipe import Recipe
 
-#: Networks, and the state of their optimiser.
+#: Networks and their optimiser state.
 Carry = tuple[Networks, Any]
 
-#: The smallest class: below this many rows, padding costs less than compiling.
-_FEWEST_ROWS = 64
-#: More would only overfit few observations.
+#: Smallest padded size: below it, padding costs less than compiling.
+_MIN_ROWS = 64
+#: Maximum steps per row: more would overfit when observations are few.
 _STEPS_PER_ROW = 4
-#: However little is new, an eighth of the steps is taken: with fewer, many small updates would hardly move a network.
+#: At least 1/8 of the steps are taken: with fewer, a sequence of small updates would hardly change a network.
 _HALVINGS = 3
-#: Noise beyond this is no number in 32 bits.
+#: Cap on the noise variance: larger values overflow in float32.
 _LARGEST = 1e30
 
 
 class Minibatches(NamedTuple):
-    """Which observations a run looks at, and when.
+    """The minibatches of a run.
 
     Attributes:
-        observations: How many there are.
-        skipped: Steps of the schedule that were left out before the first.
-        rows: The positions of those that it looks at, in order, int64[M].
-        drawn: Drawn of each network, step and minibatch, as places in `rows`, int32[B, steps, batch].
+        observations: Number of observations to draw from.
+        skipped: Number of steps skipped at the start of the schedule.
+        rows: Positions of the observations that occur in minibatches, sorted, int64[M].
+        drawn: Observations of each network, step and minibatch, as indices into `rows`, int32[B, steps, batch].
     """
 
     observations: int
@@ -49,22 +49,22 @@ class Minibatches(NamedTuple):
 
 
 def minibatches(observations: int, networks: int, recipe: Recipe, key: Key, new: float = 1.0) -> Minibatches:
-    """The minibatches of a run over n observations, of which a share is new, drawn with replacement.
+    """Draw the minibatches of a run, with replacement; `new` is the share of new observations.
 
-    They are drawn here and not in the compiled loop, where a random generator took a third of the compiling.
+    They are drawn outside the compiled loop, where a random generator took a third of the compilation time.
     """
-    steps, skipped = steps_for(recipe, _room(observations), new)
+    steps, skipped = steps_for(recipe, _padded_size(observations), new)
     return _draw(observations, networks, steps, recipe.batch, key)._replace(skipped=skipped)
 
 
 def fit(start: Start, data: Data, recipe: Recipe, key: Key) -> Networks:
-    """Networks that predict the targets, trained on from the ones given."""
+    """Train networks on the data, from their starting point."""
     drawn = minibatches(len(data.actions), len(data.targets), recipe, key, start.new)
     return fit_to(start.networks, data.rows(drawn.rows), drawn, recipe, start.noise)
 
 
 def fit_to(networks: Networks, data: Data, minibatches: Minibatches, recipe: Recipe, noise: Any) -> Networks:
-    """The same, of the rows of the minibatches alone; the noise of all networks, or of each, [B]."""
+    """Train on given minibatches; `data` holds only their rows, and `noise` is a scalar or per network, [B]."""
     n, skipped, _, drawn = minibatches
     shrinkage = np.broadcast_to(np.minimum(noise, _LARGEST) / n, len(drawn)).astype(np.float32)
     return _float64(_fit(_float32(networks), _padded(data), drawn, skipped, shrinkage, recipe))
@@ -73,9 +73,9 @@ def fit_to(networks: Networks, data: Data, minibatches: Minibatches, recipe: Rec
 def iterates(
     networks: Networks, data: Data, recipe: Recipe, noise: float, every: int, count: int, key: Key
 ) -> Networks:
-    """Where the weights of one network go at the recipe's first rate: one in `every` steps, `count` in all.
+    """Iterates of one network at the recipe's initial rate: one in `every` steps, `count` in total.
 
-    They are stacked as if they were that many networks.
+    They are returned as a stack of `count` networks.
     """
     n, _, rows, drawn = _draw(len(data.actions), len(data.targets), every * count, recipe.batch, key)
     stretches = np.stack(np.split(drawn, count, axis=1))
@@ -85,16 +85,16 @@ def iterates(
 
 
 def steps_for(recipe: Recipe, rows: int, new: float = 1.0) -> tuple[int, int]:
-    """Number of minibatches to take from n rows, of which a share is new, and number of steps to skip before."""
+    """Number of steps to take for n rows, of which the share `new` is new, and number of steps to skip before."""
     every = min(recipe.steps, _STEPS_PER_ROW * rows)
     wanted = 1.0 if recipe.catch_up is None else min(recipe.catch_up * new, 1.0)
-    # By halves, so that few programs are compiled.
+    # Powers of 1/2, so that few programs are compiled.
     steps = max(every >> min(int(-np.log2(wanted)), _HALVINGS), 1)
     return steps, every - steps
 
 
 def compilations() -> int:
-    """How many programs this process has compiled for training."""
+    """Number of programs that this process has compiled for training."""
     return int(_fit._cache_size() + _iterates._cache_size())  # type: ignore[attr-defined]
 
 
@@ -134,7 +134,7 @@ def _descend(
     shrinkage: jax.Array,
     recipe: Recipe,
 ) -> Carry:
-    """One step of every network for each of its minibatches, rows [B, steps, batch]."""
+    """One optimiser step per minibatch of each network; `drawn` is [B, steps, batch]."""
 
     def run(start: Carry, targets: Any, weights: Any, drawn: jax.Array, shrinkage: jax.Array) -> Carry:
         def loss(params: Networks, i: jax.Array) -> jax.Array:
@@ -153,7 +153,7 @@ def _descend(
 
 
 def _loss(params: Networks, contexts: Any, actions: Any, targets: Any, weights: Any) -> jax.Array:
-    """Weighted squared error of the rewards of the actions that were taken."""
+    """Weighted mean squared error of the predicted rewards of the taken actions."""
     x = contexts
     for weight, bias in zip(params.weights[:-1], params.biases[:-1], strict=True):
         x = jax.nn.relu(x @ weight + bias)
@@ -163,23 +163,23 @@ def _loss(params: Networks, contexts: Any, actions: Any, targets: Any, weights: 
 
 
 def _penalty(params: Networks) -> jax.Array:
-    """Minus twice the logarithm of the weights' prior, N(0, 2 / inputs), up to a constant."""
+    """Minus twice the log prior of the weights, N(0, 2 / inputs), up to a constant."""
     return sum((weight.shape[0] / 2 * jnp.sum(weight**2) for weight in params.weights), jnp.zeros(()))
 
 
 def _optimiser(recipe: Recipe, rate: Any) -> optax.GradientTransformation:
-    # As one long vector: a quarter less to compile than array by array, and the same numbers.
+    # Flattened to one vector: compiles in a quarter less time than array by array, with the same results.
     return optax.flatten(optax.adam(rate) if recipe.optimiser == "adam" else optax.rmsprop(rate))
 
 
-def _room(rows: int) -> int:
-    """Number of rows that n are padded to: the next power of two, but not less than the smallest class."""
-    return max(_FEWEST_ROWS, 1 << (rows - 1).bit_length())
+def _padded_size(rows: int) -> int:
+    """Padded number of rows: the next power of two, at least `_MIN_ROWS`."""
+    return max(_MIN_ROWS, 1 << (rows - 1).bit_length())
 
 
 def _padded(data: Data) -> Data:
-    """The data, and rows that are never drawn."""
-    more = _room(len(data.actions)) - len(data.actions)
+    """The data padded with rows that are never drawn."""
+    more = _padded_size(len(data.actions)) - len(data.actions)
     return Data(
         np.pad(np.asarray(data.contexts, np.float32), ((0, more), (0, 0))),
         np.pad(np.asarray(data.actions, np.int32), (0, more)),
@@ -189,9 +189,9 @@ def _padded(data: Data) -> Data:
 
 
 def _draw(observations: int, networks: int, steps: int, batch: int, key: Key) -> Minibatches:
-    shape = (networks, steps, min(batch, _room(observations)))
+    shape = (networks, steps, min(batch, _padded_size(observations)))
     drawn = key.generator().integers(observations, size=shape, dtype=np.int32)
-    if observations <= drawn.size:  # most of them are drawn, and all of them are a rounder number
+    if observations <= drawn.size:  # most rows are drawn; taking all keeps positions simple
         return Minibatches(observations, 0, np.arange(observations), drawn)
     rows, places = np.unique(drawn, return_inverse=True)
     return Minibatches(observations, 0, rows.astype(np.int64), places.reshape(shape).astype(np.int32))

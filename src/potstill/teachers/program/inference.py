@@ -1,7 +1,7 @@
-"""Draws from a NumPyro program: from its prior, from its posterior by NUTS as one compiled loop, and what they prefer.
+"""Inference for NumPyro programs: prior draws, posterior draws by NUTS or SVI, and the best actions under them.
 
-Observations are padded to a power of two with rows of weight 0, so that a program is compiled again only when their
-number outgrows its class. Draws are mappings from the name of a latent parameter to an array [draws, ...].
+Observations are padded to a power of two with rows of weight 0, so that a program is recompiled only when their number
+exceeds it. Draws are mappings from the name of a latent parameter to an array [draws, ...].
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from numpyro.primitives import Messenger
 
 from potstill.keys import Key
 from potstill.teachers.memory import Memory
-from potstill.teachers.program.sites import look
+from potstill.teachers.program.sites import inspect_sites
 
 Program = Callable[..., Any]
 Draws = dict[str, Any]
 
-#: The smallest class: below this many rows, padding costs less than compiling.
-_FEWEST_ROWS = 256
-#: At most 2⁸ - 1 gradients per NUTS step, which bounds the time of an update where the posterior is badly shaped.
+#: Smallest padded size: below it, padding costs less than compiling.
+_MIN_ROWS = 256
+#: Maximum tree depth: at most 2⁸ - 1 gradients per NUTS step, which bounds the time on ill-conditioned posteriors.
 _DEPTH = 8
-#: Up to this many numbers in all latent parameters, NUTS adapts a dense mass matrix.
+#: Maximum dimension of all latent parameters for which NUTS adapts a dense mass matrix.
 _DENSE = 100
 
 
-#: Mean rewards that differ by less than this share of the largest are equal, in float32.
+#: Mean rewards that differ by less than this share of the largest count as equal in float32.
 _TIE = 1e-6
 Energy = Callable[[Any], Any]
-#: Observations per step of SVI, and per step towards the mode.
+#: Observations per SVI step, and per Newton step towards the mode.
 _BATCH, _MODE_BATCH = 1024, 8192
-#: Newton's steps towards the mode, and the fractions of each that are tried.
+#: Number of Newton steps towards the mode, and the step fractions of the line search.
 _NEWTON, _FRACTIONS = 30, 0.5 ** np.arange(12, dtype=np.float32)
 _RATE = 0.02
 
 
 class Data(NamedTuple):
-    """Observations on the device, padded.
+    """Padded observations.
 
     Attributes:
-        contexts: float32[N, d].
-        actions: int32[N].
-        rewards: float32[N].
-        weights: float32[N], 0 where padded.
+        contexts: Encoded contexts, float32[N, d].
+        actions: Positions of actions, int32[N].
+        rewards: Rewards, float32[N].
+        weights: Observation weights, float32[N]; 0 for padding.
     """
 
     contexts: Any
@@ -69,24 +69,24 @@ class Data(NamedTuple):
 class Weighted(Messenger):  # type: ignore[misc]
     """A program in which observation i counts `weights[i]` times.
 
-    Only its likelihood is weighted: `handlers.scale` would scale the prior as well, and NumPyro itself registers the
-    Jacobians of its changes of variable as if they were observed.
+    Only the likelihood is weighted. `handlers.scale` would also scale the prior, and the Jacobians of changes of
+    variable, which NumPyro registers as observed sites.
     """
 
     def __init__(self, program: Program, data: Data) -> None:
         super().__init__(program)
         self.weights = data.weights
-        self.likelihoods = look(program, data.contexts.shape[1]).likelihoods
+        self.likelihoods = inspect_sites(program, data.contexts.shape[1]).likelihoods
 
     def process_message(self, site: dict[str, Any]) -> None:
-        """Called by NumPyro at each site."""
+        """Scale the likelihood sites; NumPyro calls this at each site."""
         if site["name"] in self.likelihoods:
             site["scale"] = self.weights if site["scale"] is None else self.weights * site["scale"]
 
 
 @partial(jax.jit, static_argnames=("program", "names", "width", "count"))
 def prior(program: Program, names: tuple[str, ...], width: int, count: int, key: jax.Array) -> Draws:
-    """Draws from the prior of the named latents."""
+    """Draws of the named latent parameters from the prior."""
     nowhere = jnp.zeros((1, width), jnp.float32), jnp.zeros(1, jnp.int32)
 
     def draw(key: jax.Array) -> Draws:
@@ -98,16 +98,16 @@ def prior(program: Program, names: tuple[str, ...], width: int, count: int, key:
 
 @partial(jax.jit, static_argnames=("program", "k"))
 def wins(program: Program, draws: Draws, contexts: Any, k: int) -> tuple[Any, Any]:
-    """How many draws prefer each action, [N, K], ties split evenly; and how many give no finite reward, [N]."""
-    # Action by action, so that what a program looks up by action is a constant, and draw by draw, so that all stays in
-    # the cache: 60 times faster than all at once.
+    """Number of draws under which each action is best, [N, K], ties split evenly; and of non-finite draws, [N]."""
+    # One action at a time, so that lookups by action are constants, and one draw at a time, so that data stay in the
+    # cache: 60 times faster than all at once.
     actions = [jnp.full(len(contexts), a, jnp.int32) for a in range(k)]
 
     def count(totals: tuple[Any, Any], draw: Draws) -> tuple[tuple[Any, Any], None]:
-        # The reward itself is drawn as well, from the seed, and dropped by the compiler because nothing uses it.
+        # The seed is for the reward site, whose draw is unused and removed by the compiler.
         known = handlers.seed(handlers.substitute(program, draw), 0)
         means = jnp.stack([known(contexts, a) for a in actions])
-        # Not by equality: the compiler may compute a mean twice, with different rounding.
+        # Not tested by equality: the compiler may compute a mean twice, with different rounding.
         best = means >= means.max(axis=0) - _TIE * jnp.abs(means).max(axis=0)
         won, bad = totals
         return (won + best / best.sum(axis=0), bad + ~jnp.isfinite(means).all(axis=0)), None
@@ -118,9 +118,9 @@ def wins(program: Program, draws: Draws, contexts: Any, k: int) -> tuple[Any, An
 
 
 def padded(memory: Memory) -> Data:
-    """A memory with rows up to the next power of two: copies of its first row, which any likelihood can take."""
+    """A memory padded to the next power of two with copies of its first row, which any likelihood accepts."""
     n = len(memory.actions)
-    rows = max(_FEWEST_ROWS, 1 << (n - 1).bit_length())
+    rows = max(_MIN_ROWS, 1 << (n - 1).bit_length())
     fill = np.concatenate([np.arange(n), np.zeros(rows - n, np.int64)])
     return Data(
         memory.contexts[fill],
@@ -134,7 +134,7 @@ def padded(memory: Memory) -> Data:
 def nuts(
     program: Program, data: Data, kept: Draws, key: jax.Array, *, count: int, warmup: int, thin: int, chains: int
 ) -> tuple[Draws, Any]:
-    """`count` draws by NUTS, chain after chain, and the share of diverging steps; NaN where no start is possible."""
+    """`count` draws by NUTS, ordered by chain, and the share of divergent steps; NaN if inference failed."""
     model, args = Weighted(program, data), data[:3]
     first, unravel, energy = starts(model, args, kept, chains)
 
@@ -146,12 +146,12 @@ def nuts(
             state = jax.lax.fori_loop(0, steps, lambda _, s: kernel.sample(s, (), {}), state)
             return state, (state.z, state.diverging)
 
-        # The first stretch is the warm-up. One loop for all halves the time to compile.
+        # The first stretch is the warm-up. Sharing the loop halves the compilation time.
         lengths = jnp.array([warmup] + [thin] * (count // chains))
         _, (z, diverging) = jax.lax.scan(stretch, kernel.init(key, warmup, start, (), {}), lengths)
         return z[1:], diverging[1:]
 
-    # One chain after another: under vmap, every step would take as long as the longest tree of any chain.
+    # Chains run in sequence: under vmap, every step would take as long as the deepest tree of any chain.
     z, diverging = jax.lax.map(chain, (first, jax.random.split(key, chains)))
     z = z.reshape(count, -1)
     share = jnp.where(jnp.isfinite(_each(energy, z)).all(), diverging.mean(), jnp.nan)
@@ -159,19 +159,20 @@ def nuts(
 
 
 def nuts_compilations() -> int:
-    """How many programs this process has compiled for NUTS."""
+    """Number of programs that this process has compiled for NUTS."""
     return int(nuts._cache_size())  # type: ignore[attr-defined]
 
 
 def jax_key(key: Key) -> jax.Array:
-    """A key of JAX."""
+    """The JAX key of a key."""
     return jax.random.key(key.integer())
 
 
 def starts(model: Program, args: Any, kept: Draws, chains: int) -> tuple[Any, Any, Any]:
-    """Where chains start, [chains, dimension], how to unravel such a row, and its potential energy.
+    """Initial points of the chains, [chains, dimension], with the functions to unravel a row and for its energy.
 
-    Each starts at the draw of its share of those kept, prior or posterior, which explains the observations best.
+    The kept draws (prior or previous posterior) are divided among the chains; each chain starts at its draw of lowest
+    potential energy.
     """
 
     def free(draw: Draws) -> Draws:
@@ -191,7 +192,7 @@ def starts(model: Program, args: Any, kept: Draws, chains: int) -> tuple[Any, An
 
 
 def _each(energy: Any, z: Any) -> Any:
-    """The energy of each row, a few at a time: a program may need an array [rows, N, d]."""
+    """The energy of each row, in small batches: a program may allocate an array [rows, N, d]."""
     return jax.lax.map(energy, z, batch_size=16)
 
 
@@ -199,7 +200,7 @@ def _each(energy: Any, z: Any) -> Any:
 def fit(
     program: Program, data: Data, n: Any, kept: Draws, key: jax.Array, *, count: int, steps: int
 ) -> tuple[Draws, Any]:
-    """`count` draws for n observations and their padding; and 0, or NaN where fitting failed."""
+    """`count` draws by SVI from a normal in unconstrained space, for n observations; and 0, or NaN on failure."""
     mode_key, fit_key, draw_key = jax.random.split(key, 3)
     some = _minibatch(data, n, _MODE_BATCH, mode_key)
     first, unravel, energy = starts(Weighted(program, some), some[:3], kept, 1)
@@ -208,11 +209,11 @@ def fit(
 
     def whitened(batch: Data) -> None:
         z = numpyro.sample("z", dist.ImproperUniform(dist.constraints.real_vector, (), mode.shape))
-        with handlers.block():  # SVI is not to see the sites within
+        with handlers.block():  # hide the inner sites from SVI
             energy = potential_energy(Weighted(program, batch), batch[:3], {}, unravel(mode + root @ z))
         numpyro.factor("energy", -energy)
 
-    z, failed = _fitted(
+    z, failed = _fit_normal(
         whitened, mode.size, lambda key: _minibatch(data, n, _BATCH, key), (fit_key, draw_key), count, steps
     )
     model, args = Weighted(program, data), data[:3]
@@ -220,16 +221,16 @@ def fit(
 
 
 def svi_compilations() -> int:
-    """How many programs this process has compiled for variational inference."""
+    """Number of programs that this process has compiled for SVI."""
     return int(fit._cache_size())  # type: ignore[attr-defined]
 
 
-def _fitted(
+def _fit_normal(
     model: Program, size: int, batch: Callable[[Any], Data], keys: tuple[Any, Any], count: int, steps: int
 ) -> tuple[Any, Any]:
-    """Draws [count, size] from the fitted normal distribution, and whether that failed (NaN)."""
+    """Draws [count, size] from the fitted normal distribution, and 0, or NaN on failure."""
     guide = AutoMultivariateNormal(model, init_loc_fn=init_to_value(values={"z": jnp.zeros(size)}), init_scale=0.7)
-    # Not clipped: that would bias the scales, whose gradients have long tails.
+    # No gradient clipping: it would bias the scales, whose gradients have long tails.
     adam = optax_to_numpyro(optax.adam(optax.cosine_decay_schedule(_RATE, steps)))
     svi = SVI(model, guide, adam, Trace_ELBO())
 
@@ -243,7 +244,7 @@ def _fitted(
 
 
 def _minibatch(data: Data, n: Any, size: int, key: jax.Array) -> Data:
-    """Some of the n observations, weighted up to stand for all; all of them where they are few."""
+    """A minibatch of the n observations, reweighted to the full likelihood; all observations if they are few."""
     if len(data.actions) <= size:
         return data
     i = jax.random.randint(key, (size,), 0, n)
@@ -252,7 +253,7 @@ def _minibatch(data: Data, n: Any, size: int, key: jax.Array) -> Data:
 
 
 def _newton(energy: Energy, z: Any) -> Any:
-    """One step downhill: the best of some fractions of Newton's, or none."""
+    """One Newton step with line search over fractions, including 0."""
     root = _whitening(jax.hessian(energy)(z))
     step = root @ (root.T @ jax.grad(energy)(z))
     tried = jnp.concatenate([z[None], z - _FRACTIONS[:, None] * step])
@@ -261,7 +262,7 @@ def _newton(energy: Energy, z: Any) -> Any:
 
 
 def _whitening(hessian: Any) -> Any:
-    """R with R Rᵀ the inverse of a Hessian, whose curvatures are taken as positive and not too small."""
+    """R with R Rᵀ the inverse of a Hessian, with the absolute values of its eigenvalues, bounded from below."""
     usable = jnp.isfinite(hessian).all()
     values, vectors = jnp.linalg.eigh(jnp.where(usable, hessian, jnp.eye(len(hessian))))
     return vectors / jnp.sqrt(jnp.maximum(jnp.abs(values), 1e-3))

@@ -1,4 +1,4 @@
-"""A look at what a NumPyro program registers and returns, before it is trusted with observations."""
+"""Validation of a NumPyro program: the sites it registers and the values it returns."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import jax
 import numpy as np
 from numpyro import handlers
 
+from potstill.errors import InvalidOption
 from potstill.teachers.program.program_ts import name_of
 
 Registered = dict[str, Any]
 
 
 class Sites(NamedTuple):
-    """The names that a program registers, sorted: of its latent parameters, and of what it observes."""
+    """Sorted site names of a program: its latent parameters and its likelihoods."""
 
     latents: tuple[str, ...]
     likelihoods: tuple[str, ...]
 
 
 @lru_cache(maxsize=128)
-def look(program: Callable[..., Any], width: int) -> Sites:
-    """The sites of a program over contexts with that many columns; a ValueError says what a program does wrong."""
-    few, more = (_registered(program, width, n) for n in (2, 3))
+def inspect_sites(program: Callable[..., Any], width: int) -> Sites:
+    """The sites of a program, for contexts of `width` columns; `InvalidOption` says what is wrong with a program."""
+    few, more = (_trace(program, width, n) for n in (2, 3))
     latents = sorted(name for name, site in few.items() if _is_latent(program, site))
     if not latents:
         raise _refusal(program, "it has no latent parameter: register some with numpyro.sample(name, prior)")
@@ -35,8 +36,8 @@ def look(program: Callable[..., Any], width: int) -> Sites:
     return Sites(tuple(latents), _likelihoods(program, few))
 
 
-def _registered(program: Callable[..., Any], width: int, n: int) -> Registered:
-    """What it registers for n observations, as shapes; it must return their mean rewards, with and without rewards."""
+def _trace(program: Callable[..., Any], width: int, n: int) -> Registered:
+    """Trace shapes for n observations; checks that the program returns mean rewards, with and without rewards."""
     sites: Registered = {}
 
     def run(contexts: Any, actions: Any, rewards: Any) -> Any:
@@ -75,9 +76,9 @@ def _is_latent(program: Callable[..., Any], site: Any) -> bool:
     if site["type"] != "sample" or _is_observed(site):
         return False
     if site["fn"].support.is_discrete:
-        raise _refusal(program, f"latent {site['name']!r} is discrete, and posterior draws need gradients: sum it out")
+        raise _refusal(program, f"latent {site['name']!r} is discrete; inference needs gradients: marginalise it out")
     return True
 
 
-def _refusal(program: Callable[..., Any], reason: str) -> ValueError:
-    return ValueError(f"ProgramTS: program {name_of(program)}: {reason}")
+def _refusal(program: Callable[..., Any], reason: str) -> InvalidOption:
+    return InvalidOption(f"ProgramTS: program {name_of(program)}: {reason}")

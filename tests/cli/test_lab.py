@@ -110,10 +110,10 @@ def test_a_table_of_ones_own(tmp_path):
     [
         ([], "name a problem with --problem, such as --problem wheel; --list shows them"),
         (["--problem", "wheal"], "unknown problem 'wheal'"),
-        (["--problem", "wheel", "--algorithms", "linear"], "no algorithm is called 'linear'"),
-        (["--problem", "wheel", "--preset", "mine"], "no preset is called 'mine'"),
+        (["--problem", "wheel", "--algorithms", "linear"], "unknown algorithm 'linear'"),
+        (["--problem", "wheel", "--preset", "mine"], "unknown preset 'mine'"),
         (["--problem", "table.csv"], "table.csv: say what to decide: --label COLUMN for a class"),
-        (["--problem", "t.csv", "--label", "y", "--target", "z"], "--label y and --target z are two things to decide"),
+        (["--problem", "t.csv", "--label", "y", "--target", "z"], "--label y and --target z exclude each other"),
         (["--problem", "wheel", "--label", "y"], "are for a table of your own, not for wheel"),
         (["--problem", "wheel", "--algorithms", ""], "--algorithms names none; say `all`, `peers`, or names of --list"),
     ],
@@ -141,7 +141,7 @@ def test_tables_in_a_command(tmp_path, monkeypatch):
     assert "left out: 10 of 100 rows of my table, v1.csv: they have no value to be right about" in done.stdout
     assert "unknown" not in run("--problem", "wheel.csv", *few, "--without", "id", "--out", "out").output
     same = run("--problem", "wheel.csv,other/wheel.csv", *few, "--without", "id", "--out", "other")
-    assert "two problems are called wheel.csv: rename a file, or run them apart" in same.stderr
+    assert "two problems are called wheel.csv; rename a file, or run them separately" in same.stderr
     assert "a table is a file that ends in .csv or .parquet" in run("--problem", "table.tsv", *few).stderr
 
     made = CliRunner(env=PLAIN).invoke(app, ["lab", "report", "out", "--calls", "0", "--json"])

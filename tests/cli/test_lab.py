@@ -91,7 +91,7 @@ def test_a_failing_trial_ends_in_exit_code_1(results, monkeypatch):
     monkeypatch.setattr(sys.modules["potstill.lab.runs.runner"], "run", lambda *_, **__: ended)
     done = run(*SMALL, "--out", out, "--json")
     assert done.exit_code == 1
-    assert done.stderr == "potstill: 1 of 4 trials failed; the others are kept\n"
+    assert done.stderr == "potstill: 1 of 4 trials failed; the others are stored\n"
     (told,) = json.loads(done.stdout)["failures"]
     assert told == {"task": "wheel, linear-ts (paper), trial 1", "error": "MemoryError: out of it"}
 
@@ -108,14 +108,14 @@ def test_a_table_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a problem with --problem, such as --problem wheel; --list shows them"),
+        ([], "no problem given; name one with --problem, such as --problem wheel; --list shows them"),
         (["--problem", "wheal"], "unknown problem 'wheal'"),
         (["--problem", "wheel", "--algorithms", "linear"], "unknown algorithm 'linear'"),
         (["--problem", "wheel", "--preset", "mine"], "unknown preset 'mine'"),
         (["--problem", "table.csv"], "table.csv: say what to decide: --label COLUMN for a class"),
         (["--problem", "t.csv", "--label", "y", "--target", "z"], "--label y and --target z exclude each other"),
         (["--problem", "wheel", "--label", "y"], "are for a table of your own, not for wheel"),
-        (["--problem", "wheel", "--algorithms", ""], "--algorithms names none; say `all`, `peers`, or names of --list"),
+        (["--problem", "wheel", "--algorithms", ""], "--algorithms is empty; state `all`, `peers`, or names of --list"),
     ],
 )
 def test_mistakes_are_answered_with_the_way_out(arguments, message, tmp_path):
@@ -138,7 +138,7 @@ def test_tables_in_a_command(tmp_path, monkeypatch):
     assert "column 'id' has 90 different values, more than 64; leave it out with --without COLUMN" in refused.stderr
     done = run("--problem", "my table, v1.csv", *few, "--without", "id", "--out", "out")
     assert done.exit_code == 0, done.output
-    assert "left out: 10 of 100 rows of my table, v1.csv: they have no value to be right about" in done.stdout
+    assert "left out: 10 of 100 rows of my table, v1.csv: they have no label or target" in done.stdout
     assert "unknown" not in run("--problem", "wheel.csv", *few, "--without", "id", "--out", "out").output
     same = run("--problem", "wheel.csv,other/wheel.csv", *few, "--without", "id", "--out", "other")
     assert "two problems are called wheel.csv; rename a file, or run them separately" in same.stderr
@@ -198,7 +198,7 @@ def test_ctrl_c_keeps_finished_trials_and_says_how_to_go_on(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped; finished trials are kept in" in errors
+    assert "stopped; finished trials are stored in" in errors
     assert "give the same command again to go on" in errors
     assert "Traceback" not in errors
     assert list(out.glob("wheel/paper/linear-ts/0000.json"))

@@ -135,7 +135,7 @@ def test_quick_is_a_small_scale_of_everything_unless_told_otherwise():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"problems": []}, "name a problem with --problem"),
+        ({"problems": []}, "no problem given; name one with --problem"),
         ({"problems": ["wheels"]}, "unknown problem 'wheels'"),
         ({"problems": ["wheel"], "preset": "best"}, "unknown preset 'best'; there are paper, potstill and both"),
         ({"problems": ["none.csv"]}, r"none\.csv: say what to decide: --label COLUMN"),

@@ -98,7 +98,12 @@ STEPS = np.array([1.0, -1, 1, -1, 1, -1])
         (1.06 * NEAR, NEAR, "reward", f"IL gains 6.0 to 6.0{SPACE}%: outside two standard errors"),
         (0.97 * NEAR, NEAR, "reward", f"IL costs 3.0 to 3.0{SPACE}%: outside two standard errors"),
         # No share of what is not clearly away from zero.
-        (NEAR, np.array([-3.0, 3, -2, 2, -1, 1]), "regret", "IL costs: outside two standard errors, but the share"),
+        (
+            NEAR,
+            np.array([-3.0, 3, -2, 2, -1, 1]),
+            "regret",
+            "IL costs: outside two standard errors, but without an interval",
+        ),
     ],
 )
 def test_verdicts(one, other, measure, verdict):

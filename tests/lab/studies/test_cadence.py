@@ -251,7 +251,7 @@ def test_the_command_writes_what_it_found(tmp_path):
     ("options", "message"),
     [
         (["--problem", "wheel", "--label", "x"], "are for a table of your own, not for wheel"),
-        (["--batches", "a"], "--batches takes whole numbers that are separated by commas, such as 100,1000; got 'a'"),
+        (["--batches", "a"], "--batches must be integers separated by commas, such as 100,1000; got 'a'"),
         (["--problem", "wheels"], "unknown problem 'wheels'"),
         (["--batches", "1"], "batches of 1 mean 20,000 updates"),
     ],

@@ -1,25 +1,25 @@
 import type { Policy, Value } from "./potstill.js";
 
-/** No answer came in time: no network, a service that is down or overloaded. Trying later may help. */
+/** No reply in time: no network, or the service is down or overloaded. A later retry may succeed. */
 export class Unreachable extends Error {}
 
-/** The service answered, and refused. Trying again with the same request does not help. */
+/** The service rejected the request. Retrying the same request does not help. */
 export class Refused extends Error {
   readonly status: number;
 }
 
-/** There is no room for another row; what is in the queue is kept. */
+/** The queue is full; existing rows are kept. */
 export class QueueFull extends Error {}
 
-/** What every request has in common; times are in milliseconds. */
+/** Options of every request; times are in milliseconds. */
 export interface RequestOptions {
-  /** Of the service, if it wants one. */
+  /** Token of the service, if it requires one. */
   token?: string | null;
-  /** For a request with all its retries and pauses. */
+  /** Time limit of a request, including retries and pauses. */
   timeout?: number;
-  /** Attempts after the first, on broken connections and on 408, 429, 502, 503 and 504. */
+  /** Number of retries, on broken connections and on 408, 429, 502, 503 and 504. */
   retries?: number;
-  /** Before the first retry; each further pause is twice as long, up to `longest`, less up to half of it. */
+  /** Pause before the first retry. Each further pause is twice as long, up to `longest`, with jitter of up to half. */
   pause?: number;
   longest?: number;
   fetch?: typeof globalThis.fetch;
@@ -31,31 +31,31 @@ export interface RequestOptions {
 export interface ClientOptions extends RequestOptions {
   /**
    * The action that `decide` resolves to, with mode "fallback", if the service cannot be reached in time.
-   * Rewards of such decisions are not sent: nothing was logged that they could belong to.
+   * Rewards of such decisions are not sent, because the decision was not logged.
    */
   fallback?: string | null;
-  /** How long a reward waits at most for others. */
+  /** Longest time that a reward waits for others. */
   rewardEvery?: number;
-  /** Rewards that are sent at once without waiting. */
+  /** Number of pending rewards that are sent without waiting. */
   rewardBatch?: number;
-  /** Rewards that may wait for a service that is away. */
+  /** Largest number of pending rewards while the service is unreachable. */
   maxPending?: number;
-  /** Told of rewards that the service does not take; they are dropped. */
+  /** Called for rewards that the service rejects; they are dropped. */
   onRefused?: (row: { id: string; body: string }, reason: string) => void;
 }
 
 export interface AskOptions {
-  /** Names the decision; asking again under the same id gives the same decision. 128 random bits if left out. */
+  /** Id of the decision; a repeated request with the same id gives the same decision. 128 random bits by default. */
   id?: string;
-  /** The actions that are allowed now. */
+  /** Allowed actions; all by default. */
   eligible?: readonly string[];
-  /** Whom the decision is about, such as a user. */
+  /** Unit that the decision concerns, such as a user. */
   unit?: string;
-  /** What the caller does in any case; wanted in mode "apprentice", and only there. */
+  /** Action that the caller takes; required in mode "apprentice", and only there. */
   action?: string;
 }
 
-/** What the service decided. */
+/** A decision of the service. */
 export interface Answer {
   id: string;
   action: string;
@@ -65,47 +65,47 @@ export interface Answer {
   mode: "online" | "apprentice" | "log-only" | "fallback" | "control";
   /** In mode "apprentice", the action that the policy would have taken. */
   would?: string;
-  /** Of the experiment that it was decided in, `NAME:control` or `NAME:treatment`; absent outside of any. */
+  /** Experiment arm, `NAME:control` or `NAME:treatment`; absent outside of experiments. */
   arm?: string;
 }
 
 export interface RewardOptions {
-  /** Names the reward among several of one decision; a second one with the same key counts once. */
+  /** Idempotency key of the reward within its decision; rewards with the same key count once. */
   key?: string | null;
-  /** When it came; now if left out. */
+  /** Time of the reward; now by default. */
   time?: Date | number | string | null;
-  /** Other outcomes to watch in experiments, by name, such as `{ watched: 3.2 }`. Nothing is learnt from them. */
+  /** Other outcomes for experiments, by name, such as `{ watched: 3.2 }`. They are not learnt from. */
   metrics?: Readonly<Record<string, number>> | null;
 }
 
 export type LoggedContext = { readonly [feature: string]: Value };
 
-/** Decides over HTTP; rewards are gathered, and sent in the background and when the page is left. */
+/** Decides over HTTP. Rewards are batched and sent in the background, and when the user leaves the page. */
 export class Client {
-  /** `url` is the problem's address, such as `https://host/v1/video-upload`. */
+  /** `url` is the URL of the problem, such as `https://host/v1/video-upload`. */
   constructor(url: string | URL, options?: ClientOptions);
 
   /**
-   * Ask for a decision.
-   * @throws {Refused} if the service does not take the request.
-   * @throws {Unreachable} if there was no answer in time, and no fallback action is eligible.
+   * Request a decision.
+   * @throws {Refused} if the service rejects the request.
+   * @throws {Unreachable} if there is no reply in time, and no fallback action is eligible.
    */
   decide(context: LoggedContext, options?: AskOptions): Promise<Answer>;
-  /** Ask for up to 1,000 decisions at once. */
+  /** Request up to 1,000 decisions at once. */
   decideBatch(requests: readonly ({ context: LoggedContext } & AskOptions)[]): Promise<Answer[]>;
   /**
-   * Report a reward; it is sent with others, soon.
-   * @throws {QueueFull} if too many wait.
+   * Report a reward; it is sent in the next batch.
+   * @throws {QueueFull} if too many rewards are pending.
    */
   reward(id: string, reward: number, options?: RewardOptions): void;
-  /** Send the rewards that wait; they are kept if that fails. */
+  /** Send pending rewards; they are kept if that fails. */
   flush(): Promise<void>;
-  /** Send decisions that were taken elsewhere: all are accepted, or none. */
+  /** Send decisions that were taken elsewhere; the service accepts all of them or none. */
   observe(observations: readonly Readonly<Record<string, unknown>>[]): Promise<number>;
-  /** Download the policy that is served now. */
+  /** Download the currently served policy. */
   policy(): Promise<Policy>;
-  /** What the service says of the problem. */
+  /** Status of the problem in the service. */
   status(): Promise<Record<string, unknown>>;
-  /** Send what waits. */
+  /** Send pending rewards and close. */
   close(): Promise<void>;
 }

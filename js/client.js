@@ -1,4 +1,4 @@
-/** A client of the decision service, over fetch: asks it for each decision. */
+/** A client of the decision service, over fetch: one request per decision. */
 
 import { shown } from "./src/errors.js";
 import { freshId } from "./src/ids.js";
@@ -11,10 +11,10 @@ import { upload } from "./src/edge/upload.js";
 export { QueueFull, Refused, Unreachable } from "./src/edge/errors.js";
 
 const DECIDE_OPTIONS = new Set(["id", "eligible", "unit", "action"]);
-/** Ids of decisions that fell back are remembered for this many. */
+/** Number of fallback decisions whose ids are remembered. */
 const REMEMBERED = 100_000;
 
-/** Decides over HTTP; rewards are gathered, and sent in the background. */
+/** Decides over HTTP. Rewards are batched and sent in the background. */
 export class Client {
   #service;
   #fallback;
@@ -26,7 +26,7 @@ export class Client {
   #fallen = new Set();
   #timer = null;
   #flushing = Promise.resolve();
-  // The last chance of a page to send what it has.
+  // The last event in which a page can send its rewards.
   #leaving = () => void this.#drain({ keepalive: true }).catch(() => {});
 
   constructor(url, options = {}) {
@@ -40,7 +40,7 @@ export class Client {
     globalThis.addEventListener?.("pagehide", this.#leaving);
   }
 
-  /** Ask for a decision; always under an id, so that a retry is the same decision. */
+  /** Request a decision; always with an id, so that a retry gives the same decision. */
   async decide(context, options = {}) {
     const asked = requestOf(context, options);
     try {
@@ -50,7 +50,7 @@ export class Client {
     }
   }
 
-  /** Ask for up to 1,000 decisions at once; each request is `{context, …}` with the options of `decide`. */
+  /** Request up to 1,000 decisions at once; each request is `{context, …}` with the options of `decide`. */
   async decideBatch(requests) {
     const asked = requests.map(({ context, ...options }) => requestOf(context, options));
     try {
@@ -61,7 +61,7 @@ export class Client {
     }
   }
 
-  /** Report a reward; it is sent with others, soon. */
+  /** Report a reward; it is sent in the next batch. */
   reward(id, reward, options) {
     const row = rewardRow(id, reward, options);
     if (this.#fallen.has(id)) return;
@@ -74,9 +74,9 @@ export class Client {
     else this.#flushSoon(this.#rewardEvery);
   }
 
-  /** Send the rewards that wait; they are kept if that fails. */
+  /** Send pending rewards; they are kept if that fails. */
   flush() {
-    const before = this.#flushing.catch(() => {}); // another one's failure is not this one's
+    const before = this.#flushing.catch(() => {}); // a failed earlier flush does not fail this one
     this.#flushing = before.then(() => this.#drain());
     return this.#flushing;
   }
@@ -88,17 +88,17 @@ export class Client {
     return bodies.length;
   }
 
-  /** Download the policy that is served now. */
+  /** Download the currently served policy. */
   async policy() {
     return Policy.load(await this.#service.policyFile(null));
   }
 
-  /** What the service says of the problem. */
+  /** Status of the problem in the service. */
   status() {
     return this.#service.status();
   }
 
-  /** Send what waits. */
+  /** Send pending rewards and close. */
   async close() {
     globalThis.removeEventListener?.("pagehide", this.#leaving);
     await this.flush();
@@ -142,7 +142,7 @@ export class Client {
     const action = asked.action ?? this.#fallback;
     const allowed = action !== null && (asked.eligible ?? [action]).includes(action);
     if (!(error instanceof Unreachable) || !allowed) throw error;
-    // The request may have arrived, and another action be logged under this id: a reward must not go to that one.
+    // The service may have logged another action under this id; a reward must not be credited to it.
     this.#fallen.add(asked.id);
     if (this.#fallen.size > REMEMBERED) this.#fallen.delete(this.#fallen.values().next().value);
     return { id: asked.id, action, propensity: 1, policy: null, mode: "fallback" };

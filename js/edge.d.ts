@@ -3,13 +3,13 @@ import type { DecideOptions, Decision, Policy } from "./potstill.js";
 
 export { QueueFull, Refused, Unreachable } from "./client.js";
 
-/** There is no policy to decide with: none is stored, and none could be downloaded. */
+/** No policy is available: none is stored, and none could be downloaded. */
 export class NoPolicy extends Error {}
 
 export interface Row {
   kind: "decision" | "reward";
   id: string;
-  /** JSON, as it is sent. */
+  /** JSON text of the request. */
   body: string;
 }
 
@@ -26,14 +26,14 @@ export interface Counts {
   refused: number;
 }
 
-/** Where a device keeps its rows and its policy; each method resolves when what it did is durable. */
+/** Storage of a device's rows and policy; each method resolves when its effect is durable. */
 export interface Store {
-  /** Write a row. Resolves to null, or to the body of an earlier decision with this id, which stays. */
+  /** Write a row. Resolves to null, or to the body of an earlier decision with this id, which is kept. */
   add(row: Row): Promise<string | null>;
   counts(): Promise<Counts>;
-  /** The number of the last row; 0 if there is none. Numbers are never used again. */
+  /** Number of the last row; 0 if there is none. Numbers are never reused. */
   newest(): Promise<number>;
-  /** The first rows to send: so many, and none after a number. */
+  /** Up to `count` of the oldest rows, none with a number above `until`. */
   oldest(count: number, until: number): Promise<StoredRow[]>;
   remove(rows: readonly StoredRow[]): Promise<void>;
   setAside(row: StoredRow, reason: string): Promise<void>;
@@ -45,10 +45,10 @@ export interface Store {
   close(): void;
 }
 
-/** What a row survives once it was written: a loss of power, or the end of the browser's process only (faster). */
+/** Durability of a written row: survives a loss of power, or only the end of the browser's process (faster). */
 export type Survives = "power" | "process";
 
-/** A store in memory: for tests, and for places where nothing can be kept. */
+/** A store in memory: for tests, and for environments without storage. */
 export class MemoryStore implements Store {
   add(row: Row): Promise<string | null>;
   counts(): Promise<Counts>;
@@ -84,76 +84,76 @@ export class IndexedDBStore implements Store {
 }
 
 export interface EdgeOptions extends RequestOptions {
-  /** IndexedDB, in a database named after the address, if left out. */
+  /** Store of rows and policy; by default IndexedDB, in a database named after the URL. */
   store?: Store;
-  /** Of the IndexedDB store; "power" if left out. */
+  /** Durability of the IndexedDB store; "power" by default. */
   survives?: Survives;
-  /** Policies must be for the problem of this hash. If left out, for the same one as the first policy. */
+  /** Hash of the problem that policies must be for; by default, that of the first policy. */
   problemHash?: string | null;
-  /** That the store may hold; then `decide` and `reward` reject with `QueueFull`, and the oldest rows stay. */
+  /** Largest number of stored rows; beyond it, `decide` and `reward` reject with `QueueFull`. */
   maxRows?: number;
 }
 
 export interface EdgeDecideOptions extends DecideOptions {
-  /** Whom the decision is about, such as a user. */
+  /** Unit that the decision concerns, such as a user. */
   unit?: string | null;
 }
 
-/** What a `sync` did. */
+/** Result of a `sync`. */
 export interface Synced {
   decisions: number;
   rewards: number;
-  /** Rows that the service did not take. */
+  /** Number of rows that the service rejected. */
   refused: number;
-  /** The version that decides from now on. */
+  /** Version of the current policy. */
   policy: number;
-  /** Why a downloaded policy was not taken over, if so; the old one decides on. */
+  /** Why a downloaded policy was rejected, in which case the old one stays; else null. */
   policyError: string | null;
 }
 
 /**
- * Decides in this page or program, online or not, and keeps decisions and rewards until the service has them. There are
- * no experiments on devices: all that they decide is the policy's, without an arm.
+ * Decides in this page or program, online or offline, and stores decisions and rewards until the service has them.
+ * There are no experiments on devices: decisions are always the policy's, without an arm.
  */
 export class EdgeClient {
   private constructor();
 
   /**
-   * Start from the stored policy, without a network; only the first start has to download one.
+   * Start from the stored policy, without a network; only the first start downloads one.
    * @throws {NoPolicy} if none is stored, and none could be downloaded.
    */
   static open(url: string | URL, options?: EdgeOptions): Promise<EdgeClient>;
 
-  /** The policy that decides now. */
+  /** The current policy. */
   get policy(): Policy;
 
   /**
-   * Choose an action; the decision is in the store when this resolves. An id whose decision still waits there gives
-   * that decision again, also if the policy has changed.
+   * Choose an action; the decision is in the store when this resolves. An id whose decision is still in the store gives
+   * that decision again, even if the policy has changed.
    * @throws {InvalidContext} if the context or the eligible actions do not fit the problem.
-   * @throws {QueueFull} if the store has no room.
+   * @throws {QueueFull} if the store is full.
    */
   decide(context: LoggedContext, options?: EdgeDecideOptions): Promise<Decision>;
   /** Report a reward; it is in the store when this resolves. */
   reward(id: string, reward: number, options?: RewardOptions): Promise<void>;
   /**
-   * Send what is in the store, and look for a new policy.
-   * @throws {Unreachable} if the service cannot be reached; what it has not acknowledged stays in the store.
-   * @throws {Refused} if the service refuses this client, such as for its token; likewise.
+   * Send the stored rows and check for a new policy.
+   * @throws {Unreachable} if the service cannot be reached; unacknowledged rows stay in the store.
+   * @throws {Refused} if the service rejects this client, for example its token; rows stay in the store.
    */
   sync(): Promise<Synced>;
-  /** Sync now and every so many milliseconds; less often while that fails, and at once when a network comes back. */
+  /** Sync now and every `every` milliseconds; less often after failures, and at once when the network comes back. */
   start(options?: { every?: number }): void;
-  /** End what `start` began, after the batch under way. */
+  /** Stop the periodic sync, after the current batch. */
   stop(): Promise<void>;
-  /** How many rows wait to be sent, and how many were refused. */
+  /** Number of rows queued and refused. */
   counts(): Promise<Counts>;
-  /** Rows that the service did not take, with its reasons. */
+  /** Rows that the service rejected, with its reasons. */
   refused(): Promise<RefusedRow[]>;
-  /** Send the rows that were refused again with the next `sync`. */
+  /** Send rejected rows again with the next `sync`. */
   requeueRefused(): Promise<void>;
-  /** Delete the rows that were refused. */
+  /** Delete rejected rows. */
   discardRefused(): Promise<void>;
-  /** Stop; what waits in the store waits for the next start. */
+  /** Stop; stored rows are sent after the next start. */
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** A device that decides on its own, online or not, and tells the service when it can. */
+/** A device that decides locally, online or offline, and synchronises with the service. */
 
 import { IndexedDBStore } from "./src/edge/indexeddb.js";
 import { Repeat } from "./src/edge/repeat.js";
@@ -15,8 +15,8 @@ export { MemoryStore } from "./src/edge/memory.js";
 const OPENED_BY_OPEN = Symbol("opened by EdgeClient.open");
 
 /**
- * Decides in this page or program, in microseconds, and keeps decisions and rewards until the service has them.
- * What `decide` or `reward` resolved for is in the store, and leaves it only when the service has acknowledged it.
+ * Decides in this page or program, in microseconds, and stores decisions and rewards until the service has them.
+ * When `decide` or `reward` resolves, the row is in the store; it leaves only when the service has acknowledged it.
  */
 export class EdgeClient {
   #service;
@@ -39,7 +39,7 @@ export class EdgeClient {
     this.#sync = new Sync(service, store, stored);
   }
 
-  /** Start from the stored policy, without a network; only the first start has to download one. */
+  /** Start from the stored policy, without a network; only the first start downloads one. */
   static async open(url, { token, store, survives, problemHash, maxRows = 100_000, ...options } = {}) {
     const service = new Service(url, token, { timeout: 30_000, ...options });
     const kept = store ?? (await IndexedDBStore.open(`potstill ${url}`, { survives }));
@@ -56,7 +56,7 @@ export class EdgeClient {
     }
   }
 
-  /** The policy that decides now. */
+  /** The current policy. */
   get policy() {
     return this.#stored.current;
   }
@@ -75,7 +75,7 @@ export class EdgeClient {
     await this.#add(rewardRow(id, reward, options));
   }
 
-  /** Send what is in the store, and look for a new policy. Calls that come meanwhile share the one under way. */
+  /** Send the stored rows and check for a new policy. Concurrent calls share one sync. */
   sync() {
     this.#syncing ??= this.#alone(() => this.#sync.run())
       .finally(() => this.#count())
@@ -83,12 +83,12 @@ export class EdgeClient {
     return this.#syncing;
   }
 
-  /** Sync now and every so many milliseconds; less often while that fails, and at once when a network comes back. */
+  /** Sync now and every `every` milliseconds; less often after failures, and at once when the network comes back. */
   start({ every = 60_000 } = {}) {
     this.#repeat ??= new Repeat(every, () => this.sync(), (...failed) => this.#service.backoff(...failed));
   }
 
-  /** End what `start` began, after the batch under way. */
+  /** Stop the periodic sync, after the current batch. */
   async stop() {
     if (this.#repeat === null) return;
     this.#sync.stopping = true;
@@ -97,31 +97,31 @@ export class EdgeClient {
     this.#repeat = null;
   }
 
-  /** How many rows wait to be sent, and how many were refused. */
+  /** Number of rows queued and refused. */
   counts() {
     return this.#store.counts();
   }
 
-  /** Rows that the service did not take, with its reasons. */
+  /** Rows that the service rejected, with its reasons. */
   refused() {
     return this.#store.refused();
   }
 
-  /** Send the rows that were refused again with the next `sync`. */
+  /** Send rejected rows again with the next `sync`. */
   requeueRefused() {
     return this.#store.requeueRefused();
   }
 
-  /** Delete the rows that were refused. */
+  /** Delete rejected rows. */
   async discardRefused() {
     await this.#store.discardRefused();
     await this.#count();
   }
 
-  /** Stop; what waits in the store waits for the next start. */
+  /** Stop; stored rows are sent after the next start. */
   async close() {
     await this.stop();
-    await this.#syncing?.catch(() => {}); // whoever began it is told
+    await this.#syncing?.catch(() => {}); // reported to its caller
     this.#store.close();
   }
 
@@ -132,7 +132,7 @@ export class EdgeClient {
           "network, discardRefused(), or raise maxRows; policy.decide() decides without a log",
       );
     }
-    this.#room--; // taken before the wait, so that calls at the same time do not take the last place twice
+    this.#room--; // reserved before awaiting, so that concurrent calls do not share the last place
     try {
       return await this.#store.add(row);
     } catch (error) {
@@ -147,7 +147,7 @@ export class EdgeClient {
     this.#room = this.#maxRows - queued - refused;
   }
 
-  /** Of several tabs on one store one syncs at a time; where there are no locks, what is sent twice counts once. */
+  /** Tabs with a common store sync one at a time. Without Web Locks, rows sent twice still count once. */
   #alone(work) {
     const locks = globalThis.navigator?.locks;
     return locks ? locks.request(`potstill ${this.#url}`, work) : work();

@@ -1,34 +1,34 @@
-/** A value of a feature; null and undefined are missing values. */
+/** Value of a feature; null and undefined are missing values. */
 export type Value = number | string | boolean | null | undefined;
 
 /** Feature names and values, or an already encoded row of d numbers. */
 export type Context = { readonly [feature: string]: Value } | Float32Array;
 
 export interface ProbabilityOptions {
-  /** The actions that are allowed now; the others get 0, and the rest is renormalised. All if left out. */
+  /** Allowed actions; others get probability 0, and the rest is renormalised. All by default. */
   eligible?: readonly string[] | null;
-  /** The smallest propensity of an eligible action, at most 1/K; the policy's own if left out. */
+  /** Smallest propensity of an eligible action, at most 1/K; the policy's own by default. */
   floor?: number | null;
 }
 
 export interface DecideOptions extends ProbabilityOptions {
-  /** Names the decision; the same id under the same policy gives the same draw. 128 random bits if left out. */
+  /** Id of the decision; the same id under the same policy gives the same draw. 128 random bits by default. */
   id?: string | null;
 }
 
-/** What was decided, and with what probability: what to log. */
+/** A chosen action and its propensity, to be logged. */
 export interface Decision {
-  /** Names the decision; its reward is reported under the same id. */
+  /** Id of the decision; its reward is reported under the same id. */
   id: string;
   /** The chosen action. */
   action: string;
-  /** The exact probability with which that action was chosen. */
+  /** Exact probability with which that action was chosen. */
   propensity: number;
   /** Version of the policy that decided. */
   policy: number;
-  /** The actions that were allowed, if a list was given. */
+  /** Allowed actions, if a list was given. */
   eligible?: string[];
-  /** The floor that was asked for, if one was. */
+  /** Floor of the request, if one was given. */
   floor?: number;
 }
 
@@ -64,7 +64,7 @@ export interface Problem {
   readonly reward?: Readonly<Record<string, unknown>>;
 }
 
-/** What a policy file says of itself, beside its weights. */
+/** Metadata of a policy file: everything but its weights. */
 export interface Metadata {
   readonly format: 1;
   readonly sha256: string;
@@ -84,20 +84,20 @@ export class Policy {
   private constructor();
 
   /**
-   * Read a policy from the bytes of its file, from anywhere: nothing in it is run.
-   * @throws {InvalidPolicy} if the file is truncated, altered, of an unknown format or otherwise not sound.
+   * Read a policy from the bytes of its file. Safe for untrusted files: nothing in it is executed.
+   * @throws {InvalidPolicy} if the file is truncated, altered, of an unknown format or otherwise invalid.
    */
   static load(file: ArrayBuffer | ArrayBufferView): Policy;
 
-  /** What the policy file says of itself. */
+  /** Metadata of the policy file. */
   readonly metadata: Metadata;
-  /** The mean encoded context that the policy was distilled on, d numbers. */
+  /** Mean encoded context of the training contexts, d numbers. */
   readonly mean: Float32Array;
   /** The problem that the policy decides. */
   get problem(): Problem;
-  /** 0 before the first batch, then counting. */
+  /** Version number: 0 before the first batch, then counting up. */
   get version(): number;
-  /** The smallest propensity of an eligible action. */
+  /** Smallest propensity of an eligible action. */
   get floor(): number;
   /** The names of the actions, in the order of `probabilities`. */
   get actions(): readonly string[];
@@ -113,14 +113,14 @@ export class Policy {
   /**
    * The probability of each action in a context, K numbers.
    * @throws {InvalidContext} if the context or the eligible actions do not fit the problem.
-   * @throws {RangeError} if the floor is none.
+   * @throws {RangeError} if the floor is out of range.
    */
   probabilities(context: Context, options?: ProbabilityOptions): Float32Array;
 
   /**
    * Choose an action.
    * @throws {InvalidContext} if the context or the eligible actions do not fit the problem.
-   * @throws {RangeError} if the floor is none, or the id not a non-empty string of valid Unicode.
+   * @throws {RangeError} if the floor is out of range, or the id is not a non-empty string of valid Unicode.
    */
   decide(context: Context, options?: DecideOptions): Decision;
 }
@@ -128,5 +128,5 @@ export class Policy {
 /** A context, or the list of eligible actions, does not fit the problem. */
 export class InvalidContext extends Error {}
 
-/** A policy file cannot be trusted; the message says why. */
+/** A policy file is invalid; the message says why. */
 export class InvalidPolicy extends Error {}

@@ -1,6 +1,6 @@
 /**
- * Potstill's runtime for browsers, Node and other places with JavaScript: reads a `.policy` file and decides with it.
- * What it does is specified in `docs/policy-format.md`; the NumPy code under `src/potstill/` is the definition.
+ * Potstill's runtime for browsers, Node and other JavaScript environments: reads a `.policy` file and decides with it.
+ * `docs/policy-format.md` is its specification, the NumPy code under `src/potstill/` the reference implementation.
  */
 export { InvalidContext, InvalidPolicy } from "./src/errors.js";
 export { Policy } from "./src/policy.js";

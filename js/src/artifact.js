@@ -1,4 +1,4 @@
-/** The policy file: reads it, and refuses what cannot be trusted. `docs/policy-format.md` specifies it. */
+/** Reads the policy file and rejects invalid ones. `docs/policy-format.md` specifies it. */
 
 import { InvalidPolicy, quoted } from "./errors.js";
 import { choice, field, misfit, typed } from "./fields.js";
@@ -10,7 +10,7 @@ import { sha256 } from "./sha256.js";
 const FORMAT = 1;
 const ZERO_DIGIT = 0x30;
 
-/** A policy's parts from the bytes of its file; whatever is wrong with them is an `InvalidPolicy`. */
+/** A policy's parts from the bytes of its file; throws `InvalidPolicy` on any defect. */
 export function readArtifact(data) {
   const { header, start } = readHeader(data);
   const metadata = readMetadata(header);
@@ -40,7 +40,7 @@ function parseObject(text) {
   }
 }
 
-/** The metadata with the values that its absent fields stand for. */
+/** The metadata with defaults for absent fields. */
 function checkMetadata(metadata) {
   const salt = field(metadata, "salt", ["str"], "$");
   if (!/^[0-9a-f]{32}$/i.test(salt)) throw new InvalidPolicy(`its salt must be 32 hex digits, got ${quoted(salt)}`);
@@ -57,7 +57,7 @@ function checkMetadata(metadata) {
   };
 }
 
-/** The checksum is that of the file with its own digits, at their first occurrence, replaced by zeros. */
+/** The checksum covers the file with its own digits, at their first occurrence, replaced by zeros. */
 function verifyChecksum(data, stated) {
   const blank = data.slice();
   const at = indexOf(data, new TextEncoder().encode(stated));

@@ -1,11 +1,11 @@
 /**
  * The draw: one uniform number per decision, a pure function of the decision's id and the policy's salt.
- * u = (SipHash-2-4(salt, id as UTF-8) ≫ 11) · 2⁻⁵³. A 64-bit word is two 32-bit halves here, the low one first.
+ * u = (SipHash-2-4(salt, id as UTF-8) ≫ 11) · 2⁻⁵³. A 64-bit word is stored as two 32-bit halves, low half first.
  */
 
 import { shown } from "./errors.js";
 
-/** "somepseudorandomlygeneratedbytes", as SipHash has it. */
+/** Initial state of SipHash: "somepseudorandomlygeneratedbytes". */
 const START = new Int32Array([
   0x70736575, 0x736f6d65, 0x6e646f6d, 0x646f7261, 0x6e657261, 0x6c796765, 0x79746573, 0x74656462,
 ]);
@@ -14,7 +14,7 @@ const V1 = 2;
 const V2 = 4;
 const V3 = 6;
 
-// Scratch: nothing that a caller wrote runs between its first and its last use. Longer ids get bytes of their own.
+// Scratch buffer: no caller's code runs while it is in use. Longer ids get their own buffer.
 const STATE = new Int32Array(8);
 const HASH = new Uint32Array(2);
 const BYTES = new Uint8Array(1024);
@@ -57,7 +57,7 @@ function absorb(low, high) {
   STATE[V0 + 1] ^= high;
 }
 
-/** The last word: the bytes that are left, and in the top byte the length. */
+/** The last word: the remaining bytes, and the length in the top byte. */
 function absorbLast(bytes, from, length) {
   let low = 0;
   let high = length << 24;
@@ -115,7 +115,7 @@ function wordAt(bytes, at) {
   return bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24);
 }
 
-/** Write a string as UTF-8, and say how many bytes it took. TextEncoder would put U+FFFD for a lone surrogate. */
+/** Write a string as UTF-8 and return its length. TextEncoder would replace a lone surrogate by U+FFFD. */
 function writeUtf8(text, bytes) {
   let at = 0;
   for (let i = 0; i < text.length; i++) {

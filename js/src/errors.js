@@ -1,8 +1,8 @@
-/** What can be wrong with what a caller hands in; every message names the value, the place and the way out. */
+/** Errors about a caller's input; every message names the value, the place and the way out. */
 
 const MAX_SHOWN = 60;
 
-/** What Python's repr escapes as well: control characters, lone surrogates, unassigned code points, odd spaces. */
+/** Escaped by Python's repr too: control characters, lone surrogates, unassigned code points, special spaces. */
 const NOT_PRINTABLE = /\p{C}|(?! )\p{Z}/gu;
 const ESCAPES = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
@@ -11,24 +11,24 @@ export class InvalidContext extends Error {
   name = "InvalidContext";
 }
 
-/** A policy file cannot be trusted; the message says why. */
+/** A policy file is invalid; the message says why. */
 export class InvalidPolicy extends Error {
   name = "InvalidPolicy";
 }
 
-/** A text in quotes, as Python's repr writes it, so that the messages of all runtimes can be compared. */
+/** A quoted text as Python's repr writes it, so that the messages of all runtimes can be compared. */
 export function quoted(text) {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   const escaped = text.replaceAll("\\", "\\\\").replace(NOT_PRINTABLE, escape);
   return quote + escaped.replaceAll(quote, `\\${quote}`) + quote;
 }
 
-/** A value as an error message shows it: cut short, and with its type. */
+/** A value for an error message: truncated, with its type. */
 export function shown(value) {
   return `${shortened(display(value))} (${typeName(value)})`;
 }
 
-/** `typeof`, but it tells null and arrays from other objects. */
+/** Like `typeof`, but null and arrays have names of their own. */
 export function typeName(value) {
   if (value === null) return "null";
   return Array.isArray(value) ? "array" : typeof value;
@@ -42,7 +42,7 @@ function escape(character) {
 }
 
 function display(value) {
-  // No code point takes more than two units: a huge string is cut before it is escaped.
+  // A code point takes at most two units, so a huge string can be cut before it is escaped.
   if (typeof value === "string") return quoted(value.slice(0, 2 * MAX_SHOWN + 2));
   if (typeof value === "bigint") return `${value}n`;
   if (typeof value !== "object" || value === null) return Object.is(value, -0) ? "-0" : String(value);

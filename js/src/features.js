@@ -1,5 +1,5 @@
 /**
- * Context features, and how each becomes columns. A feature has a `name`, `labels` (one per column) and
+ * Context features and their encoding as columns. A feature has a `name`, `labels` (one per column) and
  * `write(value, row)`, which encodes one value into a row of zeros; null and undefined are missing values.
  */
 
@@ -62,7 +62,7 @@ class NumericFeature {
   }
 }
 
-/** One of several strings, one-hot, with a last column for values that are not in the list. */
+/** One of several strings, one-hot, with a last column for unlisted values. */
 class CategoricalFeature {
   constructor(described, path, at) {
     this.name = described.name;

@@ -1,4 +1,4 @@
-/** Typed fields of the JSON in a policy file. Messages have the form of the Python reader's: what, got what, where. */
+/** Typed fields of the JSON in a policy file. Messages match the Python reader's: expected, found, path. */
 
 import { InvalidPolicy, quoted, shown, typeName } from "./errors.js";
 
@@ -13,7 +13,7 @@ const TYPES = {
 
 const LONE_SURROGATE = /\p{Cs}/u;
 
-/** The error for metadata that is not as it should be at a place such as `$.problem.name`. */
+/** The error for invalid metadata at a path such as `$.problem.name`. */
 export function misfit(message, path) {
   return new InvalidPolicy(`its metadata does not fit: ${message} - at \`${path}\``);
 }
@@ -24,7 +24,7 @@ export function typed(value, types, path) {
   throw misfit(`Expected \`${types.join(" | ")}\`, got ${shown(value)}`, path);
 }
 
-/** A field of an object; without a fallback it has to be there. */
+/** A field of an object; required if there is no fallback. */
 export function field(object, name, types, path, fallback) {
   if (Object.hasOwn(object, name)) return typed(object[name], types, `${path}.${name}`);
   if (fallback !== undefined) return fallback;
@@ -38,7 +38,7 @@ export function choice(object, name, values, path, fallback) {
   throw misfit(`expected ${values.map((v) => JSON.stringify(v)).join(" or ")}, got ${shown(value)}`, `${path}.${name}`);
 }
 
-/** A name: a non-empty string that UTF-8 can hold. */
+/** A name: a non-empty string that can be encoded as UTF-8. */
 export function checkName(name, path) {
   typed(name, ["str"], path);
   if (!name) throw misfit("a name must not be empty", path);
@@ -46,7 +46,7 @@ export function checkName(name, path) {
   return name;
 }
 
-/** A list of names in which none stands twice. */
+/** A list of distinct names. */
 export function checkNames(names, what, path) {
   const seen = new Set();
   names.forEach((name, i) => {

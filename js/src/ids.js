@@ -1,6 +1,6 @@
-/** Ids for decisions that were given none. */
+/** Random ids for decisions without one. */
 
-/** Random words, fetched by the kilobyte: a call for sixteen bytes costs about a third of a decision. */
+/** Random words, fetched a kilobyte at a time: a call for sixteen bytes costs about a third of a decision. */
 const POOL = new Uint32Array(256);
 let left = 0;
 

@@ -1,11 +1,11 @@
 /**
- * The student network. Sums run in float64, which in JavaScript is faster than rounding each step to float32 and lies
- * within rounding of the NumPy definition; probabilities are rounded to float32 at the end.
+ * The student network. Sums are float64, which in JavaScript is faster than rounding each step to float32 and agrees
+ * with the NumPy definition up to rounding; probabilities are rounded to float32 at the end.
  */
 
 import { shown } from "./errors.js";
 
-/** Outputs are computed eight at a time, in as many local variables: the fastest of the ways tried in V8. */
+/** Outputs are computed eight at a time, in eight local variables: the fastest variant measured in V8. */
 const BLOCK = 8;
 
 const ACTIVATIONS = { tanh, relu };
@@ -44,7 +44,7 @@ export class Network {
     return layer.output;
   }
 
-  /** Keep the columns that are not zero: of a one-hot feature that is one, and only its row of weights is added. */
+  /** Collect the nonzero columns: a one-hot feature has one, so only its row of weights is added. */
   #gather(encoded) {
     let count = 0;
     for (let i = 0; i < encoded.length; i++) {
@@ -57,7 +57,7 @@ export class Network {
   }
 }
 
-/** A layer with its weights laid out in the order in which they are read: blocks of outputs, and in each, inputs. */
+/** A layer with its weights in the order of access: by block of outputs, then by input. */
 class Packed {
   constructor(weight, bias, inputs) {
     this.inputs = inputs;
@@ -96,7 +96,7 @@ class Packed {
     }
   }
 
-  /** The same for `count` inputs that are not zero, with the places of their weights in each block. */
+  /** The same for `count` nonzero inputs, with the offsets of their weights in each block. */
   addRows(present, places, count) {
     const { inputs, weight: w, bias, output } = this;
     for (let block = 0; block < output.length; block += BLOCK) {
@@ -130,7 +130,7 @@ function store(output, bias, at, s0, s1, s2, s3, s4, s5, s6, s7) {
   output[at + 7] = s7 + bias[at + 7];
 }
 
-/** 1 − 2 / (1 + e²ˣ): within about 2⁻⁵² of the truth, which is all that counts here, and faster than Math.tanh. */
+/** 1 − 2 / (1 + e²ˣ): an absolute error of about 2⁻⁵², which is enough here, and faster than Math.tanh. */
 function tanh(values, size) {
   for (let i = 0; i < size; i++) values[i] = 1 - 2 / (1 + Math.exp(2 * values[i]));
 }
@@ -139,7 +139,7 @@ function relu(values, size) {
   for (let i = 0; i < size; i++) values[i] = Math.max(values[i], 0);
 }
 
-/** Refuse a floor that some number of eligible actions could not have. */
+/** Reject a floor above one over the number of actions, or below 0. */
 export function checkFloor(floor, actions, Refusal) {
   if (typeof floor === "number" && floor >= 0 && floor <= 1 / actions) return;
   throw new Refusal(
@@ -178,6 +178,6 @@ export function choose(p, u) {
     if (cumulative > u * total) return k;
     if (p[k] > 0) last = k;
   }
-  // u < 1, yet u·total may round up to the total: then it is the last possible action.
+  // u < 1, but u·total may round up to the total: then take the last possible action.
   return last;
 }

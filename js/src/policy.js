@@ -1,4 +1,4 @@
-/** The explicit policy: what runs where decisions are made. */
+/** The policy: loads from a file and takes decisions. */
 
 import { readArtifact } from "./artifact.js";
 import { keyOf, uniform } from "./draw.js";
@@ -10,12 +10,12 @@ const PROBABILITY_OPTIONS = new Set(["eligible", "floor"]);
 const DECIDE_OPTIONS = new Set(["id", "eligible", "floor"]);
 const UNSAID = Object.freeze({});
 
-/** A small softmax network over encoded contexts, read by `Policy.load` and immutable from then on. */
+/** A small softmax network over encoded contexts, read by `Policy.load`. Immutable. */
 export class Policy {
   #problem;
   #network;
   #key;
-  // Scratch. What a caller wrote (getters of a context) has run before it is used, so that calls may nest.
+  // Scratch buffers, used only after a caller's code (getters of a context) has run, so that calls may nest.
   #row;
   #p;
 
@@ -30,7 +30,7 @@ export class Policy {
     Object.freeze(this);
   }
 
-  /** Read a policy from the bytes of its file, from anywhere: a file that is not sound is refused. */
+  /** Read a policy from the bytes of its file. Safe for untrusted files: an invalid one is rejected. */
   static load(file) {
     return new Policy(readArtifact(bytesOf(file)));
   }
@@ -40,12 +40,12 @@ export class Policy {
     return this.metadata.problem;
   }
 
-  /** 0 before the first batch, then counting. */
+  /** Version number: 0 before the first batch, then counting up. */
   get version() {
     return this.metadata.version;
   }
 
-  /** The smallest propensity of an eligible action. */
+  /** Smallest propensity of an eligible action. */
   get floor() {
     return this.metadata.floor;
   }
@@ -97,14 +97,14 @@ export class Policy {
   }
 }
 
-/** The bytes of a file, copied, so that nobody can change them while they are read. */
+/** A copy of a file's bytes, so that they cannot change while they are read. */
 function bytesOf(file) {
   if (ArrayBuffer.isView(file)) return new Uint8Array(file.buffer, file.byteOffset, file.byteLength).slice();
   if (/ (Shared)?ArrayBuffer]$/.test(Object.prototype.toString.call(file))) return new Uint8Array(file).slice();
   throw new TypeError(`Policy.load takes the bytes of a policy file, an ArrayBuffer or Uint8Array, got ${shown(file)}`);
 }
 
-/** A misspelt option would otherwise be ignored, and an action chosen that is not eligible. */
+/** Reject unknown options: a misspelt `eligible` would otherwise be ignored. */
 function checkOptions(options, known) {
   if (typeof options !== "object" || options === null) {
     throw new TypeError(`options must be an object such as {id: "…"}, got ${shown(options)}`);
@@ -115,7 +115,7 @@ function checkOptions(options, known) {
   }
 }
 
-/** With a stack of its own: a file may nest deeper than calls can. */
+/** Uses an explicit stack: a file may nest deeper than the call stack allows. */
 function deepFreeze(root) {
   const stack = [root];
   while (stack.length) {

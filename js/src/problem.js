@@ -1,4 +1,4 @@
-/** What is decided: encodes contexts to float32, and knows the actions. */
+/** The problem: encodes contexts as float32 and lists the actions. */
 
 import { InvalidContext, shown } from "./errors.js";
 import { readFeatures } from "./features.js";
@@ -41,7 +41,7 @@ export class Problem {
   }
 
   #encodeMapping(context, row) {
-    // Getters and proxies run here, before the shared row is written, so that one of them may decide as well.
+    // Getters and proxies run here, before the shared row is written, so that they may call decide too.
     const names = Object.keys(context);
     const given = Object.values(context);
     const values = new Array(this.features.length).fill(undefined);
@@ -89,12 +89,12 @@ function readActions(described, path) {
   return checkNames(names, "action", `${path}.names`);
 }
 
-/** Also one of another realm (a frame, a test runner's sandbox), where `instanceof` says no. */
+/** Also true for arrays of another realm (a frame, a test runner's sandbox), where `instanceof` fails. */
 function isFloat32Array(value) {
   return value instanceof Float32Array || (ArrayBuffer.isView(value) && value[Symbol.toStringTag] === "Float32Array");
 }
 
-/** A plain object or an instance of a class, but no array, Map, Promise or Date: they would pass for empty contexts. */
+/** A plain object or class instance; not an array, Map, Promise or Date, which would pass for empty contexts. */
 export function isMapping(value) {
   if (typeof value !== "object" || value === null) return false;
   return Object.getPrototypeOf(value) === Object.prototype || tag(value) === "[object Object]";

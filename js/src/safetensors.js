@@ -15,7 +15,7 @@ export function readHeader(data) {
   return { header: parseHeader(data.subarray(LENGTH_BYTES, start)), start };
 }
 
-/** One text of the header's metadata; undefined if it is not there. */
+/** One string of the header's metadata; undefined if absent. */
 export function metadataEntry(header, key) {
   const entries = Object.hasOwn(header, METADATA) ? header[METADATA] : {};
   if (typeName(entries) !== "object" || !Object.values(entries).every((text) => typeof text === "string")) {
@@ -41,7 +41,7 @@ function headerSize(data) {
 function parseHeader(bytes) {
   let header;
   try {
-    // The decoder would drop a byte order mark, which JSON does not allow.
+    // The decoder would drop a byte order mark, which is invalid in JSON.
     header = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
   } catch (error) {
     throw unreadable(error.message);
@@ -60,7 +60,7 @@ function checkEntry(name, entry) {
   if (!fits) throw notSafetensors(`tensor ${name} is described as ${shown(entry)}`);
 }
 
-/** Tensors lie one after the other, without holes or overlaps, to the end of the file. */
+/** Tensors are contiguous, without gaps or overlaps, up to the end of the file. */
 function checkOffsets(entries, length) {
   const offsets = entries.map(([, entry]) => entry.data_offsets);
   let end = 0;

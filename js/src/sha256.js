@@ -1,4 +1,4 @@
-/** SHA-256 (FIPS 180-4), synchronous: `crypto.subtle` is neither that nor there on every page. */
+/** SHA-256 (FIPS 180-4), synchronous. `crypto.subtle` is asynchronous and missing on insecure pages. */
 
 /** The first 32 bits of the fractional parts of the square roots of the first 8 primes. */
 const START = new Uint32Array([
@@ -29,7 +29,7 @@ export function sha256(bytes) {
   return Array.from(state, (word) => word.toString(16).padStart(8, "0")).join("");
 }
 
-/** What is left of the message after its whole blocks, padded with a one bit, zeros, and the length in bits. */
+/** The rest of the message after its whole blocks, padded with a one bit, zeros, and the length in bits. */
 function lastBlocks(bytes, from) {
   const rest = bytes.length - from;
   const padded = new Uint8Array(rest + 9 > BLOCK ? 2 * BLOCK : BLOCK);

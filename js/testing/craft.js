@@ -1,4 +1,4 @@
-/** Policy files made to order, sound or not; sealed with Node's SHA-256, so that ours is checked against it. */
+/** Builds policy files for tests, valid or not; checksums come from Node's SHA-256, which tests ours. */
 
 import { createHash } from "node:crypto";
 
@@ -38,13 +38,13 @@ export function network(...sizes) {
   return tensors;
 }
 
-/** A sound file, but for what is given otherwise: metadata fields, tensors, or the text of the metadata. */
+/** A valid file, except for the given overrides: metadata fields, tensors, or the text of the metadata. */
 export function policyFile({ metadata = {}, tensors = network(6, 4, 3), text } = {}) {
   const stated = { ...METADATA, ...metadata };
   return seal(container({ __metadata__: { potstill: text ?? JSON.stringify(stated) } }, tensors));
 }
 
-/** A policy file for features of one's own, with a single layer. */
+/** A policy file for the given features, with a single layer. */
 export function fileFor(context, width) {
   return policyFile({ metadata: { problem: { ...PROBLEM, context } }, tensors: network(width, 3) });
 }
@@ -63,7 +63,7 @@ export function container(header, tensors = {}) {
   return assemble(JSON.stringify(entries), ...parts);
 }
 
-/** A file of a header's text and bytes. */
+/** A file from the text of its header and bytes. */
 export function assemble(header, ...parts) {
   const encoded = new TextEncoder().encode(header);
   const length = new Uint8Array(8);
@@ -71,7 +71,7 @@ export function assemble(header, ...parts) {
   return new Uint8Array(Buffer.concat([length, encoded, ...parts]));
 }
 
-/** Put the checksum in the place of the first 64 zeros, if there are any. */
+/** Replace the first 64 zeros, if there are any, by the checksum. */
 export function seal(file) {
   const at = Buffer.from(file).indexOf("0".repeat(64));
   if (at < 0) return file;

@@ -1,4 +1,4 @@
-/** A service on loopback that speaks the URLs of the real one, keeps what it is told, and fails on demand. */
+/** A fake service on loopback: has the URLs of the real one, records requests, and fails on demand. */
 
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
@@ -7,10 +7,10 @@ import { Policy } from "../potstill.js";
 import { policyFile } from "./craft.js";
 
 export class FakeService {
-  /** By id, and by id and key: each body that arrived. */
+  /** Bodies received, by id, and by id and key. */
   observations = new Map();
   rewards = new Map();
-  /** What happens to the next requests: a status, [status, headers], "cut", "lost" (done, but no reply) or "slow". */
+  /** Faults of the next requests: a status, [status, headers], "cut", "lost" (processed without reply) or "slow". */
   faults = [];
   badIds = new Set();
   requests = [];
@@ -30,7 +30,7 @@ export class FakeService {
     return this;
   }
 
-  /** The network is cut: connections end, and no new ones are taken. */
+  /** Cut the network: close connections, and accept no new ones. */
   async stop() {
     const server = this.#server;
     this.#server = null;

@@ -1,7 +1,7 @@
 /**
- * Checks the runtime against vectors that Python made (`conformance/README.md`); the same in Node and in a browser.
+ * Checks the runtime against the vectors of the Python reference (`conformance/README.md`), in Node and in a browser.
  *
- * Encoded numbers must be equal to the bit, but a logarithm may round to the next float32; probabilities must agree to
+ * Encoded numbers must be bit-identical, but a logarithm may round to the next float32; probabilities must agree to
  * 1e-6, u to the bit, and the action must be the same unless u of the total lies within 1e-6 of an edge between
  * actions.
  */
@@ -13,7 +13,7 @@ const TOLERANCE = 1e-6;
 
 /**
  * Run all vectors. `readFile(name)` gives (a promise of) a file's bytes.
- * The counts say how much was checked, and how often runtimes differed within what is allowed.
+ * Returns the number of checks, and of differences within the tolerance.
  */
 export async function checkVectors(vectors, readFile) {
   const report = { policies: 0, cases: 0, invalid: 0, refused: 0, logsRounded: 0, edges: 0, failures: [] };
@@ -70,7 +70,7 @@ function logColumns(problem) {
   return columns;
 }
 
-/** Float32 numbers of one sign with nothing between them. */
+/** Whether two float32 numbers of one sign are neighbours. */
 function areNeighbours(a, b) {
   const bits = new Int32Array(Float32Array.of(a, b).buffer);
   return Math.abs(bits[0] - bits[1]) === 1;

@@ -1,4 +1,4 @@
-"""What can be wrong with what a user hands in; every message names the value, the place and the way out."""
+"""Errors about user input; every message names the value, the place and the way out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class PotstillError(Exception):
 
 
 class InvalidProblem(PotstillError, ValueError):
-    """The definition of a problem does not make sense."""
+    """The definition of a problem is invalid."""
 
 
 class InvalidContext(PotstillError, ValueError):
@@ -20,11 +20,11 @@ class InvalidContext(PotstillError, ValueError):
 
 
 class InvalidAction(InvalidContext):
-    """A value is no action of the space, or a restriction leaves nothing to choose."""
+    """A value is not an action of the space, or a restriction leaves no action."""
 
 
 class UnsupportedSpace(PotstillError, TypeError):
-    """Something does not work with this action space; the message says why, and what does."""
+    """A feature does not support this action space; the message says why, and what does."""
 
 
 class InvalidObservation(PotstillError, ValueError):
@@ -32,7 +32,7 @@ class InvalidObservation(PotstillError, ValueError):
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it: its repr, cut short, and its type."""
+    """A value for an error message: its repr, truncated, and its type."""
     text = repr(value)
     if len(text) > MAX_SHOWN:
         text = text[:MAX_SHOWN] + "…"
@@ -40,7 +40,7 @@ def shown(value: object) -> str:
 
 
 def check_name(name: object, what: str) -> None:
-    """Refuse a name that is not a non-empty string that UTF-8 can hold."""
+    """Reject a name that is not a non-empty string encodable as UTF-8."""
     if not isinstance(name, str) or not name:
         raise InvalidProblem(f"{what} must be a non-empty string, got {shown(name)}")
     try:
@@ -50,7 +50,7 @@ def check_name(name: object, what: str) -> None:
 
 
 def check_distinct(names: Iterable[str], what: str) -> None:
-    """Refuse a list in which a name stands twice."""
+    """Reject a list with a repeated name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -63,11 +63,11 @@ class InvalidLog(PotstillError, ValueError):
 
 
 class InvalidTarget(PotstillError, ValueError):
-    """A target of an evaluation does not say what it would have done; the message names the row and the way out."""
+    """A target of an evaluation gives no valid distribution; the message names the row and the way out."""
 
 
 class InvalidModel(PotstillError, ValueError):
-    """A reward model gives something other than one finite number per row and action."""
+    """A reward model does not give one finite number per row and action."""
 
 
 class InvalidOption(PotstillError, ValueError):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Write a file atomically and durably: readers, and a crash, leave the old contents or the new."""
+    """Write a file atomically and durably: readers see the old or the new contents, also after a crash."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -40,9 +40,9 @@ def make_folder(folder: Path) -> None:
 
 
 def hold(path: Path, *, wait: bool) -> int | None:
-    """Lock a file, created if missing: its descriptor, or None if it is locked and `wait` is false.
+    """Lock a file, created if missing. Returns its descriptor, or None if it is locked and `wait` is false.
 
-    Close the descriptor to let go. A `FileNotFoundError` means that the folder is not there.
+    Close the descriptor to unlock. Raises `FileNotFoundError` if the folder is missing.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -56,7 +56,7 @@ def hold(path: Path, *, wait: bool) -> int | None:
         except BaseException:
             os.close(descriptor)
             raise
-        # The previous holder removed the file, and later processes lock a new one.
+        # The previous holder removed the file, so later processes lock a new one.
         os.close(descriptor)
 
 

@@ -1,4 +1,4 @@
-"""Explicit randomness: a key names a stream of random numbers, and the same key always names the same stream."""
+"""Explicit randomness: a key identifies a stream of random numbers; equal keys give equal streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A splittable seed. Functions that need randomness take one; nothing keeps a hidden generator.
+    """A splittable seed. Functions that need randomness take a key; there are no hidden generators.
 
     >>> Key(7).child("label", 3) == Key(7).child("label", 3)
     True
@@ -28,7 +28,7 @@ class Key(msgspec.Struct, frozen=True):
         return np.random.default_rng(self._sequence())
 
     def integer(self) -> int:
-        """A 32-bit seed for libraries that bring their own generators, such as JAX."""
+        """A 32-bit seed for libraries with their own generators, such as JAX."""
         return int(self._sequence().generate_state(1, np.uint32)[0])
 
     def _sequence(self) -> np.random.SeedSequence:

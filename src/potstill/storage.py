@@ -1,7 +1,7 @@
 """Storage of small files behind one contract: a folder or an object store.
 
-Two things make a registry safe without a server: a file is there whole or not at all, and of several that create the
-same name exactly one succeeds.
+Two guarantees make a registry safe without a server: writes are atomic, and of several processes that create the same
+name exactly one succeeds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from potstill.files import make_folder, sync_folder, write_atomically
 
 
 class AlreadyThere(PotstillError, FileExistsError):
-    """A file to be created exists already."""
+    """The file to create already exists."""
 
 
 class StorageUnavailable(PotstillError, OSError):
-    """An object store is unreachable or refuses; the message says why."""
+    """An object store is unreachable or rejected a request; the message says why."""
 
 
 class Storage(Protocol):
@@ -30,13 +30,13 @@ class Storage(Protocol):
 
     @property
     def url(self) -> str:
-        """Path or URL, as a user would write it."""
+        """Path or URL, as users write it."""
 
     def read(self, name: str) -> bytes:
         """Bytes of a file."""
 
     def create(self, name: str, data: bytes) -> None:
-        """Create a file atomically and durably; `AlreadyThere` if it exists, and then it stays unchanged."""
+        """Create a file atomically and durably; `AlreadyThere`, and no change, if it exists."""
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file atomically and durably, replacing an existing one."""
@@ -45,14 +45,14 @@ class Storage(Protocol):
         """Remove a file; a missing file is no error."""
 
     def names(self, folder: str, after: str = "") -> list[str]:
-        """Sorted names of the files directly in a folder that sort after a name, without the folder."""
+        """Names of the files directly in a folder, without the folder, sorted; only those after `after`."""
 
     def within(self, folder: str) -> Storage:
         """Storage of a subfolder."""
 
 
 def open_storage(url: str | Path) -> Storage:
-    """A folder for a path, an object store for an address such as ``s3://bucket/prefix``."""
+    """A folder for a path, an object store for a URL such as ``s3://bucket/prefix``."""
     return ObjectStorage(str(url)) if "://" in str(url) else LocalStorage(Path(url))
 
 
@@ -65,7 +65,7 @@ def holds(storage: Storage, name: str, data: bytes) -> bool:
 
 
 def child(url: str, name: str) -> str:
-    """The address of a folder or file in a folder or object store."""
+    """Path or URL of a file or subfolder."""
     return f"{url.rstrip('/')}/{name}"
 
 
@@ -85,7 +85,7 @@ class LocalStorage:
         return (self.folder / name).read_bytes()
 
     def create(self, name: str, data: bytes) -> None:
-        """Create a file: a complete temporary file is linked under the name, which fails if the name is taken."""
+        """Create a file: hard-link a complete temporary file to the name, which fails if the name exists."""
         path = self._place(name)
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         write_atomically(temporary, data)
@@ -108,7 +108,7 @@ class LocalStorage:
         (self.folder / name).unlink(missing_ok=True)
 
     def names(self, folder: str, after: str = "") -> list[str]:
-        """Names of the files directly in a folder, without unfinished ones, which begin with a dot."""
+        """Names of the files directly in a folder, without unfinished ones, whose names begin with a dot."""
         try:
             found = [entry.name for entry in os.scandir(self.folder / folder) if entry.is_file()]
         except FileNotFoundError:
@@ -126,7 +126,7 @@ class LocalStorage:
 
 
 class ObjectStorage:
-    """A prefix of an object store with conditional writes: S3 and what is compatible with it, GCS, Azure.
+    """A prefix in an object store with conditional writes: S3 and compatible stores, GCS, Azure.
 
     Credentials and endpoints come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
     """
@@ -182,7 +182,7 @@ class ObjectStorage:
 
     @contextlib.contextmanager
     def _reaching(self, name: str) -> Iterator[None]:
-        """One line of the library's long message."""
+        """First line of an error of the object-store library, whose messages are long."""
         from obstore.exceptions import BaseError
 
         try:

@@ -108,12 +108,12 @@ def test_a_table_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a problem with --problem, such as --problem wheel; --list shows them"),
+        ([], "no problem given; name one with --problem, such as --problem wheel; --list shows them"),
         (["--problem", "wheal"], "unknown problem 'wheal'"),
-        (["--problem", "wheel", "--algorithms", "linear"], "no algorithm is called 'linear'"),
-        (["--problem", "wheel", "--preset", "mine"], "no preset is called 'mine'"),
+        (["--problem", "wheel", "--algorithms", "linear"], "unknown algorithm 'linear'"),
+        (["--problem", "wheel", "--preset", "mine"], "unknown preset 'mine'"),
         (["--problem", "table.csv"], "table.csv: say what to decide: --label COLUMN for a class"),
-        (["--problem", "t.csv", "--label", "y", "--target", "z"], "--label y and --target z are two things to decide"),
+        (["--problem", "t.csv", "--label", "y", "--target", "z"], "--label y and --target z exclude each other"),
         (["--problem", "wheel", "--label", "y"], "are for a table of your own, not for wheel"),
         (["--problem", "wheel", "--algorithms", ""], "--algorithms is empty; state `all`, `peers`, or names of --list"),
     ],
@@ -138,10 +138,10 @@ def test_tables_in_a_command(tmp_path, monkeypatch):
     assert "column 'id' has 90 different values, more than 64; leave it out with --without COLUMN" in refused.stderr
     done = run("--problem", "my table, v1.csv", *few, "--without", "id", "--out", "out")
     assert done.exit_code == 0, done.output
-    assert "left out: 10 of 100 rows of my table, v1.csv: they have no value to be right about" in done.stdout
+    assert "left out: 10 of 100 rows of my table, v1.csv: they have no label or target" in done.stdout
     assert "unknown" not in run("--problem", "wheel.csv", *few, "--without", "id", "--out", "out").output
     same = run("--problem", "wheel.csv,other/wheel.csv", *few, "--without", "id", "--out", "other")
-    assert "two problems are called wheel.csv: rename a file, or run them apart" in same.stderr
+    assert "two problems are called wheel.csv; rename a file, or run them separately" in same.stderr
     assert "a table is a file that ends in .csv or .parquet" in run("--problem", "table.tsv", *few).stderr
 
     made = CliRunner(env=PLAIN).invoke(app, ["lab", "report", "out", "--calls", "0", "--json"])
@@ -199,6 +199,6 @@ def test_ctrl_c_keeps_finished_trials_and_says_how_to_go_on(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped; finished trials are stored in" in errors
-    assert "repeat the command to resume" in errors
+    assert "give the same command again to go on" in errors
     assert "Traceback" not in errors
     assert list(out.glob("wheel/paper/linear-ts/0000.json"))

@@ -1,11 +1,11 @@
-/** What can go wrong between a client and its service. */
+/** Errors between a client and its service. */
 
-/** No answer came in time: no network, a service that is down or overloaded. Trying later may help. */
+/** No reply in time: no network, or the service is down or overloaded. A later retry may succeed. */
 export class Unreachable extends Error {
   name = "Unreachable";
 }
 
-/** The service answered, and refused. Trying again with the same request does not help. */
+/** The service rejected the request. Retrying the same request does not help. */
 export class Refused extends Error {
   name = "Refused";
 
@@ -15,12 +15,12 @@ export class Refused extends Error {
   }
 }
 
-/** There is no room for another row; what is in the queue is kept. */
+/** The queue is full; existing rows are kept. */
 export class QueueFull extends Error {
   name = "QueueFull";
 }
 
-/** There is no policy to decide with: none is stored, and none could be downloaded. */
+/** No policy is available: none is stored, and none could be downloaded. */
 export class NoPolicy extends Error {
   name = "NoPolicy";
 }

@@ -1,4 +1,4 @@
-/** A store in the browser's IndexedDB, which outlasts the page, the browser and weeks without a network. */
+/** A persistent store in the browser's IndexedDB; it survives page and browser restarts and weeks offline. */
 
 const VERSION = 1;
 const DURABILITY = { power: "strict", process: "relaxed" };
@@ -13,10 +13,10 @@ export class IndexedDBStore {
   constructor(database, durability) {
     this.#database = database;
     this.#durability = durability;
-    database.onversionchange = () => database.close(); // a page with a later version must not wait for this one
+    database.onversionchange = () => database.close(); // do not block a page with a later version
   }
 
-  /** Open a database by name. What a row `survives`: a loss of "power", or the end of the browser's "process" only. */
+  /** Open a database by name. Rows survive a loss of "power", or only the end of the browser's "process". */
   static async open(name, { survives = "power" } = {}) {
     if (!Object.hasOwn(DURABILITY, survives)) throw new TypeError('survives must be "power" or "process"');
     const request = globalThis.indexedDB.open(name, VERSION);
@@ -24,7 +24,7 @@ export class IndexedDBStore {
     return new IndexedDBStore(await result(request), DURABILITY[survives]);
   }
 
-  /** Rows that come while others are being written share the next transaction. */
+  /** Group commit: rows that arrive during a write share the next transaction. */
   async add(row) {
     const group = (this.#gathering ??= this.#group());
     const place = group.rows.push(row) - 1;
@@ -93,7 +93,7 @@ export class IndexedDBStore {
 
   #group() {
     const group = { rows: [] };
-    const before = this.#writing.catch(() => {}); // whose rows those are is told
+    const before = this.#writing.catch(() => {}); // reported to the callers of that write
     group.written = this.#writing = before.then(() => {
       this.#gathering = null;
       return this.#addAll(group.rows);
@@ -110,7 +110,7 @@ export class IndexedDBStore {
       const adding = queue.add(row.kind === "decision" ? { ...row, decided: row.id } : row);
       adding.onerror = (event) => {
         if (adding.error.name !== "ConstraintError") return;
-        event.preventDefault(); // the transaction goes on, to read the decision that is there
+        event.preventDefault(); // do not abort the transaction: it still has to read the existing decision
         queue.index("decided").get(row.id).onsuccess = ({ target }) => (earlier[i] = target.result.body);
       };
     });

@@ -1,6 +1,6 @@
-/** A store in memory: for tests, and for places where nothing can be kept. */
+/** A store in memory: for tests, and for environments without storage. */
 
-/** Keeps rows and the policy file until it is gone; `IndexedDBStore` is the one that lasts. */
+/** Holds rows and the policy file in memory; `IndexedDBStore` is the persistent store. */
 export class MemoryStore {
   #rows = new Map();
   #decided = new Map();
@@ -8,7 +8,7 @@ export class MemoryStore {
   #policy = null;
   #last = 0;
 
-  /** Write a row. Resolves to null, or to the body of an earlier decision with this id, which stays. */
+  /** Write a row. Resolves to null, or to the body of an earlier decision with this id, which is kept. */
   async add(row) {
     if (row.kind === "decision") {
       if (this.#decided.has(row.id)) return this.#decided.get(row.id);
@@ -22,12 +22,12 @@ export class MemoryStore {
     return { queued: this.#rows.size, refused: this.#refused.length };
   }
 
-  /** The number of the last row; 0 if there is none. */
+  /** Number of the last row; 0 if there is none. */
   async newest() {
     return this.#rows.size ? this.#last : 0;
   }
 
-  /** The first rows to send: so many, and none after a number. */
+  /** Up to `count` of the oldest rows, none with a number above `until`. */
   async oldest(count, until) {
     const found = [];
     for (const row of this.#rows.values()) {

@@ -1,8 +1,8 @@
-/** Work that is done every so often, and less often while it fails. */
+/** Periodic work, with backoff after failures. */
 
 const LONGEST = 3_600_000;
 
-/** Calls `work` now and every so many milliseconds; after failures `backoff` says how much later. */
+/** Calls `work` now and every `every` milliseconds; after failures, `backoff` gives the additional delay. */
 export class Repeat {
   #every;
   #work;
@@ -11,7 +11,7 @@ export class Repeat {
   #failures = 0;
   #running = null;
   #stopped = false;
-  // The browser's word on the network is only a hint: it hastens the next attempt, and prevents none.
+  // The `online` event is only a hint: it triggers the next attempt early, and never prevents one.
   #hint = () => this.#now();
 
   constructor(every, work, backoff) {
@@ -22,7 +22,7 @@ export class Repeat {
     this.#now();
   }
 
-  /** Resolves when the work under way has ended; no other is begun. */
+  /** Resolves when the current work has ended; no further work starts. */
   async stop() {
     this.#stopped = true;
     clearTimeout(this.#timer);
@@ -40,12 +40,12 @@ export class Repeat {
       await this.#work();
       this.#failures = 0;
     } catch {
-      this.#failures++; // the rows are in the store; the next time may be better
+      this.#failures++; // the rows are still in the store; retry later
     }
     if (this.#stopped) return;
     const limits = { pause: this.#every, longest: Math.max(this.#every, LONGEST) };
     const wait = this.#failures ? this.#backoff(this.#failures, limits) : this.#every;
     this.#timer = setTimeout(() => this.#now(), wait);
-    this.#timer.unref?.(); // Node may end meanwhile
+    this.#timer.unref?.(); // do not keep Node running
   }
 }

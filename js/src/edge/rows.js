@@ -1,23 +1,23 @@
-/** Decisions and rewards as they are sent: JSON text, made when they happen. */
+/** Decisions and rewards as JSON text, serialised when they happen. */
 
 import { InvalidContext, shown } from "../errors.js";
 import { freshId } from "../ids.js";
 import { isMapping } from "../problem.js";
 
-/** A context as it is now, whatever its getters say later. What is no mapping is left for the policy to refuse. */
+/** A snapshot of a context, independent of its getters. Anything but an object is left for the policy to reject. */
 export function snapshot(context) {
   if (isMapping(context)) return { ...context };
   throw new InvalidContext(`a context to be logged maps feature names to values, got ${shown(context)}`);
 }
 
-/** A decision's row; the time is that of the decision. */
+/** The row of a decision, with the time of the decision. */
 export function decisionRow(decision, context, unit) {
   const body = { ...decision, context, time: new Date().toISOString() };
   if (unit !== null && unit !== undefined) body.unit = unit;
   return { kind: "decision", id: decision.id, body: JSON.stringify(body) };
 }
 
-/** A reward's row, with a key of its own if it was given none, so that a retry counts once. */
+/** The row of a reward. Without a key it gets a random one, so that a retry counts once. */
 export function rewardRow(id, reward, { key, time, metrics } = {}) {
   checkNumber(reward, "reward");
   checkText(id, "id");
@@ -29,7 +29,7 @@ export function rewardRow(id, reward, { key, time, metrics } = {}) {
   return { kind: "reward", id, body: JSON.stringify(body) };
 }
 
-/** The decision that is in the queue, if it was asked for in the same words. */
+/** The queued decision, if its request was identical. */
 export function sameDecision(earlier, later) {
   const [first, second] = [earlier, later].map((text) => JSON.parse(text));
   if (asked(first) !== asked(second)) {

@@ -1,11 +1,11 @@
-/** Requests to one problem's part of the service, sent again when that may help. */
+/** Requests to one problem of the service, with retries. */
 
 import { sha256 } from "../sha256.js";
 import { Refused, Unreachable } from "./errors.js";
 
-/** Replies of a service that is overloaded or away, or for which a body came too slowly, or of a proxy before it. */
+/** Retryable statuses: the service or a proxy is overloaded or down, or the request body arrived too slowly. */
 const PASSING = new Set([408, 429, 502, 503, 504]);
-/** No time left is no time at all for `setTimeout`. */
+/** Shortest timeout, in milliseconds: `setTimeout` needs a positive delay. */
 const LEAST = 1;
 
 export class Service {
@@ -13,7 +13,7 @@ export class Service {
   #headers;
   #options;
 
-  /** Times are in milliseconds. `fetch`, `sleep`, `random` and `clock` are there for tests. */
+  /** Times are in milliseconds. `fetch`, `sleep`, `random` and `clock` can be replaced in tests. */
   constructor(url, token, options) {
     this.problem = problemOf(url);
     this.#base = String(url).replace(/\/+$/, "");
@@ -30,13 +30,13 @@ export class Service {
     };
   }
 
-  /** Post JSON text, and read the JSON of a reply with the expected status. */
+  /** Post JSON text and return the JSON of a reply with the expected status. */
   async post(path, body, expected, options = {}) {
     const headers = { "content-type": "application/json" };
     return this.#json(await this.#exchange("POST", path, { ...options, headers, body }), expected, path);
   }
 
-  /** Post rows that are JSON text already; resolves when the service says that it has all of them. */
+  /** Post rows of JSON text; resolves when the service has acknowledged all of them. */
   async postRows(path, name, bodies, options) {
     const reply = await this.post(path, `{"${name}":[${bodies.join(",")}]}`, 202, options);
     if (reply?.accepted === bodies.length) return;
@@ -47,7 +47,7 @@ export class Service {
     return this.#json(await this.#exchange("GET", "status", {}), 200, "status");
   }
 
-  /** The bytes of the policy file, or null if it still is the one that `etag` names. */
+  /** The bytes of the policy file, or null if it still matches `etag`. */
   async policyFile(etag) {
     const headers = etag ? { "if-none-match": etag } : {};
     const reply = await this.#exchange("GET", "policy", { headers });
@@ -63,12 +63,12 @@ export class Service {
   #json(reply, expected, path) {
     if (reply.status !== expected) throw refusal(reply, path);
     const read = parsed(reply.bytes);
-    // Not the service: a hotel's login page, or a proxy's.
+    // Not the service: a captive portal, or a proxy.
     if (read === undefined) throw new Unreachable(`${path}: the answer is not the service's`);
     return read;
   }
 
-  /** Send a request until there is an answer that is not a passing failure. */
+  /** Send a request, and retry on transient failures. */
   async #exchange(method, path, request) {
     const { clock, retries, sleep, timeout } = this.#options;
     const deadline = clock() + timeout;
@@ -84,12 +84,12 @@ export class Service {
     }
   }
 
-  /** Milliseconds to wait after a failed attempt, less up to half: clients that failed together come back apart. */
+  /** Milliseconds to wait after a failed attempt, with jitter of up to half, so that clients do not retry in step. */
   backoff(attempt, { pause, longest } = this.#options) {
     return Math.min(longest, pause * 2 ** Math.min(attempt, 60)) * (1 - this.#options.random() / 2);
   }
 
-  /** A reply, or the reason why there is none. The body is read under the same deadline. */
+  /** A reply, or the reason for its absence. The deadline includes reading the body. */
   async #attempt(method, path, { body, headers, keepalive }, left) {
     const controller = new AbortController();
     const timer = setTimeout(() => controller.abort(), left);
@@ -119,7 +119,7 @@ export function etagOf(bytes) {
   return `"${sha256(bytes)}"`;
 }
 
-/** The name of the problem in an address such as `https://host/v1/video-upload`; another address is refused. */
+/** Name of the problem in a URL such as `https://host/v1/video-upload`; other URLs are rejected. */
 function problemOf(url) {
   const wrong = (message) => new TypeError(`url must ${message}`);
   let parts;
@@ -138,11 +138,11 @@ function problemOf(url) {
 function headersOf(token) {
   if (token === undefined || token === null) return {};
   if (/^[!-~]+$/.test(token)) return { authorization: `Bearer ${token}` };
-  // Not shown: it is a secret.
+  // The value is a secret, so the message does not show it.
   throw new TypeError("token must be printable ASCII without spaces; was it read together with the end of its line?");
 }
 
-/** The milliseconds of a Retry-After header; the form with a date is not used by the service, and counts as none. */
+/** Milliseconds of a Retry-After header. The date form, which the service does not use, is ignored. */
 function askedFor({ headers }) {
   const seconds = Number(headers?.get("retry-after") ?? 0);
   return Number.isFinite(seconds) ? 1000 * Math.max(seconds, 0) : 0;

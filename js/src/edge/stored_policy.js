@@ -1,4 +1,4 @@
-/** The policy of a device: in memory, and in a store as bytes that are sound or not there. */
+/** The policy of a device, in memory and in a store; the stored bytes are valid or absent. */
 
 import { InvalidPolicy, quoted } from "../errors.js";
 import { Policy } from "../policy.js";
@@ -9,7 +9,7 @@ export class StoredPolicy {
   #name;
   #hash;
 
-  /** For the problem of a name and, if given, of just this hash. */
+  /** For the problem with this name and, if given, this hash. */
   constructor(store, name, hash) {
     this.#store = store;
     this.#name = name;
@@ -19,7 +19,7 @@ export class StoredPolicy {
     this.reason = "none is stored";
   }
 
-  /** Take up what is stored, if it is sound. */
+  /** Load the stored policy, if it is valid. */
   async start() {
     const bytes = await this.#store.readPolicy();
     if (bytes === null) return;
@@ -31,7 +31,7 @@ export class StoredPolicy {
     }
   }
 
-  /** Take over a downloaded policy; one that is not sound, or for another problem, changes nothing. */
+  /** Switch to a downloaded policy; an invalid one, or one for another problem, changes nothing. */
   async replace(bytes) {
     const policy = this.#checked(bytes);
     await this.#store.writePolicy(bytes);

@@ -1,13 +1,13 @@
-/** What a device and its service have to tell each other when there is a network. */
+/** Synchronisation of a device with its service. */
 
 import { InvalidPolicy } from "../errors.js";
 import { NoPolicy, Refused, Unreachable } from "./errors.js";
 import { upload } from "./upload.js";
 
-/** One upload; the service takes 1,000 rows and 16 MiB, but waits only ten seconds for them. */
+/** Limits of one upload. The service accepts 1,000 rows and 16 MiB, but waits only ten seconds for a body. */
 const BATCH_ROWS = 1000;
 const BATCH_CHARACTERS = 1024 * 1024;
-/** Fewer rows are not sent at once, however slow the network. */
+/** Smallest batch, however slow the network. */
 const FEWEST_ROWS = 10;
 const PLACES = { decision: ["observe", "observations"], reward: ["reward", "rewards"] };
 
@@ -30,7 +30,7 @@ export class Sync {
   #store;
   #stored;
   #batch = BATCH_ROWS;
-  /** Set to end an upload after the batch under way; the rest stays in the store. */
+  /** Set to stop an upload after the current batch; the rest stays in the store. */
   stopping = false;
 
   constructor(service, store, stored) {
@@ -39,7 +39,7 @@ export class Sync {
     this.#stored = stored;
   }
 
-  /** Send the rows that are in the queue now, and look for a new policy. */
+  /** Send the rows that are in the queue now, and check for a new policy. */
   async run() {
     const sent = await this.#upload();
     const policyError = await refresh(this.#service, this.#stored);
@@ -53,10 +53,10 @@ export class Sync {
       const rows = fitting(await this.#store.oldest(this.#batch, last));
       if (!rows.length) break;
       try {
-        // No reward goes before its decision.
+        // Decisions are sent before their rewards.
         for (const kind of Object.keys(PLACES)) await this.#send(kind, rows, sent);
       } catch (error) {
-        // Perhaps the network is too slow for so many.
+        // The network may be too slow for this many rows.
         if (error instanceof Unreachable) this.#batch = Math.max(this.#batch >> 2, FEWEST_ROWS);
         throw error;
       }
@@ -80,14 +80,14 @@ export class Sync {
   }
 }
 
-/** As many rows as one body may hold, but at least one if there is one. */
+/** As many rows as fit into one body, but at least one if there are any. */
 function fitting(rows) {
   let left = BATCH_CHARACTERS;
   const end = rows.findIndex((row, i) => (left -= row.body.length) < 0 && i > 0);
   return end < 0 ? rows : rows.slice(0, end);
 }
 
-/** Take over a new policy if there is one; why it was not taken over, if so. */
+/** Switch to a new policy if there is one; returns why a downloaded policy was rejected, or null. */
 async function refresh(service, stored) {
   const bytes = await service.policyFile(stored.etag);
   try {

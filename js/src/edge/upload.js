@@ -1,13 +1,13 @@
-/** Rows that leave only after the service has them, and bad rows that do not hold up the good ones. */
+/** Upload of rows: they leave the store only when acknowledged, and bad rows do not block good ones. */
 
 import { Refused } from "./errors.js";
 
-/** Refusals that may be about a single row. Others, such as 401 and 404, are about the client. */
+/** Statuses that may be caused by a single row. Others, such as 401 and 404, concern the client. */
 const ABOUT_ROWS = new Set([400, 409, 413, 422]);
 
 /**
- * Send rows; a batch that is refused is halved until the bad row stands alone.
- * `accepted(rows)` is told of what the service has acknowledged, `refused(row, reason)` of what it does not take.
+ * Send rows; a rejected batch is bisected until the bad row is isolated.
+ * `accepted(rows)` is called for acknowledged rows, `refused(row, reason)` for rejected ones.
  */
 export async function upload(rows, post, accepted, refused) {
   try {

@@ -148,7 +148,7 @@ def cadence(
         return
     console.print(
         f"Regret of {settings.decisions:,} decisions, by decisions between updates (across) and delay of rewards "
-        f"(down); cost against the first cell; and time spent on updates in {units.of_work}. "
+        f"(down); cost against the first cell; and time spent on updates per {units.of_work}. "
         f"Uniform choice: {charts.amount(found.uniform)}.\n",
         highlight=False,
     )

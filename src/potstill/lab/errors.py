@@ -6,4 +6,4 @@ from potstill.errors import PotstillError
 
 
 class LabError(PotstillError, ValueError):
-    """A problem, a run or an option of the lab does not make sense; the message names the value and the way out."""
+    """A problem, a run or an option of the lab is invalid; the message names the value and the way out."""

@@ -1,4 +1,4 @@
-"""The policy file: one safetensors file whose metadata says everything else. `docs/policy-format.md` specifies it."""
+"""The policy file: a safetensors file with the weights, and all else in its metadata. See `docs/policy-format.md`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class InvalidPolicy(PotstillError, ValueError):
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a policy comes from: enough to make it again from the same data, and whether its labels were exact.
+    """Provenance of a policy: enough to reproduce it from the same data, and whether its labels were exact.
 
     Attributes:
         library: Version of Potstill.
-        seed: Seed of everything random.
-        teacher: Its configuration.
+        seed: Seed of all randomness.
+        teacher: Configuration of the teacher.
         exactness: Exactness of the labels.
-        student: Its configuration.
-        observations: Observations that the teacher has learnt from in all.
-        origin: Where the observations of the last batch are, such as the cuts of a workspace's log.
+        student: Configuration of the student.
+        observations: Total number of observations that the teacher has learnt from.
+        origin: Location of the last batch's observations, such as the cuts of a workspace's log.
     """
 
     library: str
@@ -48,20 +48,20 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a policy file says of itself, beside its weights.
+    """Metadata of a policy file: everything but its weights.
 
     Attributes:
         format: Version of the file format.
         sha256: Checksum of the whole file, with this field as 64 zeros.
-        problem: The whole problem, so that the file encodes contexts on its own.
+        problem: The whole problem, so that the file is enough to encode contexts.
         problem_hash: `Problem.hash`, for readers that do not compute it.
-        version: 0 is the uniform policy before the first batch.
-        parent: The version that it was distilled after, if any.
+        version: Version number; 0 is the uniform policy before the first batch.
+        parent: Version that preceded it when it was distilled, if any.
         salt: Key of the draw, 32 hex digits.
-        floor: The smallest propensity of an eligible action.
+        floor: Smallest propensity of an eligible action.
         activation: Activation of the hidden layers.
-        lineage: Where the policy comes from.
-        fidelity: How well it imitates its teacher, as measured when it was made.
+        lineage: Provenance of the policy.
+        fidelity: Measured fidelity to the teacher, on held-out contexts.
     """
 
     format: int
@@ -89,7 +89,7 @@ def to_bytes(metadata: Metadata, layers: list[Layer], mean: NDArray[np.float32])
 
 
 def read(data: bytes) -> tuple[Metadata, list[Layer], NDArray[np.float32]]:
-    """A policy from the bytes of its file; `InvalidPolicy` if they are not sound."""
+    """A policy from the bytes of its file; `InvalidPolicy` if they are malformed or altered."""
     text = _metadata_text(data)
     metadata = _metadata(text)
     _verify_checksum(data, metadata.sha256)
@@ -107,7 +107,7 @@ class _Header(msgspec.Struct, rename={"metadata": "__metadata__"}):
 
 
 def _metadata_text(data: bytes) -> str:
-    """The one entry of the safetensors metadata that is ours; the library gives it only for files on disk."""
+    """Potstill's entry of the safetensors metadata; the library reads metadata only from files on disk."""
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > len(data) - 8:
         raise InvalidPolicy(f"truncated, or no policy file: a header of {size} bytes in a file of {len(data)}")

@@ -1,4 +1,4 @@
-"""What a runtime does: a policy's arithmetic, behind one contract for the NumPy oracle and the native kernel."""
+"""The contract of a runtime, which computes a policy's decisions: the NumPy oracle and the native kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RuntimeName = Literal["native", "numpy"]
 
 
 class Runtime(Protocol):
-    """A policy's arithmetic. Except for those of `decide`, arguments have been checked by `Policy`."""
+    """A policy's arithmetic. `Policy` has checked all arguments, except those of `decide`."""
 
     name: RuntimeName
 
@@ -34,7 +34,7 @@ class Runtime(Protocol):
         floor: float | None,
         /,
     ) -> Decision | NotImplementedType:
-        """A whole decision at once, as `Policy.decide` gives it; NotImplemented to be taken step by step."""
+        """A complete decision, as `Policy.decide` returns it; NotImplemented to have it computed step by step."""
 
     def encode(self, context: Context) -> Float32:
         """One context as float32[d]."""
@@ -43,13 +43,13 @@ class Runtime(Protocol):
         """Contexts as float32[N, d]."""
 
     def encode_rows(self, rows: list[Row]) -> Float32:
-        """Contexts as float32[N, d], from their values in the order of the features; None is a missing one."""
+        """Contexts as float32[N, d], from their values in the order of the features; None is a missing value."""
 
     def uniforms(self, ids: Sequence[str]) -> Draws:
-        """The draws of each decision, float64[N] where the head takes one, else float64[N, draws]."""
+        """The draws of each decision: float64[N] if the head takes one, else float64[N, draws]."""
 
     def probabilities(self, encoded: Float32, eligible: Mask | None, floor: float) -> Float32:
-        """The probability of each action, float32[N, K], for float32[N, d]; for finite spaces alone."""
+        """The probability of each action, float32[N, K], for contexts float32[N, d]; finite spaces only."""
 
     def distribution(self, encoded: Float32, eligible: Allowed | None, floor: float) -> Distribution:
         """The distribution over actions of each row."""

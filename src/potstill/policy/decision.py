@@ -8,15 +8,15 @@ import msgspec
 
 
 class Decision(msgspec.Struct, frozen=True, repr_omit_defaults=True, omit_defaults=True):
-    """What was decided, and with what probability.
+    """A chosen action and its propensity.
 
     Attributes:
-        id: Names the decision; its reward arrives under the same id, and the draw is a function of it.
-        action: The chosen action: a name of a list, or what else the action space has.
-        propensity: The exact probability, or density, with which that action was chosen.
+        id: Id of the decision. Its reward is reported under the same id, and the draw is a function of it.
+        action: The chosen action, a value of the action space; for a list of actions, a name.
+        propensity: Exact probability, or density, with which that action was chosen.
         policy: Version of the policy that decided.
-        eligible: The actions that were allowed, if not all of them were.
-        floor: The smallest propensity that was asked for, if it was not the policy's own.
+        eligible: The allowed actions; None if all were allowed.
+        floor: Smallest propensity, if the request set one; None for the policy's own.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """The draw: one uniform number per decision, a pure function of the decision's id and the policy's salt.
 
-u = (SipHash-2-4(key=salt, id as UTF-8) >> 11) · 2⁻⁵³, so that every runtime takes the same action for the same id, and
-an audit can repeat it. SipHash (Aumasson and Bernstein, 2012) is a keyed pseudo-random function for short inputs: ids
-that count upwards give independent draws, and who does not know the salt cannot choose an id for its action.
+u = (SipHash-2-4(key=salt, id as UTF-8) >> 11) · 2⁻⁵³. Every runtime takes the same action for the same id, and an audit
+can repeat it. SipHash (Aumasson and Bernstein, 2012) is a keyed pseudo-random function for short inputs: sequential ids
+give independent draws, and without the salt nobody can pick an id to get a certain action.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def uniforms(decision_ids: Sequence[str], salt: bytes) -> NDArray[np.float64]:
 def several(decision_ids: Sequence[str], salt: bytes, count: int) -> NDArray[np.float64]:
     """Several draws per decision, float64[N, count], for heads that take more than one.
 
-    The first is that of `uniforms`; the j-th hashes the id, a byte 0xFF, which no UTF-8 has, and j in four bytes.
+    The first is that of `uniforms`. The j-th hashes the id, a byte 0xFF, which never occurs in UTF-8, and j in four
+    bytes.
     """
     draws = np.empty((len(decision_ids), count))
     draws[:, 0] = uniforms(decision_ids, salt)

@@ -1,8 +1,7 @@
-"""Which features moved a decision's probabilities: a small, honest attribution.
+"""Attribution of a decision's probabilities to features, by ablation.
 
-For each feature in turn, its encoded columns are replaced by their mean over the training contexts, and the change of
-the probabilities is that feature's effect. Effects of features that act together do not add up to the whole change;
-nothing here pretends that they do.
+For each feature in turn, its encoded columns are replaced by their mean over the training contexts; the change of the
+probabilities is that feature's effect. Effects of interacting features do not add up to the total change.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from potstill.spaces import finite
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What one feature did.
+    """Effect of one feature.
 
     Attributes:
-        feature: Its name.
-        value: Value as given; None if it was missing.
-        moved: Half the sum of absolute changes: the probability mass that the feature moved, from 0 to 1.
-        change: Change per action, the probability as it is minus what it would be at the feature's mean.
+        feature: Name of the feature.
+        value: Value in the context; None if it was missing.
+        moved: Probability mass that the feature moved, from 0 to 1: half the sum of absolute changes.
+        change: Change of each action's probability: actual probability minus that at the feature's mean.
     """
 
     feature: str
@@ -33,12 +32,12 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a context has its probabilities.
+    """Explanation of the probabilities in a context.
 
     Attributes:
-        probabilities: Probabilities per action.
-        average: Average per action, at the mean of every feature.
-        effects: Effects per feature, the strongest first.
+        probabilities: Probability of each action.
+        average: Probability of each action at the mean of every feature.
+        effects: Effect of each feature, strongest first.
     """
 
     probabilities: dict[str, float]

@@ -25,7 +25,7 @@ except ImportError as error:
     if importlib.util.find_spec("potstill.policy._native"):
         WHY_NOT = f"the native kernel cannot be loaded: {error}"
     else:
-        WHY_NOT = "the native kernel was not built when Potstill was installed, which takes a C compiler"
+        WHY_NOT = "the native kernel was not built when Potstill was installed, which needs a C compiler"
 
 
 def digests(rows: list[Row]) -> list[int]:
@@ -36,8 +36,9 @@ def digests(rows: list[Row]) -> list[int]:
 class NativeRuntime:
     """A policy's arithmetic in C; see `Runtime` for what each method does.
 
-    The kernel says when it leaves a call to Python: a NumPy scalar in a context, an id that is not valid Unicode. The
-    oracle then does the work or raises its error, so that both runtimes refuse the same things in the same words.
+    The kernel hands unusual calls back to Python, such as a NumPy scalar in a context or an id that is not valid
+    Unicode. The oracle then computes the result or raises the error, so that both runtimes reject the same input with
+    the same message.
     """
 
     name: RuntimeName = "native"

@@ -1,4 +1,4 @@
-"""The student network at decision time, in NumPy: the definition that every other runtime is compared with."""
+"""The student network at decision time, in NumPy: the reference for every other runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NumPy runtime: plain, and the definition that every other runtime is compared with."""
+"""The NumPy runtime: the reference for every other runtime."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Oracle:
         return p
 
     def distribution(self, encoded: Float32, eligible: Allowed | None, floor: float) -> Distribution:  # noqa: D102
-        with np.errstate(over="ignore", invalid="ignore"):  # Policy refuses what is then not finite
+        with np.errstate(over="ignore", invalid="ignore"):  # Policy rejects scores that are not finite
             outputs = network.outputs(self._layers, self._activation, encoded)
             return self._head.distribution(outputs, eligible, floor)
 

@@ -1,4 +1,4 @@
-"""The explicit policy: what runs where decisions are made."""
+"""The policy: loads from one file and takes decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from potstill.spaces import Actions, Allowed, Distribution, FiniteSpace, finite
 class Policy:
     """A small softmax network over encoded contexts. Immutable, and safe to share between threads.
 
-    Read one with `Policy.load`; `Policy.uniform` is where every problem starts; `Still.update` makes the rest.
+    `Policy.load` reads one from a file. `Policy.uniform` is the first policy of a problem; `Still.update` makes the
+    later ones.
     """
 
     def __init__(
@@ -50,11 +51,14 @@ class Policy:
         self._decide_at_once = self._runtime.decide
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _from_bytes, (self.to_bytes(), self._named_runtime)  # the kernel is built again where a copy arrives
+        return _from_bytes, (
+            self.to_bytes(),
+            self._named_runtime,
+        )  # a copy or an unpickled policy builds its own kernel
 
     @classmethod
     def uniform(cls, problem: Problem, *, version: int = 0, seed: int = 0, floor: float = 0.0) -> Policy:
-        """The uniform distribution over all actions: where a problem starts."""
+        """The uniform distribution over all actions: the first policy of a problem."""
         outputs = problem.actions.head().outputs
         zeros = Layer(np.zeros((problem.width, outputs), np.float32), np.zeros(outputs, np.float32))
         return cls.build(problem, [zeros], version=version, seed=seed, floor=floor)
@@ -73,7 +77,7 @@ class Policy:
         mean: Float32 | None = None,
         lineage: Lineage | None = None,
     ) -> Policy:
-        """A policy from its layers. Problem, seed and version give the salt, so the same run gives the same file."""
+        """A policy from its layers. The salt derives from problem, seed and version, so equal runs give equal files."""
         salt = hashlib.sha256(f"{problem.hash}/{seed}/{version}".encode()).hexdigest()[: 2 * SALT_BYTES]
         metadata = Metadata(
             format=FORMAT,
@@ -91,11 +95,11 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | None = None) -> Policy:
-        """Read a policy file, from anywhere: nothing in it is run, and a file that is not sound is refused.
+        """Read a policy file. Safe for untrusted files: nothing in it is executed, and an invalid file is rejected.
 
         Args:
-            path: The file.
-            problem: If given, the file must be a policy for just this problem.
+            path: Path of the file.
+            problem: Problem that the policy must be for; any by default.
         """
         try:
             policy = cls.from_bytes(Path(path).read_bytes())
@@ -137,32 +141,32 @@ class Policy:
 
     @property
     def version(self) -> int:
-        """0 before the first batch, then counting."""
+        """Version number: 0 before the first batch, then counting up."""
         return self._metadata.version
 
     @property
     def floor(self) -> float:
-        """The smallest propensity of an eligible action."""
+        """Smallest propensity of an eligible action."""
         return self._metadata.floor
 
     @property
     def metadata(self) -> Metadata:
-        """What the policy file says of itself."""
+        """Metadata of the policy file."""
         return self._metadata
 
     @property
     def layers(self) -> list[Layer]:
-        """The weights; not to be written to."""
+        """Layers with their weights; do not modify them."""
         return self._layers
 
     @property
     def mean(self) -> Float32:
-        """The mean encoded context that the policy was distilled on, float32[d]."""
+        """Mean encoded context of the training contexts, float32[d]."""
         return self._mean
 
     @property
     def runtime(self) -> RuntimeName:
-        """What computes the decisions: ``"native"``, or ``"numpy"`` if the kernel was not built or not wanted."""
+        """Name of the runtime: ``"native"``, or ``"numpy"`` if the kernel was not built or not selected."""
         return self._runtime.name
 
     def with_runtime(self, runtime: RuntimeName) -> Policy:
@@ -174,15 +178,15 @@ class Policy:
         return self._with(floor=floor)
 
     def with_fidelity(self, fidelity: dict[str, Any]) -> Policy:
-        """The same policy with a report of how well it imitates its teacher."""
+        """The same policy with a report of its fidelity to the teacher."""
         return self._with(fidelity=fidelity)
 
     def with_salt(self, salt: bytes) -> Policy:
-        """The same policy under another salt, so that ids draw other numbers."""
+        """The same policy under another salt, which gives the same ids different draws."""
         return self._with(salt=salt.hex())
 
     def uniforms(self, ids: Sequence[str]) -> NDArray[np.float64]:
-        """The draws of decisions with these ids, float64[N] where the action space takes one each."""
+        """The draws of decisions with these ids: float64[N] if the action space takes one each."""
         return self._runtime.uniforms(ids)
 
     def _with(self, **changes: Any) -> Policy:
@@ -190,12 +194,12 @@ class Policy:
         return Policy(metadata, self._layers, self._mean, runtime=self._named_runtime)
 
     def probabilities(self, context: Context, *, eligible: Any = None, floor: float | None = None) -> Float32:
-        """The probability of each action in a context, float32[K], where actions are a finite list.
+        """The probability of each action in a context, float32[K], for a finite list of actions.
 
         Args:
-            context: Feature names and values, or an encoded float32[d].
-            eligible: The actions that are allowed now; the others get 0, and the rest is renormalised.
-            floor: The smallest propensity of an eligible action; the policy's own if left out.
+            context: Feature names and values, or an encoded context float32[d].
+            eligible: Allowed actions; others get probability 0, and the rest is renormalised. All by default.
+            floor: Smallest propensity of an eligible action; the policy's own by default.
         """
         finite(self.problem.actions, "Policy.probabilities")
         allowed = None if eligible is None else self.problem.actions.restrict(eligible).allowed
@@ -215,7 +219,7 @@ class Policy:
     def distribution(
         self, contexts: Contexts, *, eligible: Allowed | None = None, floor: float | None = None
     ) -> Distribution:
-        """The distribution over actions in each context; `eligible` is what `ActionSpace.allow` gives."""
+        """The distribution over actions in each context; `eligible` is the result of `ActionSpace.allow`."""
         encoded = self._runtime.encode_many(contexts)
         return self._runtime.distribution(encoded, self._allowed(eligible, len(encoded)), self._floor(floor))
 
@@ -230,10 +234,10 @@ class Policy:
         """Choose an action.
 
         Args:
-            context: Feature names and values, or an encoded float32[d].
-            id: Names the decision; the same id under the same policy gives the same draw. A new one if left out.
-            eligible: The actions that are allowed now.
-            floor: The smallest propensity of an eligible action; the policy's own if left out.
+            context: Feature names and values, or an encoded context float32[d].
+            id: Id of the decision; the same id under the same policy gives the same draw. Random by default.
+            eligible: Allowed actions; all by default.
+            floor: Smallest propensity of an eligible action; the policy's own by default.
         """
         decision = self._decide_at_once(context, id, eligible, floor)
         return self._decide_by_steps(context, id, eligible, floor) if decision is NotImplemented else decision
@@ -246,10 +250,10 @@ class Policy:
         eligible: Allowed | None = None,
         floor: float | None = None,
     ) -> tuple[Actions, NDArray[Any]]:
-        """Choose an action for each context: actions and propensities float[N], as `decide` would.
+        """Choose an action for each context, as `decide` would: actions, and propensities float[N].
 
-        Actions are as the action space encodes them, positions int64[N] for a list; `eligible` is what
-        `ActionSpace.allow` gives, bool[K] or bool[N, K] for a list.
+        Actions are encoded by the action space; for a list they are positions int64[N]. `eligible` is the result of
+        `ActionSpace.allow`; for a list it is bool[K] or bool[N, K].
         """
         encoded = self._runtime.encode_many(contexts)
         mask = self._allowed(eligible, len(encoded))
@@ -260,7 +264,7 @@ class Policy:
         return chosen, self._finite(propensities)
 
     def encode_rows(self, rows: list[Row]) -> Float32:
-        """Contexts encoded, float32[N, d], from their values in the order of the features; None is a missing one."""
+        """Encoded contexts, float32[N, d], from their values in the order of the features; None is a missing value."""
         return self._runtime.encode_rows(rows)
 
     def _decide_by_steps(
@@ -295,7 +299,7 @@ class Policy:
         return np.broadcast_to(mask, (count, actions))
 
     def _finite(self, p: NDArray[Any]) -> NDArray[Any]:
-        """Refuse a policy whose weights, each of them finite, add up to scores that are not."""
+        """Reject scores that are not finite, which finite weights can sum up to."""
         if not np.isfinite(p).all():
             raise InvalidPolicy(f"{self!r}: its weights are so large that its scores are not finite in this context")
         return p

@@ -1,7 +1,7 @@
-"""Which runtime a policy decides with: the native kernel where it was built, NumPy everywhere else.
+"""Selects a policy's runtime: the native kernel where it was built, else NumPy.
 
-Both take the same decisions; `docs/policy-format.md` says which. `POTSTILL_RUNTIME=numpy` or `native` chooses for a
-whole process, and `Policy.with_runtime` for one policy.
+Both take the same decisions, as specified in `docs/policy-format.md`. `POTSTILL_RUNTIME=numpy` or `native` selects for
+the process, `Policy.with_runtime` for one policy.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ KERNEL = "softmax"
 
 
 def start(metadata: Metadata, layers: Sequence[Layer], head: Head, name: RuntimeName | None) -> Runtime:
-    """The runtime of a policy: the one named, or else what `default` says.
+    """The runtime of a policy: the one named, or else the `default`.
 
-    A head that the native kernel does not know is computed in NumPy, unless the kernel was asked for by name.
+    A head that the native kernel does not support runs in NumPy, unless the kernel was requested by name.
     """
     chosen = default() if name is None else _checked(name)
     if chosen == "native" and head.kernel != KERNEL:
@@ -36,7 +36,7 @@ def start(metadata: Metadata, layers: Sequence[Layer], head: Head, name: Runtime
 
 
 def default() -> RuntimeName:
-    """The runtime of policies for which none was named."""
+    """The runtime of policies without a named one."""
     if stated := os.environ.get(VARIABLE):
         return _checked(stated)
     return "numpy" if why_not_native() else "native"
@@ -53,5 +53,5 @@ def _checked(name: str) -> RuntimeName:
     if name != "native":
         raise RuntimeError(f"a runtime is 'native' or 'numpy', got {name!r}")
     if reason := why_not_native():
-        raise RuntimeError(f"the native runtime was asked for, but {reason}")
+        raise RuntimeError(f"the native runtime was requested, but {reason}")
     return "native"

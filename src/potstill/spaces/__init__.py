@@ -1,4 +1,4 @@
-"""Action spaces: what can be chosen, behind one contract. `check_space` is imported on first use: it needs Polars."""
+"""Action spaces behind one contract. `check_space` is imported on first use, because it needs Polars."""
 
 from typing import TYPE_CHECKING
 

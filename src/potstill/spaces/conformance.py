@@ -1,4 +1,4 @@
-"""Conformance: what every action space must do, as checks that can be run on any space, your own included.
+"""Conformance checks of the action-space contract, for any space, including your own.
 
 >>> from potstill.spaces import Discrete, check_space
 >>> check_space(Discrete(["low", "middle", "high"]), eligible=["low", "high"])
@@ -19,34 +19,34 @@ from potstill.spaces.registry import from_config, lake_columns
 _DRAWS = 20_000
 _SEED = 20240511
 _FLOOR = 1e-3
-#: A share of draws differs from its propensity by more than this with probability below 1e-6 per comparison
-#: (Hoeffding: 2·exp(-2·draws·margin²)).
+#: Largest accepted gap between a share of draws and its propensity; exceeded by chance with probability below 1e-6 per
+#: comparison (Hoeffding: 2·exp(-2·draws·margin²)).
 _MARGIN = float(np.sqrt(np.log(2e6) / (2 * _DRAWS)))
 
 
 def check_space(space: ActionSpace, *, eligible: Any) -> None:
-    """Run every check; an AssertionError says which part of the contract is broken.
+    """Run every check; an AssertionError names the part of the contract that is violated.
 
     Args:
         space: A registered space.
-        eligible: A restriction that permits some of its actions and not all.
+        eligible: A restriction that permits some of its actions, but not all.
     """
     for check in CHECKS:
         check(space, eligible)
 
 
 def config_round_trip(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG001
-    """A space is the same after JSON, as problems and policy files hold it."""
+    """A space survives a JSON round trip, as in problems and policy files."""
     config = msgspec.json.decode(msgspec.json.encode(space))
     assert isinstance(config, dict), f"a space must be a Struct with a tag, got {config!r}"
     assert from_config(config) == space, f"{config} must give an equal space"
 
 
 def values_round_trip(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG001
-    """Values are canonical, encode to rows and decode to themselves."""
+    """Example values are canonical, and encoding and decoding is a round trip."""
     values = [space.parse(value) for value in space.examples]
     assert len(values) >= 2, "examples must have two or more values"
-    assert [space.parse(value) for value in values] == values, "parse must leave canonical values alone"
+    assert [space.parse(value) for value in values] == values, "parse must leave canonical values unchanged"
     actions = space.encode(values)
     assert len(actions) == len(values), f"encode must give a row per value, got {len(actions)} for {len(values)}"
     assert space.decode(actions) == values, f"decode must undo encode, got {space.decode(actions)}"
@@ -58,17 +58,17 @@ def values_round_trip(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG00
 
 
 def what_is_no_action_is_refused(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG001
-    """Values of any other type, and values of no space, are an `InvalidAction`."""
+    """Values of the wrong type, and values outside the space, raise `InvalidAction`."""
     for value in (None, object(), float("nan"), "\x00 no action", [], {}):
         try:
             space.parse(value)
         except InvalidAction:
             continue
-        raise AssertionError(f"parse must refuse {value!r} with InvalidAction")
+        raise AssertionError(f"parse must raise InvalidAction for {value!r}")
 
 
 def wire_round_trip(space: ActionSpace, eligible: Any) -> None:
-    """Requests and logs hold values and restrictions as JSON, typed by `wire`."""
+    """Values and restrictions survive a JSON round trip with the types of `wire`, as in requests and logs."""
     for value in map(space.parse, space.examples):
         assert space.parse(msgspec.json.decode(msgspec.json.encode(value), type=space.wire.action)) == value
     stated = space.restrict(eligible).value
@@ -77,7 +77,7 @@ def wire_round_trip(space: ActionSpace, eligible: Any) -> None:
 
 
 def lake_round_trip(space: ActionSpace, eligible: Any) -> None:
-    """Columns of the lake give back the actions and restrictions that were written."""
+    """Actions and restrictions survive a round trip through the lake's columns."""
     import polars as pl
 
     from potstill.spaces.lake import polars_type
@@ -89,23 +89,25 @@ def lake_round_trip(space: ActionSpace, eligible: Any) -> None:
         schema={name: polars_type(kind) for name, kind in space.columns.items()},
         strict=False,
     )
-    assert frame.select(columns.fits()).to_series().to_list() == [True] * len(values), "written actions must fit"
+    assert frame.select(columns.fits()).to_series().to_list() == [True] * len(values), (
+        "written actions must fit the space"
+    )
     np.testing.assert_array_equal(columns.actions(frame["action"]), space.encode(values))
     expected = space.allow([stated, *[None] * (len(values) - 1)])
     np.testing.assert_array_equal(columns.allowed(frame["eligible"]), expected)
 
 
 def draws_follow_propensities(space: ActionSpace, eligible: Any) -> None:
-    """Actions are drawn as often as their propensities say, restricted or not; false alarm below 1e-4 in all."""
+    """Actions are drawn with their propensities, restricted or not; total false-alarm probability below 1e-4."""
     for allowed in (None, space.restrict(eligible).allowed):
         for floor in (0.0, _FLOOR):
             distribution = _distribution(space, allowed, floor)
             u = _uniforms(space)
             actions = distribution.draw(u)
             assert space.valid(actions).all(), "drawn actions must be valid"
-            assert distribution.drawn(u, actions, 1e-9).all(), "`drawn` must recognise what `draw` gives"
+            assert distribution.drawn(u, actions, 1e-9).all(), "`drawn` must recognise the actions of `draw`"
             propensities = distribution.propensity(actions)
-            assert (propensities > 0).all(), "what was drawn must have a propensity above 0"
+            assert (propensities > 0).all(), "drawn actions must have a propensity above 0"
             if space.measure == "counting":
                 _shares_agree(space, actions, propensities)
 
@@ -115,7 +117,7 @@ def restrictions_are_kept(space: ActionSpace, eligible: Any) -> None:
     restriction = space.restrict(eligible)
     distribution = _distribution(space, restriction.allowed, _FLOOR)
     values = space.decode(distribution.draw(_uniforms(space)))
-    assert all(map(restriction.permits, values)), "a restricted distribution must draw permitted actions alone"
+    assert all(map(restriction.permits, values)), "a restricted distribution must draw only permitted actions"
     assert restriction.permits(restriction.first()), "`first` must be permitted"
     if space.measure == "counting":
         first = np.repeat(space.encode([restriction.first()]), _DRAWS, axis=0)
@@ -125,7 +127,7 @@ def restrictions_are_kept(space: ActionSpace, eligible: Any) -> None:
 
 
 def zero_outputs_are_uniform(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG001
-    """A network of zeros, with which every problem starts, gives the uniform distribution."""
+    """Zero outputs, the first policy of every problem, give the uniform distribution."""
     head = space.head()
     actions = space.encode([space.parse(value) for value in space.examples])
     distribution = head.distribution(np.zeros((len(actions), head.outputs), np.float32), None, 0.0)
@@ -145,7 +147,7 @@ def weights_are_unbiased(space: ActionSpace, eligible: Any) -> None:  # noqa: AR
     np.testing.assert_allclose(total, 1, atol=1e-5, err_msg="the weights of `nodes` must add up to 1")
     tolerance = 1e-5 if space.measure == "counting" else 1e-2
     np.testing.assert_allclose(
-        weighed, expected, rtol=tolerance, err_msg="weighted rewards must be those of the target"
+        weighed, expected, rtol=tolerance, err_msg="importance-weighted rewards must equal those of the target"
     )
 
 
@@ -165,7 +167,7 @@ CHECKS = (
 def _distribution(
     space: ActionSpace, allowed: Any, floor: float, rows: int = _DRAWS, seed: int = _SEED
 ) -> Distribution:
-    """One distribution of random outputs, in every row."""
+    """The distribution of one vector of random outputs, repeated in every row."""
     head = space.head()
     outputs = np.random.default_rng(seed).standard_normal((1, head.outputs)).astype(np.float32)
     every = None if allowed is None else np.repeat(np.asarray(allowed), rows, axis=0)
@@ -181,11 +183,11 @@ def _shares_agree(space: ActionSpace, actions: Actions, propensities: Float64) -
     stated = dict(zip(map(repr, values), propensities.tolist(), strict=True))
     for value, count in Counter(map(repr, values)).items():
         gap = abs(count / len(values) - stated[value])
-        assert gap < _MARGIN, f"{value} was drawn {gap:.4f} more or less often than its propensity says"
+        assert gap < _MARGIN, f"the share of draws of {value} differs by {gap:.4f} from its propensity"
 
 
 def _reward(space: ActionSpace, actions: Actions) -> Float64:
-    """A made-up reward that depends on the action."""
+    """An arbitrary reward that depends on the action."""
     reward: Float64 = 1 + np.abs(
         space.features(actions).astype(np.float64) @ np.arange(1, space.features(actions).shape[1] + 1)
     )

@@ -1,11 +1,11 @@
-"""The contract of an action space: what an action is, how it is stored, and what a network's outputs become.
+"""The contract of an action space: what an action is, how it is stored, and how network outputs become a distribution.
 
-A space is a frozen tagged Struct, so that it travels in a problem and in a policy file. Values are what callers,
-requests and logs hold ("480p", 12.5); actions are the same as arrays, rows first, which everything numeric works on.
-`check_space` tests a space, your own included, against this page.
+A space is a frozen tagged Struct, stored in problems and policy files. Values are what callers, requests and logs use
+("480p", 12.5). Actions are encoded values: arrays, rows first, for all numeric code. `check_space` tests a space,
+including your own, against this contract.
 
-Beside the space, and loaded only where policies are learnt or evaluated, `register` names up to three modules:
-``learn`` (`Learning`), ``ope`` (`OffPolicy`) and ``lake`` (`LakeColumns`).
+`register` names a space and up to three modules, loaded only where policies are learnt or evaluated: ``learn``
+(`Learning`), ``ope`` (`OffPolicy`) and ``lake`` (`LakeColumns`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 #: Actions, rows first: positions int32[N], numbers float32[N, k], or lists int32[N, L].
 Actions = NDArray[Any]
-#: What each of N rows allows, rows first; a space's own business. None where every row allows everything.
+#: Allowed actions of each of N rows, rows first, in a form private to the space. None if every row allows everything.
 Allowed = Any
-#: Types of a column in requests and in the lake; a plural is a list.
+#: Types of a column in requests and in the lake; plurals are lists.
 ColumnType = Literal["string", "strings", "integer", "integers", "number", "numbers"]
 
 
 class WireTypes(NamedTuple):
-    """Types as msgspec validates them.
+    """Types that msgspec validates.
 
     Attributes:
-        action: An action in a request, a reply and a log.
-        eligible: A restriction in a request and a log.
+        action: Type of an action in requests, replies and logs.
+        eligible: Type of a restriction in requests and logs.
     """
 
     action: Any
@@ -40,21 +40,21 @@ class WireTypes(NamedTuple):
 
 
 class Restriction(Protocol):
-    """What one decision may choose from."""
+    """The allowed actions of one decision."""
 
     @property
     def value(self) -> Any:
-        """The canonical form that is logged."""
+        """Canonical form, as logged."""
 
     @property
     def allowed(self) -> Allowed:
-        """The same for one row."""
+        """The restriction as `Allowed` of one row."""
 
     def permits(self, action: Any) -> bool:
         """Whether a parsed action may be chosen."""
 
     def first(self) -> Any:
-        """The action to fall back on where the usual one is not permitted."""
+        """Fallback action if the default one is not permitted."""
 
 
 class Distribution(Protocol):
@@ -67,29 +67,29 @@ class Distribution(Protocol):
         """The exact probability, or density, of one action per row, float[N]."""
 
     def drawn(self, u: Float64, actions: Actions, tolerance: float) -> Bool:
-        """Whether `u` draws these actions, where propensities may be off by `tolerance`, bool[N]."""
+        """Whether `u` draws these actions, up to an error of `tolerance` in the propensities, bool[N]."""
 
     def nodes(self) -> Iterator[tuple[Actions, Float64]]:
         """Actions and weights such that Σ weight · f(action) is the expectation of f; exact for a counting measure."""
 
 
 class Head(Protocol):
-    """From the outputs of a network to a distribution; bound once, when a policy is built."""
+    """Maps network outputs to a distribution; bound once, when a policy is built."""
 
     @property
     def outputs(self) -> int:
-        """Outputs of the network."""
+        """Number of network outputs."""
 
     @property
     def draws(self) -> int:
-        """Uniform numbers per decision. The first is the hash of the id; the j-th that of the id and j."""
+        """Number of uniform draws per decision. The first hashes the id; the j-th hashes the id and j."""
 
     @property
     def kernel(self) -> str:
-        """The native kernel that computes this head; empty if NumPy does."""
+        """Name of the native kernel for this head; empty if it runs in NumPy."""
 
     def check_floor(self, floor: object) -> None:
-        """Refuse a floor that is not a number, or that no distribution can keep."""
+        """Reject a floor that is not a number, or that no distribution can satisfy."""
 
     def distribution(self, outputs: Float32, allowed: Allowed | None, floor: float) -> Distribution:
         """Distributions for outputs float32[N, outputs]; zeros give the uniform one."""
@@ -97,7 +97,7 @@ class Head(Protocol):
 
 @runtime_checkable
 class ActionSpace(Protocol):
-    """What can be chosen."""
+    """The set of actions that a decision chooses from."""
 
     @property
     def measure(self) -> Literal["counting", "lebesgue"]:
@@ -128,40 +128,40 @@ class ActionSpace(Protocol):
         """Which rows are actions of this space, bool[N]."""
 
     def features(self, actions: Actions) -> Float32:
-        """What reward models that share strength between actions regress on, float32[N, e]."""
+        """Features of actions, for reward models shared between actions, float32[N, e]."""
 
     def restrict(self, eligible: object) -> Restriction:
-        """What one decision may choose from; `InvalidAction` if that is nothing, or not of this space."""
+        """The restriction of one decision; `InvalidAction` if it is empty or not of this space."""
 
     def allow(self, eligible: Sequence[Any | None]) -> Allowed | None:
-        """What each of several decisions may choose from; None for those, or for all, that may choose anything."""
+        """Allowed actions of several decisions. None, for a row or as the result, allows everything."""
 
     def head(self) -> Head:
-        """How the outputs of a network become a distribution."""
+        """The head that maps network outputs to distributions."""
 
 
 @runtime_checkable
 class FiniteSpace(ActionSpace, Protocol):
-    """A space whose actions can be listed: as arrays they are positions in that list, int32[N].
+    """A space with a finite list of actions; encoded actions are positions in that list, int32[N].
 
     `Allowed` is bool[N, K], and distributions are `FiniteDistribution`.
     """
 
     def __len__(self) -> int:
-        """How many actions there are."""
+        """Number of actions."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The actions as people read them, in order."""
+        """Readable names of the actions, in order."""
 
 
 class Divergences(NamedTuple):
-    """How far students are from their teacher, by row.
+    """Distance of a student from its teacher, by row.
 
     Attributes:
         kl: KL(teacher ‖ student) in nats, float64[N].
-        tv: Total variation, float64[N].
-        smallest: The smallest propensity that a student gives to any allowed action.
+        tv: Total variation distance, float64[N].
+        smallest: Smallest propensity that the student gives to an allowed action.
     """
 
     kl: Float64
@@ -170,33 +170,33 @@ class Divergences(NamedTuple):
 
 
 class Learning(Protocol):
-    """How a student imitates a teacher on this space (module ``learn``). Hashable: compiled programs depend on it."""
+    """Imitation of a teacher on this space (module ``learn``). Hashable, because compiled programs depend on it."""
 
     @property
     def outputs(self) -> int:
-        """Outputs of the student's network."""
+        """Number of outputs of the student's network."""
 
     def label(self, teacher: Any, state: Any, contexts: Float32, key: Any) -> Float32:
-        """What the teacher would do in each context, float32[N, L]; equal contexts may be labelled once."""
+        """Labels: the teacher's behaviour in each context, float32[N, L]. Equal contexts may be labelled once."""
 
     def check(self, labels: Float32) -> tuple[Bool, str]:
-        """Which rows are no labels, bool[N], and what they must be."""
+        """Which rows are not valid labels, bool[N], and the rule that they violate."""
 
     def loss(self, outputs: Any, labels: Any) -> Any:
-        """The loss of each row, [N], in JAX, least where the student chooses as its teacher does."""
+        """The loss of each row, [N], in JAX; minimal where the student matches its teacher."""
 
     def start(self, labels: Float32) -> Float32:
-        """Outputs of a student that gives every context the mean label, float32[outputs]."""
+        """Outputs of a student that predicts the mean label in every context, float32[outputs]."""
 
     def divergence(self, outputs: Float32, labels: Float32) -> Float64:
         """KL(teacher ‖ student) of each row in nats, float64[N], in NumPy."""
 
     def divergences(self, labels: Float32, distribution: Any) -> Divergences:
-        """How far a student's distributions are from the labels."""
+        """Distance of a student's distributions from the labels."""
 
 
 class LoggedRows(Protocol):
-    """Consecutive rows of a log, as reward models learn from them."""
+    """Consecutive rows of a log, for reward models to learn from."""
 
     @property
     def contexts(self) -> Float32:
@@ -212,7 +212,7 @@ class LoggedRows(Protocol):
 
 
 class RewardPredictions(Protocol):
-    """A reward model on N rows."""
+    """Predictions of a reward model on N rows."""
 
     def at(self, actions: Actions) -> Float64:
         """The predicted reward of one action per row, float64[N]."""
@@ -222,50 +222,50 @@ class RewardPredictions(Protocol):
 
 
 class LoggedSupport(Protocol):
-    """Which actions a log holds."""
+    """Records which actions occur in a log."""
 
     def add(self, actions: Actions) -> None:
         """Record logged actions."""
 
     def missing(self, distribution: Distribution, rows: int) -> Float64:
-        """The probability of actions that were never logged, float64[N]; zeros where that cannot be said."""
+        """Probability of actions that were never logged, float64[N]; zeros if that is not recorded."""
 
 
 class OffPolicy(Protocol):
-    """What off-policy evaluation needs to know of a space (module ``ope``)."""
+    """Off-policy evaluation on a space (module ``ope``)."""
 
     def columns(self, width: int) -> int:
-        """Numbers per row in the widest array that an evaluation holds, for contexts of a width."""
+        """Numbers per row in the widest array of an evaluation, for contexts of the given width."""
 
     def permits(self, actions: Actions, allowed: Allowed) -> Bool:
-        """Which rows allowed their action, bool[N]; `InvalidLog` if `allowed` is not of this space."""
+        """Whether each row allowed its logged action, bool[N]; `InvalidLog` if `allowed` is not of this space."""
 
     def unrestricted(self, rows: int) -> Allowed:
-        """What rows that allow everything allow, so that they can be joined with restricted ones."""
+        """`Allowed` of rows without a restriction, to be concatenated with restricted ones."""
 
     def uniform(self, rows: int, allowed: Allowed | None) -> Distribution:
-        """The uniform distribution over what each row allows."""
+        """The uniform distribution over the allowed actions of each row."""
 
     def distribution(
         self, answer: Any, rows: int, allowed: Allowed | None, *, name: str, first_row: int
     ) -> Distribution:
-        """A target's answer for some rows as distributions over what they allow.
+        """A target's answer for some rows as distributions over their allowed actions.
 
-        Every space takes distributions, and actions: one per row as an array, or as a list of values. Where a row
-        does not allow the action, the distribution is uniform. `InvalidTarget` names the target and the row.
+        Every space accepts distributions, encoded actions (one per row), and lists of values. Where a row does not
+        allow the action, the distribution is uniform. `InvalidTarget` names the target and the row.
         """
 
     def matched(self, distribution: Distribution, u: Float64, actions: Actions) -> Bool:
-        """Whether uniform numbers float64[N, draws] draw the logged actions; never for densities."""
+        """Whether uniform draws float64[N, draws] give the logged actions; always false for densities."""
 
     def is_uniform(self, actions: Actions, propensities: Float64, allowed: Allowed | None) -> bool:
-        """Whether all rows were drawn uniformly from what they allowed."""
+        """Whether all actions were drawn uniformly from the allowed ones."""
 
     def support(self) -> LoggedSupport:
-        """Recorder of logged actions."""
+        """A recorder of logged actions."""
 
     def fit(self, rows: Iterable[tuple[int, LoggedRows]], penalties: Sequence[float], prior: float) -> Any:
-        """The space's own reward model, cross-fitted; rows come in blocks, each with the number of its first row."""
+        """The space's default reward model, cross-fitted. Rows come in blocks with the number of their first row."""
 
     def predictions(
         self, model: Any, contexts: Float32, first_row: int, bounds: tuple[float, float]
@@ -274,13 +274,13 @@ class OffPolicy(Protocol):
 
 
 class LakeColumns(Protocol):
-    """Columns of the lake's tables as actions, and back (module ``lake``). Series and expressions are Polars'."""
+    """Conversion between the lake's columns and actions (module ``lake``), with Polars series and expressions."""
 
     def fits(self, column: Any = None) -> Any:
-        """An expression: whether a column holds actions of the space, null if it is null; ``action`` if left out."""
+        """Expression for whether a column (default ``action``) holds actions of the space; null where it is null."""
 
     def actions(self, column: Any) -> Actions:
-        """A column ``action`` whose rows fit, as actions."""
+        """A valid column ``action`` as encoded actions."""
 
     def allowed(self, column: Any) -> Allowed | None:
-        """A column ``eligible`` as what each row allowed; null is everything."""
+        """A column ``eligible`` as `Allowed`; null allows everything."""

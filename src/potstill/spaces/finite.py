@@ -1,4 +1,4 @@
-"""What spaces with a finite list of actions share: a distribution is float32[N, K], an action its position."""
+"""Shared by spaces with a finite list of actions: distributions are float32[N, K], actions are positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from potstill.spaces.contract import Actions, Bool, FiniteSpace, Float32, Float6
 
 
 def finite(space: object, who: str) -> FiniteSpace:
-    """The space as a finite one; `UnsupportedSpace` says who needs it to be."""
+    """The space as a finite one; otherwise `UnsupportedSpace`, which names the caller that needs it."""
     if isinstance(space, FiniteSpace):
         return space
     raise UnsupportedSpace(f"{who} needs a finite list of actions, such as Discrete([...]), got {shown(space)}")
@@ -25,13 +25,13 @@ class FiniteDistribution:
     """Probabilities of K actions in N rows.
 
     Attributes:
-        p: Each action's probability, float[N, K].
+        p: Probability of each action, float[N, K].
     """
 
     p: NDArray[Any]
 
     def draw(self, u: Float64) -> Actions:
-        """Positions int64[N], by the inverse of the cumulative probabilities in the order of the actions."""
+        """Positions int64[N], by the inverse CDF in the order of the actions."""
         return choose(self.p, u[:, 0])
 
     def propensity(self, actions: Actions) -> Float64:
@@ -55,9 +55,9 @@ class FiniteDistribution:
 
 
 def choose(probabilities: Float32, u: Float64) -> NDArray[np.int64]:
-    """The inverse of the cumulative probabilities, taken in the order of the actions, at u: int64[N].
+    """The inverse CDF at u, in the order of the actions: int64[N].
 
-    The sum runs in float64 and u is scaled by its total, so that float32 rounding favours no action.
+    Sums are float64 and u is scaled by the total, so that float32 rounding favours no action.
     """
     cumulative = np.cumsum(probabilities, axis=1, dtype=np.float64)
     passed: NDArray[np.int64] = (cumulative <= u[:, None] * cumulative[:, -1:]).sum(axis=1)
@@ -80,6 +80,6 @@ def mix_floor(p: Float32, eligible: Bool | None, floor: float) -> Float32:
 
 
 def check_floor(floor: object, actions: int) -> None:
-    """Refuse a floor that is not a number from 0 to one over the number of actions."""
+    """Reject a floor that is not a number from 0 to one over the number of actions."""
     if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not 0 <= floor <= 1 / actions:
         raise ValueError(f"floor must be a number from 0 to 1/{actions}, one over the number of actions, got {floor!r}")

@@ -1,4 +1,4 @@
-"""Off-policy evaluation for any space, by its contract alone: correct for all, fast for none.
+"""Off-policy evaluation for any space, from its contract alone; slower than a space's own module.
 
 The reward model is one ridge regression for all actions, on the context, ``space.features(action)`` and their products.
 Expectations are sums over ``distribution.nodes()``.
@@ -25,7 +25,7 @@ from potstill.spaces.contract import (
 )
 from potstill.spaces.ridge import FOLDS, FittedRidge, RegressionRows, fit_ridge, fold_rows
 
-#: Relative distance of a propensity from that of the uniform distribution that still counts as uniform.
+#: Largest relative deviation of a propensity from the uniform one that still counts as uniform.
 _UNIFORM = 1e-6
 
 
@@ -56,7 +56,7 @@ class PointMass:
         return equal if self.fallback is None else np.where(self.permitted, equal, self.fallback.propensity(actions))
 
     def drawn(self, u: Float64, actions: Actions, tolerance: float) -> Bool:
-        """Whether `u` draws these actions; the point mass does so without tolerance."""
+        """Whether `u` draws these actions; the point mass has no tolerance."""
         equal = same_actions(self.actions, actions)
         if self.fallback is None:
             return equal
@@ -91,9 +91,9 @@ class GeneralPredictions:
     """Predictions of a model that predicts one action per row at a time.
 
     Attributes:
-        model: It has ``predict(contexts, actions, fold)``, which gives float64[n].
+        model: Reward model with ``predict(contexts, actions, fold)``, which returns float64[n].
         contexts: Encoded contexts, float32[n, d].
-        first_row: Number of the first row, which says what fold each row is in.
+        first_row: Number of the first row, which determines the fold of each row.
         bounds: Smallest and largest possible reward.
     """
 
@@ -159,11 +159,11 @@ class GeneralOffPolicy:
         return width + self._features + width * self._features
 
     def permits(self, actions: Actions, allowed: Allowed) -> Bool:
-        """Whether the uniform distribution over what is allowed gives the action."""
+        """Whether the uniform distribution over the allowed actions includes the action."""
         return self.uniform(len(actions), allowed).propensity(actions) > 0
 
     def unrestricted(self, rows: int) -> Allowed:
-        """What the space allows without a restriction; `UnsupportedSpace` if it has no array for that."""
+        """`Allowed` of rows without a restriction; `UnsupportedSpace` if the space has no array for that."""
         allowed = self._space.allow([None] * rows)
         if allowed is None:
             raise UnsupportedSpace(
@@ -179,7 +179,7 @@ class GeneralOffPolicy:
     def distribution(
         self, answer: Any, rows: int, allowed: Allowed | None, *, name: str, first_row: int
     ) -> Distribution:
-        """A distribution as it is; an array of actions, or a list of values, as point masses."""
+        """Distributions unchanged; arrays of actions and lists of values as point masses."""
         if hasattr(answer, "propensity") and hasattr(answer, "nodes"):
             given: Distribution = answer
             return given
@@ -223,7 +223,7 @@ class GeneralOffPolicy:
     def predictions(
         self, model: Any, contexts: Float32, first_row: int, bounds: tuple[float, float]
     ) -> GeneralPredictions:
-        """What ``model.predict(contexts, actions, fold)`` gives, action by action."""
+        """Predictions of ``model.predict(contexts, actions, fold)``, one action at a time."""
         return GeneralPredictions(model, contexts, first_row, bounds)
 
     def _actions(self, answer: Any, rows: int, name: str, first_row: int) -> Actions:

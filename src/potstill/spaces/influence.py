@@ -1,4 +1,4 @@
-"""An estimate as a ratio of means, with the influence of each row: what estimators of all spaces give intervals."""
+"""An estimate as a ratio of means, with the influence of each row; intervals of all estimators start from it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Parts:
     """Parts of an estimate: value = mean(base) + mean(numerator) / mean(denominator).
 
     Attributes:
-        base: Float64[N]; None stands for zeros.
-        numerator: Float64[N]; None stands for zeros.
-        denominator: Float64[N]; None stands for ones.
+        base: Base term of each row, float64[N]; None for zeros.
+        numerator: Numerator of each row, float64[N]; None for zeros.
+        denominator: Denominator of each row, float64[N]; None for ones.
         largest: Largest weight that the estimator can give any row.
         parameter: Clipping level, threshold, shrinkage or bandwidth that was used, if there is one.
     """
@@ -40,7 +40,7 @@ class Parts:
 
     @cached_property
     def value(self) -> float:
-        """The estimate; NaN if the log says nothing about the target."""
+        """The estimate; NaN if the log has no information about the target."""
         return _mean(self.base) + self._ratio
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The lake's columns: their types, and what any space does with them value by value."""
+"""The lake's columns: their types, and a conversion for any space, value by value."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _TYPES: dict[ColumnType, pl.DataType] = {
 
 
 def polars_type(kind: ColumnType) -> pl.DataType:
-    """The type of a column that a space states."""
+    """The Polars type of a column type."""
     return _TYPES[kind]
 
 
 class GeneralColumns:
-    """Values are parsed and encoded by the space itself."""
+    """Conversion by the space's own `parse` and `encode`."""
 
     def __init__(self, space: ActionSpace) -> None:
         self._space = space
@@ -40,7 +40,7 @@ class GeneralColumns:
         return self._space.encode(column.to_list())
 
     def allowed(self, column: pl.Series) -> Allowed | None:
-        """What each row allowed; null is everything."""
+        """Allowed actions of each row; null allows everything."""
         return None if column.null_count() == len(column) else self._space.allow(column.to_list())
 
     def _parses(self, value: Any) -> bool:

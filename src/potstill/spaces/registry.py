@@ -1,4 +1,4 @@
-"""The action spaces by name: one line each. `register` adds one from outside."""
+"""Registry of action spaces by name, one line each. `register` adds your own."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from potstill.spaces.discrete import Discrete
 
 
 class Registered(NamedTuple):
-    """A space, and the modules of its offline half; each has one function that takes the space.
+    """A space and its offline modules; each module has one function that takes the space.
 
     Attributes:
-        space: The Struct, whose tag is its name.
-        learn: A module with ``learning(space)``, which gives a `Learning`.
-        ope: A module with ``off_policy(space)``, which gives `OffPolicy`; None if the general one fits.
-        lake: A module with ``lake_columns(space)``, which gives `LakeColumns`; None if the general one fits.
+        space: Struct type of the space; its tag is the name.
+        learn: Module with ``learning(space)``, which returns a `Learning`.
+        ope: Module with ``off_policy(space)``, which returns an `OffPolicy`; None for the general one.
+        lake: Module with ``lake_columns(space)``, which returns `LakeColumns`; None for the general ones.
     """
 
     space: type[Any]
@@ -36,7 +36,7 @@ SPACES: dict[str, Registered] = {
 
 
 def register(space: type[Any], *, learn: str, ope: str | None = None, lake: str | None = None) -> None:
-    """Make a space known, so that problem files, policies and logs can be read that have it."""
+    """Register a space, so that problem files, policies and logs that use it can be read."""
     tag = space.__struct_config__.tag
     if not isinstance(tag, str) or space.__struct_config__.tag_field != "type":
         raise TypeError(f"{space.__name__} must be a msgspec Struct with tag_field='type' and a tag")
@@ -46,7 +46,7 @@ def register(space: type[Any], *, learn: str, ope: str | None = None, lake: str 
 
 
 def from_config(config: object) -> Any:
-    """A space from what a problem file says: ``{"type": "discrete", "names": [...]}``."""
+    """A space from its configuration in a problem file: ``{"type": "discrete", "names": [...]}``."""
     if not isinstance(config, Mapping):
         return config
     kind = config.get("type")
@@ -64,20 +64,20 @@ def is_space(value: object) -> bool:
 
 
 def learning(space: ActionSpace) -> Learning:
-    """How students imitate teachers on a space."""
+    """Imitation on a space."""
     found: Learning = importlib.import_module(_registered(space).learn).learning(space)
     return found
 
 
 def off_policy(space: ActionSpace) -> OffPolicy:
-    """How logs of a space are evaluated off-policy."""
+    """Off-policy evaluation on a space."""
     module = _registered(space).ope or "potstill.spaces.general_ope"
     found: OffPolicy = importlib.import_module(module).off_policy(space)
     return found
 
 
 def lake_columns(space: ActionSpace) -> LakeColumns:
-    """The lake's columns as actions of a space."""
+    """Conversion between the lake's columns and actions of a space."""
     module = _registered(space).lake or "potstill.spaces.lake"
     found: LakeColumns = importlib.import_module(module).lake_columns(space)
     return found

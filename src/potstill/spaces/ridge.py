@@ -2,8 +2,8 @@
 
 Rows fall into `FOLDS` folds by their number; the model of a fold has learnt from the other folds (cross-fitting, as in
 Chernozhukov et al. 2018, "Double/debiased machine learning"). One pass over the rows collects sums of products for each
-fold and group, so memory does not grow with the log. A group has a regression of its own: an action of a list, or all
-rows together where actions have features.
+fold and group, so memory does not grow with the log. Each group has its own regression: a group is an action of a list,
+or all rows where actions have features.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FOLDS = 5
 WIDEST = 256
 #: ... and to fewer where there are many groups, so that all products stay within this many numbers (128 MB).
 _NUMBERS = 1 << 24
-#: Multiplications that BLAS does on one thread; OpenBLAS splits products from twice as many on.
+#: Multiplications per BLAS call, few enough for one thread; OpenBLAS splits products of twice as many.
 _ONE_THREAD = 1 << 17
-#: A column whose variance is a smaller share of its mean square than this is constant: the rest is rounding.
+#: A column counts as constant if its variance is a smaller share of its mean square: the rest is rounding.
 _FLAT = 1e-12
 
 
@@ -51,8 +51,8 @@ class RegressionRows(NamedTuple):
 def pieces(rows: NDArray[Any], by: int) -> Float64:
     """Rows [n, m] in float64, in pieces [p, r, m] small enough that the product of one with [m, by] takes one thread.
 
-    The last piece is padded with zeros. On a busy machine, threads that wait for each other at the end of every short
-    product took a hundred times as long as one thread.
+    The last piece is padded with zeros. On a busy machine, synchronising threads after every short product took a
+    hundred times as long as one thread.
     """
     count, width = rows.shape
     size = max(16, _ONE_THREAD // max(1, width * by))
@@ -71,8 +71,8 @@ def fold_rows(first_row: int, fold: int) -> slice:
 class ColumnTransform:
     """Inputs as columns of order one in float64, with a last column of ones.
 
-    The centre is that of the first block: close enough to the mean of all rows that products of large numbers do not
-    swamp their differences, and independent of how the log was cut.
+    The centre is that of the first block: close enough to the mean of all rows to avoid cancellation, and independent
+    of how the log was cut.
 
     Attributes:
         centre: Subtracted from inputs, float64[d].
@@ -86,7 +86,7 @@ class ColumnTransform:
 
     @classmethod
     def like(cls, inputs: NDArray[Any], groups: int) -> ColumnTransform:
-        """A transform for inputs like these, not scaled yet."""
+        """A transform fitted to these inputs, without scaling."""
         width, widest = inputs.shape[1], max(1, min(WIDEST, math.isqrt(_NUMBERS // (FOLDS * groups)) - 1))
         centre = inputs.mean(axis=0, dtype=np.float64)
         if width <= widest:
@@ -221,9 +221,9 @@ def fit_ridge(rows: Iterable[RegressionRows], groups: int, penalties: Sequence[f
     Args:
         rows: All rows, in blocks.
         groups: Number of groups.
-        penalties: Candidates for the penalty on squared coefficients, in rows; each group takes the one with the
+        penalties: Candidates for the penalty on squared coefficients, in rows; each group uses the one with the
             smallest held-out error.
-        prior: Weight of the mean of all groups against a group's own mean, in rows.
+        prior: Weight of the mean of all groups relative to a group's own mean, in rows.
     """
     sums = GramSums.of(rows, groups)
     slopes = np.ones(len(sums.columns.scale))

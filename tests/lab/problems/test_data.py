@@ -73,7 +73,9 @@ def test_a_file_that_was_cut_off_is_refused(nowhere, source, problem, line):
         else ",".join(columns) + "\n" + (",".join(["1"] * len(columns)) + "\n") * 3
     )
     (nowhere[0] / source.name).write_text(content)
-    with pytest.raises(ValueError, match=rf"has 3 rows, and the real file has {source.rows:,}: delete it, and fetch"):
+    with pytest.raises(
+        ValueError, match=rf"has 3 rows, and the real file has {source.rows:,}: delete it, and download"
+    ):
         problem.__wrapped__()
 
 
@@ -166,7 +168,7 @@ def test_what_is_not_the_data_is_refused(server, tmp_path, content, complaint):
 
 def test_an_address_that_does_not_answer_is_named(server, tmp_path):
     source = msgspec.structs.replace(data.MUSHROOM, url=f"{server[1]}/nothing.zip")
-    with pytest.raises(data.DownloadFailed, match=r"nothing\.zip could not be fetched: .*404"):
+    with pytest.raises(data.DownloadFailed, match=r"nothing\.zip could not be downloaded: .*404"):
         list(data.download(tmp_path, [source]))
 
 

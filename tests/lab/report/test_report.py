@@ -150,7 +150,7 @@ def test_it_says_which_commits_ran_the_trials(written, folder):
     out, summary = written
     assert summary.commits == {"abc": 6, "def": 6}
     page = (out / "docs" / "page.md").read_text(encoding="utf-8")
-    assert "Trials were run by commit: 6 by abc; 6 by def. The commands" in page
+    assert "Trials were run by commit: 6 by abc; 6 by def. Commands" in page
 
 
 def test_the_trials_come_with_the_markdown_page(written, folder, tmp_path):
@@ -379,5 +379,5 @@ def test_measuring_happens_in_a_process_of_its_own(monkeypatch):
 
 
 def test_a_process_that_dies_is_noticed():
-    with pytest.raises(RuntimeError, match="ended before its time"):
+    with pytest.raises(RuntimeError, match="measuring process ended early"):
         _measured(msgspec.structs.replace(MEASURED, algorithms=["nobody"]), print)

@@ -72,7 +72,7 @@ def test_names_are_resolved_once_each_in_their_order():
     assert [a.name for a in named(["linear-ts", "linear-ts-il", "linear-ts"])] == ["linear-ts", "linear-ts-il"]
     assert [a.name for a in named(["all"])] == OWN
     assert {a.name for a in named(["all", "peers"])} == set(ALGORITHMS)
-    with pytest.raises(ValueError, match=r"no algorithm is called 'linear'; there are all, peers, uniform, "):
+    with pytest.raises(ValueError, match=r"unknown algorithm 'linear'; there are all, peers, uniform, "):
         named(["linear"])
 
 
@@ -135,9 +135,9 @@ def test_quick_is_a_small_scale_of_everything_unless_told_otherwise():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"problems": []}, "name a problem with --problem"),
+        ({"problems": []}, "no problem given; name one with --problem"),
         ({"problems": ["wheels"]}, "unknown problem 'wheels'"),
-        ({"problems": ["wheel"], "preset": "best"}, "no preset is called 'best'; there are paper, potstill and both"),
+        ({"problems": ["wheel"], "preset": "best"}, "unknown preset 'best'; there are paper, potstill and both"),
         ({"problems": ["none.csv"]}, r"none\.csv: say what to decide: --label COLUMN"),
         ({"problems": ["none.csv"], "own": OwnTable(label="y")}, r"none\.csv: there is no such file"),
     ],

@@ -82,10 +82,10 @@ STEPS = np.array([1.0, -1, 1, -1, 1, -1])
 @pytest.mark.parametrize(
     ("one", "other", "measure", "verdict"),
     [
-        (NEAR + STEPS, NEAR, "regret", "no difference seen: within two standard errors"),
+        (NEAR + STEPS, NEAR, "regret", "no difference found: within two standard errors"),
         (NEAR, NEAR, "regret", "equal in every trial"),
-        (NEAR[:4], NEAR[:4] + 1, "regret", "too few trials to tell: 4, and 5 are needed"),
-        (NEAR * [0.4, 1.9, 1.6, 0.5, 1.5, 0.6], NEAR, "regret", "cannot tell: within two standard errors, but"),
+        (NEAR[:4], NEAR[:4] + 1, "regret", "too few trials for a verdict: 4, and 5 are needed"),
+        (NEAR * [0.4, 1.9, 1.6, 0.5, 1.5, 0.6], NEAR, "regret", "inconclusive: within two standard errors, but"),
         (1.06 * NEAR, NEAR, "regret", f"IL costs 6.0 to 6.0{SPACE}%: outside two standard errors"),
         (0.97 * NEAR, NEAR, "regret", f"IL gains 3.0 to 3.0{SPACE}%: outside two standard errors"),
         (
@@ -98,7 +98,12 @@ STEPS = np.array([1.0, -1, 1, -1, 1, -1])
         (1.06 * NEAR, NEAR, "reward", f"IL gains 6.0 to 6.0{SPACE}%: outside two standard errors"),
         (0.97 * NEAR, NEAR, "reward", f"IL costs 3.0 to 3.0{SPACE}%: outside two standard errors"),
         # No share of what is not clearly away from zero.
-        (NEAR, np.array([-3.0, 3, -2, 2, -1, 1]), "regret", "IL costs: outside two standard errors, but the share"),
+        (
+            NEAR,
+            np.array([-3.0, 3, -2, 2, -1, 1]),
+            "regret",
+            "IL costs: outside two standard errors, but without an interval",
+        ),
     ],
 )
 def test_verdicts(one, other, measure, verdict):

@@ -204,7 +204,7 @@ def test_an_interrupted_run_leaves_no_process_behind(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seed": 4}, r"holds results with seed = 3, and this run has 4: name another folder with --out"),
+        ({"seed": 4}, r"holds results with seed = 3, and this run has 4: choose another folder with --out"),
         (
             {"scenarios": [SMALL.with_decisions(200)]},
             r"problems\.wheel\.decisions = 300, and this run has 200",

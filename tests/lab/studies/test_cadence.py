@@ -179,7 +179,10 @@ def test_advice_is_the_longest_period_that_costs_little():
     assert found.advised(9).batch == 50
     first, second = cadence_charts.advice(found, Units())
     assert "updating every 100 decisions costs 4.0 ± 0.0 % more regret than every 50 decisions, for 50 %" in first
-    assert "With rewards 9 decisions late, update every 50 decisions: every 100 decisions costs 10.0 ± 0.0 %" in second
+    assert (
+        "With rewards delayed by 9 decisions, update every 50 decisions: every 100 decisions costs 10.0 ± 0.0 %"
+        in second
+    )
     assert [row.cost.mean for row in found.with_delay(9)] == pytest.approx([1.0, 1.2, 1.3])
 
 
@@ -188,12 +191,16 @@ def test_where_chance_could_be_behind_it_advice_says_so():
     doubtful = [msgspec.structs.replace(row, cost_of_batch=Estimate(0.04, 0.03)) for row in found.rows]
     found = msgspec.structs.replace(found, rows=[found.rows[0], doubtful[1]])
     assert (
-        "trials do not tell yet: every 100 decisions costs 4.0 ± 3.0 % more" in cadence_charts.advice(found, Units())[0]
+        "the trials are inconclusive: every 100 decisions costs 4.0 ± 3.0 % more"
+        in cadence_charts.advice(found, Units())[0]
     )
 
 
 def test_one_trial_gives_no_advice():
-    assert "one trial cannot tell" in cadence_charts.advice(_made_up({(50, 0): 100.0, (100, 0): 100.0}, 1), Units())[0]
+    assert (
+        "one trial gives no standard error"
+        in cadence_charts.advice(_made_up({(50, 0): 100.0, (100, 0): 100.0}, 1), Units())[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,11 +215,11 @@ def test_decisions_are_told_as_time(decisions, text):
     ("wrong", "message"),
     [
         ({"batches": (1,)}, "batches of 1 mean 20,000 updates in each trial, .* give batches of 20 or more"),
-        ({"batches": (0,)}, "batches must be whole numbers of 1 or more"),
-        ({"delays": (-1,)}, "delays must be whole numbers of 0 or more"),
+        ({"batches": (0,)}, "batches must be integers of 1 or more in ascending order"),
+        ({"delays": (-1,)}, "delays must be integers of 0 or more in ascending order"),
         ({"trials": 0}, "trials must be 1 or more, got 0"),
-        ({"algorithm": "oracle"}, "no algorithm is called 'oracle' here; there are uniform, "),
-        ({"preset": "best"}, "no preset is called 'best'; there are paper, potstill"),
+        ({"algorithm": "oracle"}, "unknown algorithm 'oracle' in preset potstill; there are uniform, "),
+        ({"preset": "best"}, "unknown preset 'best'; the presets are paper, potstill"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong, message):
@@ -232,7 +239,7 @@ def test_the_command_writes_what_it_found(tmp_path):
     found = json.loads(ran.stdout)
     by_cell = {(row["batch"], row["delay"]): row["regret"][0] for row in found["rows"]}
     assert by_cell[1000, 0] == by_cell[1000, 9000]
-    assert "nothing is learnt in 400 decisions (4.8 h)" in found["advice"][1]
+    assert "no reward arrives in time to learn within 400 decisions (4.8 h)" in found["advice"][1]
     assert {path.name for path in tmp_path.iterdir()} == {
         "cadence.html", "cadence.json", "cadence-grid.png", "cadence-trade.png",
     }  # fmt: skip

@@ -163,8 +163,8 @@ def test_equal_seeds_give_equal_divergences():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"contexts": (10,)}, "contexts must be whole numbers of 20 or more that rise"),
-        ({"labels": (4, 1)}, "labels must be whole numbers of 1 or more that rise"),
+        ({"contexts": (10,)}, "contexts must be integers of 20 or more in ascending order"),
+        ({"labels": (4, 1)}, "labels must be integers of 1 or more in ascending order"),
         ({"labels": ()}, "labels must be"),
         ({"repeats": 0}, "repeats must be 1 or more, got 0"),
     ],

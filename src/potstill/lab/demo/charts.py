@@ -17,9 +17,9 @@ from potstill.lab.problems import BITRATES, Float64, VideoUpload
 from potstill.pages import Chart
 from potstill.policy import Policy
 
-# Copper, as pot stills are made of; all four are readable on white and on near-black.
+# All four are readable on white and on near-black.
 _COLOURS = {"potstill": "#c8662b", "thompson": "#4a83c4", "uniform": "#8b919b", "best": "#2f9e72"}
-# From the best quality down. The ends of the usual scale are left out: they vanish on black, or on white.
+# Best quality first. The ends of the viridis scale are left out: they are unreadable on black or on white.
 _QUALITIES = ["#e8d437", "#a5d23c", "#5bc262", "#2aa07f", "#2f7f8e", "#3b5b92", "#46327e"]
 _FEW = alt.Axis(tickCount=5)
 _CURVE_POINTS = 250
@@ -41,7 +41,7 @@ def cumulative_regret(batches: Sequence[Batch]) -> Chart:
 def _curves(batches: Sequence[Batch]) -> pl.DataFrame:
     """Running means and sums at evenly spaced decisions, in long form."""
     total = batches[-1].decisions
-    # The first few means are all noise, and would stretch the axis.
+    # The first few means are mostly noise and would stretch the axis.
     at = np.unique(np.linspace(max(total // 50, 1), total, _CURVE_POINTS).astype(int))
     frames = []
     for name, label in ALGORITHMS.items():
@@ -58,7 +58,7 @@ def _curves(batches: Sequence[Batch]) -> pl.DataFrame:
 def _lines(data: pl.DataFrame, field: str, title: str, *, zero: bool) -> Chart:
     labels = list(ALGORITHMS.values())
     colour = alt.Scale(domain=labels, range=[_COLOURS[name] for name in ALGORITHMS])
-    # Dashed, because a good imitation hides what it imitates.
+    # Thompson sampling is dashed: a good imitation would hide a solid line.
     dashes = alt.Scale(domain=labels, range=[[1, 0], [5, 3], [1, 0], [1, 0]])
     chart: alt.Chart = (
         alt.Chart(data, width="container", height=260)
@@ -75,8 +75,8 @@ def _lines(data: pl.DataFrame, field: str, title: str, *, zero: bool) -> Chart:
 
 
 def actions_by_bandwidth(batches: Sequence[Batch], seed: int) -> Chart:
-    """How often each action is chosen at each bandwidth: by policies along the way, and by the best possible."""
-    # The legend reads from the top, as the areas are stacked: best quality first.
+    """How often each action is chosen at each bandwidth: by policies of the run, and by the best possible choice."""
+    # Best quality first, so that the legend has the order of the stacked areas.
     actions = tuple(BITRATES)[::-1]
     colour = alt.Color("action:N", scale=alt.Scale(domain=actions, range=_QUALITIES), legend=alt.Legend(title=None))
     data, panels = _shares(batches, seed)
@@ -84,7 +84,7 @@ def actions_by_bandwidth(batches: Sequence[Batch], seed: int) -> Chart:
         alt.Chart(data, width=142, height=230)
         .mark_area(interpolate="monotone")
         .encode(
-            x=alt.X("mbps:Q", title="Mbit/s up", scale=alt.Scale(type="log", nice=False), axis=_decades()),
+            x=alt.X("mbps:Q", title="upload, Mbit/s", scale=alt.Scale(type="log", nice=False), axis=_decades()),
             y=alt.Y("share:Q", title="share of decisions", stack="normalize", axis=alt.Axis(format="%", tickCount=5)),
             color=colour,
             order=alt.Order("position:Q"),
@@ -100,7 +100,7 @@ def _decades() -> alt.Axis:
 
 
 def _shares(batches: Sequence[Batch], seed: int) -> tuple[pl.DataFrame, list[str]]:
-    """The share of each action in each band of bandwidth, over one set of requests for all panels."""
+    """Share of each action in each bandwidth band; all panels use the same requests."""
     world = VideoUpload()
     contexts = world.contexts(_PROBES, Key(seed).child("probe").generator())
     encoded = world.problem.encode_many(contexts)
@@ -125,7 +125,7 @@ def _along_the_way(batches: Sequence[Batch]) -> dict[str, Policy]:
 
 
 def _banded(mbps: Float64, p: NDArray[Any], actions: Sequence[str]) -> pl.DataFrame:
-    """Mean probabilities per band of bandwidth, in long form; bands are equal in ratio."""
+    """Mean probabilities per bandwidth band, in long form; band edges are in geometric progression."""
     low, high = np.quantile(mbps, [0.005, 0.995])
     edges = np.geomspace(low, high, _BANDWIDTHS + 1)
     band = np.digitize(mbps, edges) - 1
@@ -138,23 +138,23 @@ def _banded(mbps: Float64, p: NDArray[Any], actions: Sequence[str]) -> pl.DataFr
 
 
 def calibration(batches: Sequence[Batch]) -> Chart:
-    """How often actions were taken, against the probability that they were given."""
+    """Frequency of actions against their logged probability."""
     data = calibration_bins(*_decided(batches))
     ends = alt.Chart(pl.DataFrame({"p": [0.0, 1.0]}))
     diagonal = ends.mark_line(strokeDash=[4, 4], color=_COLOURS["uniform"]).encode(x="p:Q", y="p:Q")
-    return alt.layer(diagonal, *_intervals(data, "frequency", "share of times it was taken"))
+    return alt.layer(diagonal, *_intervals(data, "frequency", "frequency of the action"))
 
 
 def calibration_error(batches: Sequence[Batch]) -> Chart:
-    """The same, as the difference between frequency and probability, so that intervals can be seen."""
+    """Frequency minus probability, which makes the intervals visible."""
     error = [pl.col(name) - pl.col("propensity") for name in ("frequency", "low", "high")]
     data = calibration_bins(*_decided(batches)).with_columns(error)
     zero = alt.Chart(pl.DataFrame({"p": [0.0]})).mark_rule(strokeDash=[4, 4], color=_COLOURS["uniform"])
-    return alt.layer(zero.encode(y="p:Q"), *_intervals(data, "frequency", "frequency less probability"))
+    return alt.layer(zero.encode(y="p:Q"), *_intervals(data, "frequency", "frequency minus probability"))
 
 
 def _decided(batches: Sequence[Batch]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The probabilities of all actions, float32[N, K], and the actions that were taken, int64[N]."""
+    """Probabilities of all actions, float32[N, K], and the actions taken, int64[N]."""
     probabilities = [batch.decided_by.probabilities_many(batch.contexts) for batch in batches]
     return np.concatenate(probabilities), np.concatenate([batch.outcomes["potstill"].actions for batch in batches])
 
@@ -174,7 +174,7 @@ def _intervals(data: pl.DataFrame, field: str, title: str) -> tuple[alt.Chart, a
 
 
 def calibration_bins(p: NDArray[np.float32], actions: NDArray[np.int64]) -> pl.DataFrame:
-    """Pairs of a decision and an action, grouped by probability: mean probability, frequency, 95 % Wilson interval."""
+    """(decision, action) pairs grouped by probability: mean probability, frequency, 95 % Wilson interval."""
     taken = np.arange(p.shape[1]) == actions[:, None]
     group = np.minimum((p * _CALIBRATION_BINS).astype(int), _CALIBRATION_BINS - 1).ravel()
     count = np.bincount(group, minlength=_CALIBRATION_BINS)
@@ -219,7 +219,7 @@ def regret_price(results: Results) -> Chart:
         .mark_line(point={"color": _COLOURS["potstill"]}, color=_COLOURS["potstill"])
         .encode(
             x=_batches(results),
-            y=alt.Y("price:Q", title="reward per decision, at most"),
+            y=alt.Y("price:Q", title="reward per decision, upper bound"),
             tooltip=["batch:Q", alt.Tooltip("price:Q", format=".3~g")],
         )
     )
@@ -240,7 +240,7 @@ def decision_time(results: Results) -> Chart:
             "colour": [_COLOURS["potstill"], _COLOURS["thompson"]],
         }
     )
-    room = 1.1 * max(results.decide_us, results.sample_us)  # for the figure at the end of a bar
+    room = 1.1 * max(results.decide_us, results.sample_us)  # for the label at the end of a bar
     base = alt.Chart(data, width="container", height=90).encode(
         x=alt.X("us:Q", title="microseconds per decision, median", axis=_FEW, scale=alt.Scale(domainMax=room)),
         y=alt.Y("algorithm:N", title=None, sort=None),

@@ -47,8 +47,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """Outcome of one algorithm in one batch of N decisions.
 
     Attributes:
-        actions: Int64[N].
-        rewards: Float64[N].
+        actions: Positions of the chosen actions, int64[N].
+        rewards: Observed rewards, float64[N].
         regrets: Expected reward given up against the best action, float64[N].
     """
 
@@ -76,11 +76,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: Number of the batch, from 1.
-        decisions: Taken up to the end of this batch.
+        decisions: Number of decisions up to the end of this batch.
         contexts: Contexts of the batch's requests.
-        decided_by: The policy that took this batch's decisions.
+        decided_by: Policy that took this batch's decisions.
         outcomes: Outcomes by algorithm, as named in `ALGORITHMS`.
-        policy: Distilled after this batch.
+        policy: Policy distilled after this batch.
         report: Fidelity report of that policy.
         timing: Timing of that policy.
     """
@@ -218,9 +218,9 @@ def _at_random(requests: _Requests) -> Actions:
 
 
 def _unlabelled(requests: _Requests) -> Columns:
-    """Requests that were decided elsewhere: without a reward, they still show where decisions will be asked for.
+    """Contexts without rewards, which still show where decisions will be needed.
 
-    There are more of them while few decisions have been taken, so that every policy is distilled on as many contexts.
+    They fill up the early batches, so that every policy is distilled on the same number of contexts.
     """
     size = len(requests.encoded)
     count = max(size, _POOL - (requests.first + size))
@@ -228,7 +228,7 @@ def _unlabelled(requests: _Requests) -> Columns:
 
 
 def _timing(requests: _Requests, policy: Policy, rival: _Undistilled, update_s: float) -> Timing:
-    """Time single decisions from a mapping of raw values, as a server would take them."""
+    """Time single decisions from a dict of raw values, as a server would take them."""
     count = min(len(requests.encoded), 200)
     rows = [{name: column[i].item() for name, column in requests.contexts.items()} for i in range(count)]
     key = requests.key.child("timing")

@@ -1,4 +1,4 @@
-"""The demo's report: what one run showed, as a page."""
+"""The demo's report: the results of one run as a page."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def write(path: Path, results: Results, batches: Sequence[Batch], policy: Path) 
     settings = results.settings
     page = Page(
         "Thompson sampling, distilled",
-        "A simulated video upload service: for each upload, choose one of seven qualities from 38 columns of video, "
-        f"network and device facts. {settings.decisions:,} decisions in {len(batches)} batches, seed {settings.seed}.",
+        "A simulated video upload service. For each upload, the policy chooses one of seven video qualities from 38 "
+        "context columns that describe the video, the network and the device. "
+        f"{settings.decisions:,} decisions in {len(batches)} batches, seed {settings.seed}.",
         _headlines(results),
         [*_sections(results, batches), _use(policy)],
         name="Potstill demo: video upload",
@@ -30,17 +31,17 @@ def _headlines(results: Results) -> list[tuple[str, str]]:
     return [
         (
             f"{share['potstill']:.0%}",
-            "of the best possible reward, in the last quarter of the run. Undistilled Thompson sampling gets "
+            "of the best possible reward in the last quarter of the run. Undistilled Thompson sampling reaches "
             f"{share['thompson']:.0%}, uniform choice {share['uniform']:.0%}.",
         ),
-        (f"{results.regret_ratio:.2f}×", "the regret of undistilled Thompson sampling, over the whole run."),
+        (f"{results.regret_ratio:.2f}×", "the regret of undistilled Thompson sampling over the whole run."),
         (
             f"{results.rows[-1].fidelity.kl_mean:.4f} nats",
-            "from the last policy to its teacher, on contexts that it was not trained on.",
+            "KL divergence between the last policy and its teacher, on held-out contexts.",
         ),
         (
             microseconds(results.decide_us),
-            "per decision, from raw values to action. Sampling from the posterior takes "
+            "per decision, from raw values to action. Sampling from the posterior instead takes "
             f"{microseconds(results.sample_us)}.",
         ),
     ]
@@ -50,43 +51,47 @@ def _sections(results: Results, batches: Sequence[Batch]) -> list[Section]:
     return [
         Section(
             "Reward and regret",
-            "All four meet the same requests with the same luck. Left, mean reward per upload: 0 if it fails, and up "
-            "to 1 the better the quality that arrives. Right, expected reward given up against the best action for "
-            "each request, added up. The distilled policy should lie on the dashed line, which samples from its "
-            "posterior for every decision.",
+            "All four algorithms get the same requests and the same reward noise. Left: mean reward per upload so far. "
+            "A failed upload earns 0; a successful one earns more, up to 1, the better its quality. Right: cumulative "
+            "regret, the expected reward lost against the best action for each request. The distilled policy should "
+            "follow the dashed line: Thompson sampling that draws from the posterior for every decision.",
             {"reward": charts.running_reward(batches), "regret": charts.cumulative_regret(batches)},
         ),
         Section(
             "Which quality at which bandwidth",
-            "The probability of each action, averaged over requests of similar upload bandwidth: before anything was "
-            "learnt, along the way, at the end, and what the best possible choice would be. The best choice depends on "
-            "duration and on the filmed bitrate too, so bands mix. Where hardly any upload arrives, on the far left, "
-            "the choice matters little and is learnt last.",
+            "Probability of each action, averaged over requests of similar upload bandwidth: before the first update, "
+            "during the run, at the end, and for the best possible choice. Colours mix at one bandwidth because the "
+            "best action also depends on the duration and bitrate of the video. At the far left almost every upload "
+            "fails, so the choice matters little and is learnt last.",
             {"actions": charts.actions_by_bandwidth(batches, results.settings.seed)},
         ),
         Section(
-            "Propensities, as logged and as it happened",
-            "Every pair of a decision and an action, grouped by the probability that the policy gave to the action, "
-            "against how often it was then taken; right, the difference of the two. Bars are 95 % intervals, so about "
-            "one in twenty misses the dashed line by chance. That the log says what happened is what off-policy "
-            "evaluation stands on.",
+            "Calibration of the logged propensities",
+            "Are actions taken as often as their logged probability says? Off-policy evaluation relies on it. Each "
+            "point is a group of (decision, action) pairs with similar probability. Left: how often the action was "
+            "taken. Right: that frequency minus the probability. Bars are 95 % confidence intervals, so about one in "
+            "twenty misses the dashed line by chance.",
             {"calibration": charts.calibration(batches), "error": charts.calibration_error(batches)},
         ),
         Section(
             "Fidelity to the teacher",
-            "Left, the divergence from the teacher's exact probabilities to the policy's, on contexts held out from "
-            "training. Right, what that can cost at most: the range of rewards times √(½ KL), the price of imitation "
-            "in the paper's regret bound. It is a worst case; the regret above shows what it did cost.",
+            "Left: KL divergence from the teacher's exact probabilities to the policy's, on held-out contexts. Right: "
+            "upper bound on the reward that this divergence can cost per decision, the range of rewards times √(½ KL). "
+            "It is the price of imitation in the paper's regret bound and a worst case; the regret chart above shows "
+            "the actual cost.",
             {"fidelity": charts.fidelity(results), "price": charts.regret_price(results)},
         ),
         Section(
             "Time per decision",
-            "Median time of one decision from a mapping of raw values, in Python, on the machine that ran this demo: "
-            "policy.decide against encoding the context and sampling from the posterior in NumPy.",
+            "Median time of one decision in Python, from a dict of raw values, on the machine that ran this demo. "
+            "Potstill calls policy.decide; Thompson sampling encodes the context and samples from the posterior in "
+            "NumPy.",
             {"time": charts.decision_time(results)},
         ),
     ]
 
 
 def _use(policy: Path) -> Section:
-    return Section("Use the policy", "The file needs no learning library to decide.", code=usage(policy))
+    return Section(
+        "Use the policy", "The policy file decides without any learning library installed.", code=usage(policy)
+    )

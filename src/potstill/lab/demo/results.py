@@ -17,9 +17,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         batch: Number of the batch, from 1.
-        decisions: Taken up to its end.
-        reward: Mean reward in it, by algorithm.
-        fidelity: Fidelity of the policy distilled after it.
+        decisions: Number of decisions up to the end of the batch.
+        reward: Mean reward in the batch, by algorithm.
+        fidelity: Fidelity of the policy distilled after the batch.
         timing: Timing of that policy.
     """
 
@@ -48,7 +48,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         settings: Settings of the run.
         reward: Mean reward over all decisions, by algorithm.
         late_reward: Mean reward over the last quarter of the batches, by algorithm.
-        regret: Expected reward given up against the best possible, in all, by algorithm.
+        regret: Total expected reward lost against the best actions, by algorithm.
         rows: The batches.
     """
 
@@ -97,7 +97,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def microseconds(us: float) -> str:
-    """A time as text with two digits, which is what repeats."""
+    """A time as text with two digits; further ones vary between runs."""
     return f"{us:.1f} µs" if us < 10 else f"{us:.0f} µs"
 
 

@@ -1,4 +1,4 @@
-"""The demo in a terminal: a line per batch while it runs, and what to do with the result."""
+"""The demo in a terminal: one line per batch, then the results and how to use the policy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS = {
 
 
 def run(demo: Demo, out: Path, *, as_json: bool) -> Path:
-    """Run the demo into a directory and return where its report is; JSON is printed alone on stdout."""
+    """Run the demo in a directory and return the path of its report; with JSON, stdout holds nothing else."""
     started = time.perf_counter()
     console = Console(stderr=as_json)
     batches = play(demo, console)
@@ -76,11 +76,16 @@ def play(demo: Demo, console: Console) -> list[Batch]:
 
 
 _INTRODUCTION = (
-    "A simulated upload service chooses one of 7 video qualities for each upload, from 38 columns of facts, and learns "
-    "between batches. Below, the mean reward in each batch: Potstill's distilled policy, undistilled Thompson "
-    "sampling, uniform choice and the best possible, all on the same uploads; then the divergence of the next policy "
-    "from its teacher (KL, in nats, on held-out contexts), the time it takes to decide, and the time it took to "
-    "learn.\n"
+    "A simulated upload service chooses one of 7 video qualities for each upload, from 38 context columns, and updates "
+    "its policy after each batch. All algorithms get the same uploads.\n\n"
+    "  Potstill     mean reward in the batch: the distilled policy\n"
+    "  Thompson     the same for undistilled Thompson sampling\n"
+    "  uniform      the same for uniform choice\n"
+    "  best         the same for the best possible choice\n"
+    "  of best      Potstill's reward as a share of the best possible\n"
+    "  KL           divergence of the next policy from its teacher, nats, held-out\n"
+    "  µs/decision  median time of one decision\n"
+    "  update       time to learn and distil the next policy\n"
 )
 
 
@@ -97,7 +102,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _line(cells: list[str], style: str) -> Text:
-    """A row of the table; Potstill's own column stands out."""
+    """A row of the table, with Potstill's column highlighted."""
     line = Text(no_wrap=True, style=style)
     for (heading, width), cell in zip(_COLUMNS.items(), cells, strict=True):
         line.append(cell.rjust(width), style="bold yellow" if heading == "Potstill" else "")
@@ -114,17 +119,17 @@ def conclude(results: Results, policy: Path, report: Path, seconds: float, conso
     """Print the result, the files and how to use them."""
     share = results.late_share
     findings = {
-        "reward": f"{share['potstill']:.0%} of the best possible in the last quarter "
+        "reward": f"{share['potstill']:.0%} of the best possible in the last quarter of the run "
         f"(Thompson sampling {share['thompson']:.0%}, uniform {share['uniform']:.0%})",
-        "regret": f"{results.regret_ratio:.2f} times that of Thompson sampling, over the whole run",
+        "regret": f"{results.regret_ratio:.2f} times that of undistilled Thompson sampling, over the whole run",
         "time": f"{microseconds(results.decide_us)} per decision "
-        f"(sampling from the posterior {microseconds(results.sample_us)})",
+        f"(sampling from the posterior: {microseconds(results.sample_us)})",
         "policy": str(policy),
         "report": str(report),
     }
     console.print(f"\n{results.settings.decisions:,} decisions in {seconds:.0f} s:")
     for name, finding in findings.items():
         console.print(Text.assemble((f"  {name:8}", "bold"), finding), soft_wrap=True)
-    console.print(f"\nTo decide with the policy, start {_interpreter()} in this directory and paste:\n", soft_wrap=True)
-    # Not wrapped: wrapped lines cannot be pasted.
+    console.print(f"\nTo use the policy, start {_interpreter()} in this directory and paste:\n", soft_wrap=True)
+    # Soft-wrapped, so that the lines can be pasted.
     console.print(Text(usage(policy)), soft_wrap=True)

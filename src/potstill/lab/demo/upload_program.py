@@ -1,7 +1,7 @@
 """A grey-box model of video upload: known physics as a formula, unknown constants as parameters to learn.
 
-Known: the bitrate of each action, bandwidth and duration of a request, and what an upload that arrives is worth, since
-that is how the reward is defined. Not known: how long people wait, and how sharply they give up.
+Known: the bitrate of each action, the bandwidth and duration of a request, and the reward of a successful upload.
+Unknown: how long people wait, and how sharply they give up.
 
     teacher = ProgramTS(upload)
 """
@@ -26,20 +26,20 @@ _MOODS = np.array([_PROBLEM.labels.index(name) for name in ("loss", "battery", "
 
 
 def upload(contexts: Any, actions: Any, rewards: Any = None) -> Any:
-    """Success is a logistic curve in ln(patience / transfer time); a success is worth the quality that arrives.
+    """Success is a logistic curve in ln(patience / transfer time); a successful upload earns its quality.
 
-    Transfer time is bitrate · duration / bandwidth; patience is a power of the duration times what the moods do.
+    Transfer time is bitrate · duration / bandwidth; patience is a power of the duration times a factor of the features.
 
     Args:
-        contexts: Encoded by the problem of `VideoUpload`, float32[N, 38].
+        contexts: Contexts encoded by the problem of `VideoUpload`, float32[N, 38].
         actions: Positions in its action list, int32[N].
-        rewards: Float32[N]: 0 for an upload that failed.
+        rewards: Rewards, float32[N]; 0 for a failed upload.
     """
     steepness = numpyro.sample("steepness", dist.LogNormal(0.7, 0.5))
     patience = numpyro.sample("patience", dist.Normal(3.0, 1.5))  # ln seconds, for a video of one second
-    growth = numpyro.sample("growth", dist.Normal(0.5, 0.3))  # of patience with the duration
+    growth = numpyro.sample("growth", dist.Normal(0.5, 0.3))  # exponent of duration in patience
     moods = numpyro.sample("moods", dist.Normal(0.0, 0.5).expand([len(_MOODS)]))
-    reliability = numpyro.sample("reliability", dist.Beta(20.0, 1.0))  # of uploads that everybody waits for
+    reliability = numpyro.sample("reliability", dist.Beta(20.0, 1.0))  # success rate if nobody gives up
 
     duration = _log(contexts, "duration_s")
     transfer = jnp.log(_KBPS)[actions] + duration - _log(contexts, "up_kbps")
@@ -51,7 +51,7 @@ def upload(contexts: Any, actions: Any, rewards: Any = None) -> Any:
 
 
 def quality(contexts: Any, actions: Any) -> Any:
-    """What an upload is worth if it arrives, [N]: more bits than were filmed show nothing."""
+    """Reward of an upload if it succeeds, [N]; bits beyond the filmed bitrate add nothing."""
     kbps = jnp.minimum(jnp.asarray(_KBPS)[actions], jnp.exp(_log(contexts, "raw_kbps")))
     return jnp.log1p(kbps / 300) / jnp.log1p(_KBPS[-1] / 300)
 

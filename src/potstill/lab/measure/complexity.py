@@ -1,7 +1,7 @@
 """Time and memory of a decision as contexts, actions, networks and ensembles grow, against the paper's big-O table.
 
-Each method is built at each size with random numbers in place of what it would have learnt: that changes neither its
-arithmetic nor its memory. One dimension grows at a time and the others are held where its term dominates.
+Each method is built at each size with random parameters, which changes neither its arithmetic nor its memory. One
+dimension grows at a time; the others are fixed at sizes where its term dominates.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from potstill.problem import Discrete, Numeric, Problem
 from potstill.teachers.linear import Posterior
 from potstill.teachers.neural import Networks, network
 
-#: A size counts for the exponent of time if it takes this many times as long as the smallest one: below, call overhead
+#: Sizes count for the exponent of time if they take this many times as long as the smallest; below, call overhead
 #: hides the computation.
 CLEAR_OF_FLOOR = 1.15
-#: And if its numbers fit the cache of a core: above, memory is what is measured. Most servers have 1 MB or more.
+#: And if their parameters fit a core's cache; above, memory bandwidth dominates. Most servers have 1 MB or more.
 CACHE = 2**20
 #: Seconds of calls at each size.
 SECONDS = 0.1
@@ -45,7 +45,7 @@ class Sizes(NamedTuple):
 
 
 class Built(NamedTuple):
-    """A method at a size: how it decides, and the bytes that have to be where it decides."""
+    """A method at a size: its decider, and the bytes that it needs to decide."""
 
     decide: Decider
     bytes: int
@@ -56,11 +56,11 @@ class Method(NamedTuple):
 
     Attributes:
         title: Title of the method.
-        formula: The paper's, for time and, where it differs, for space.
-        products: The formula for time as a number.
-        numbers: The formula for space as a number.
-        build: The method at a size.
-        grow: Sizes of each dimension that is varied, and the sizes at which the others are held.
+        formula: The paper's formula for time and, where it differs, for space.
+        products: Value of the formula for time.
+        numbers: Value of the formula for space.
+        build: Builds the method at a size.
+        grow: For each varied dimension, its sizes and the fixed sizes of the others.
     """
 
     title: str
@@ -75,15 +75,15 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     """One method as one dimension grows.
 
     Attributes:
-        method: Title.
-        formula: The paper's.
-        dimension: D, k, h or b.
-        fixed: The other dimensions.
+        method: Title of the method.
+        formula: The paper's formula.
+        dimension: Name of the varied dimension: ``d``, ``k``, ``h`` or ``b``.
+        fixed: Sizes of the other dimensions.
         sizes: Sizes of the dimension.
-        us: Microseconds per decision: a tenth of the calls were faster. Slower ones were held up by other programs.
-        bytes: Number of bytes needed where decisions are taken.
+        us: Microseconds per decision, the 10th percentile: slower calls were delayed by other programs.
+        bytes: Number of bytes needed to take decisions.
         time_slope: Fitted exponent of time, over sizes that take clearly longer than the smallest one and fit the
-            cache; None where there are no two of them.
+            cache; None with fewer than two such sizes.
         time_expected: The exponent of the paper's formula, fitted alike.
         space_slope: Fitted exponent of bytes.
         space_expected: The exponent of the paper's formula for space, fitted alike.
@@ -150,14 +150,14 @@ def slope(
 ) -> float | None:
     """The exponent p in value ≈ floor + c·sizeᵖ; None where fewer than two sizes can be used.
 
-    The floor is the value at the smallest size. Where the formula does not grow at all, no floor is taken off: the
-    exponent should be 0, and is fitted to the values as they are.
+    The floor is the value at the smallest size. Where the formula is constant, no floor is subtracted: the exponent
+    should be 0 and is fitted to the values themselves.
 
     Args:
-        sizes: Ascending.
-        values: One for each.
+        sizes: Sizes in ascending order.
+        values: One value per size.
         formula: Formula that the values should be proportional to.
-        used: Sizes to fit on; all if left out.
+        used: Sizes to fit on; all by default.
     """
     x, y = np.log(np.asarray(sizes, np.float64)), np.asarray(values, np.float64)
     chosen = np.ones(len(x), bool) if used is None else np.asarray(used)
@@ -176,7 +176,7 @@ def _random_networks(sizes: Sizes, count: int) -> Networks:
 
 
 def _random_posterior(p: int, k: int) -> Posterior:
-    """A posterior on p regressors after few observations: its root is near the identity, as full as any other."""
+    """A posterior on p regressors after few observations: its root is near the identity, but a dense matrix."""
     rng = Key(0).child("posterior").generator()
     root = np.tril(rng.standard_normal((k, p, p)) / p) + np.eye(p)
     return Posterior(rng.standard_normal((k, p)), root, np.full(k, 9.0), np.full(k, 9.0))
@@ -217,7 +217,7 @@ def _imitation(sizes: Sizes) -> Built:
 
 
 def _float32_bytes(arrays: Networks | Posterior) -> int:
-    """Bytes of all numbers, as on a device."""
+    """Bytes of all parameters, as on a device."""
     parts = [part for field in arrays for part in (field if isinstance(field, tuple) else (field,))]
     return sum(4 * part.size for part in parts)
 

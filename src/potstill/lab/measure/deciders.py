@@ -1,9 +1,9 @@
-"""One decision at a time, as it would be taken online: what latency and complexity are measured on.
+"""Deciders that take one decision at a time, as online; latency and complexity are measured on them.
 
-Posteriors are laid out as someone would who had to serve them from NumPy: what does not depend on the context is done
-beforehand, a context costs as few calls as it can, numbers are float32, and one generator serves all calls.
-`teacher.sample_actions` is written for batches and would be slower: it solves a triangular system for each action, and
-asks all networks of an ensemble where one is enough. The choice is the same, in distribution.
+Posteriors are optimised for serving from NumPy: everything that does not depend on the context is precomputed, a
+context costs as few calls as possible, numbers are float32, and one generator serves all calls.
+`teacher.sample_actions` is written for batches and would be slower: it solves a triangular system for each action and
+runs all networks of an ensemble where one is enough. Both draw from the same distribution.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from potstill.teachers.neural import Networks
 #: Decides on one encoded context, float32[d]; the form of the result depends on the decider.
 Decider = Callable[[Float32], Any]
 
-#: Ids are made beforehand: online they come with the request.
+#: Ids are precomputed: online they come with the request.
 _IDS = [f"request-{i}" for i in range(10_000)]
 
 
 def decider(agent: Agent, seed: int) -> Decider:
-    """How an agent decides on one context."""
+    """The decider of an agent."""
     if isinstance(agent, Fixed):
         return by_policy(agent.policy)
     rng = Key(seed).child("decide").generator()
@@ -58,9 +58,9 @@ def by_policy(policy: Policy) -> Decider:
 
 
 def by_posterior(posterior: Posterior, rng: np.random.Generator) -> Decider:
-    """Linear-TS: the Student-t reward of each action, whose scale is ‖L⁻¹x‖ with the roots inverted beforehand.
+    """Linear-TS: the Student-t reward of each action, whose scale is ‖L⁻¹x‖ with precomputed inverse roots.
 
-    The paper draws θ for each action by a triangular solve. That is as much arithmetic, k·d², and the same choice.
+    The paper draws θ for each action by a triangular solve: the same arithmetic, k·d², and the same distribution.
     """
     k, p = posterior.mean.shape
     unit = np.sqrt(posterior.beta / posterior.alpha)
@@ -84,7 +84,7 @@ def by_features(networks: Networks, posterior: Posterior, rng: np.random.Generat
 
 
 def by_networks(networks: Networks, rng: np.random.Generator) -> Decider:
-    """The best prediction of a network taken at random: Bootstrap-NN-TS, and with one network Neural-Greedy."""
+    """The best prediction of a randomly chosen network: Bootstrap-NN-TS, and with one network Neural-Greedy."""
     stacks, size = [_layers(networks, b) for b in range(networks.size)], networks.size
 
     def decide(context: Float32) -> int:

@@ -1,6 +1,6 @@
 """Decision latency, the paper's Table 1: one context at a time, on this machine.
 
-Timed is the choice of one action from an encoded context: drawing randomness is included for all, encoding for none.
+The timed part is the choice of one action from an encoded context, including random draws and excluding encoding.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from potstill.lab.problems import Float32, Simulation, scenario
 from potstill.lab.runs import ALGORITHMS, Agent, Fixed
 from potstill.policy import Policy
 
-#: Problems that differ in what a decision costs: the paper's, and the larger of the two Warfarin problems.
+#: Problems with different costs per decision: the paper's, and the larger of the two Warfarin problems.
 PROBLEMS = ("mushroom", "wheel", "video", "warfarin-20", "warfarin-50")
-#: Observations that every agent has learnt from when it is timed; more would not change its speed.
+#: Number of observations that every timed agent has learnt from; more would not change its speed.
 LEARNT = 200
 #: Warm-up calls, so that caches and branch predictors are as in a running service.
 WARM_UP = 50
@@ -32,13 +32,13 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """Latency of one algorithm on one problem.
 
     Attributes:
-        problem: Name.
-        algorithm: Name.
+        problem: Name of the problem.
+        algorithm: Name of the algorithm.
         calls: Number of timed calls.
-        mean_us: Microseconds per decision.
+        mean_us: Mean microseconds per decision, including delays by other programs on the machine.
         two_se_us: Two standard errors of the mean.
-        median_us: Half of the calls were faster. The mean also holds what other programs on the machine cost.
-        p99_us: The 99th percentile over single calls.
+        median_us: Median microseconds per decision.
+        p99_us: 99th percentile over single calls.
     """
 
     problem: str
@@ -63,11 +63,11 @@ def measure(
 
     Args:
         problems: Names of scenarios.
-        algorithms: Names.
+        algorithms: Names of algorithms.
         calls: Number of timed calls of each.
         preset: Preset of hyperparameters, for algorithms that have one.
         seconds: Time limit for each algorithm, in seconds.
-        on_progress: Called with what is measured next.
+        on_progress: Called with the name of the next measurement.
     """
     measured = []
     for problem in problems:
@@ -81,7 +81,7 @@ def measure(
 
 def trained(problem: str, algorithm: str, preset: str) -> tuple[Agent, Float32]:
     """An agent that has learnt from one uniform batch, and the contexts of that batch."""
-    # Simulated even where trials replay a log: contexts are the same, and no log is needed.
+    # Simulated even where trials replay a log: the contexts are the same, and no log is needed.
     world = Simulation(scenario(problem).environment(), LEARNT, Key(0))
     known = ALGORITHMS[algorithm].presets
     agent = ALGORITHMS[algorithm].make(world.problem, 0, preset if preset in known else known[0])
@@ -93,7 +93,7 @@ def trained(problem: str, algorithm: str, preset: str) -> tuple[Agent, Float32]:
 def timed(
     decide: Decider, contexts: Float32, calls: int, seconds: float, clock: Clock = time.perf_counter_ns
 ) -> list[int]:
-    """Nanoseconds of single calls over the contexts in turn, including about 50 ns of the clock."""
+    """Nanoseconds of single calls over the contexts in turn, including about 50 ns for the clock."""
     rows = list(contexts)
     for number in range(min(WARM_UP, calls)):
         decide(rows[number % len(rows)])

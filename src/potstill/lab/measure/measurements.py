@@ -41,9 +41,9 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         library: Potstill's version.
         machine: The machine.
-        calls: Number of timed calls of each, unless it was too slow.
+        calls: Number of timed calls of each algorithm; slow ones have fewer.
         problems: Problems on which latency was measured.
-        algorithms: Likewise.
+        algorithms: Algorithms whose latency was measured.
         latency: Latencies, in that order.
         complexity: One entry for each method and dimension.
     """
@@ -60,15 +60,15 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
 def take_measurements(
     kept: Path, problems: Sequence[str], algorithms: Sequence[str], calls: int, *, again: bool, say: Notify
 ) -> Measurements:
-    """Measure, or read the file of an equal earlier request on this machine.
+    """Measure, or read the file of an earlier measurement with the same settings on this machine.
 
     Args:
-        kept: The file.
+        kept: File of the measurements.
         problems: Problems to measure latency on.
         algorithms: Algorithms to measure latency of.
         calls: Number of timed calls of each.
-        again: Measure in any case.
-        say: Called with what is measured next.
+        again: Measure even if the file exists.
+        say: Called with the name of the next measurement.
     """
     wanted = Measurements(
         library=__version__,
@@ -106,7 +106,7 @@ def _measured(wanted: Measurements, say: Notify) -> Measurements:
             say(message)
         return message
     except EOFError:
-        raise RuntimeError("the process that measures has ended before its time; what it said is above") from None
+        raise RuntimeError("the measuring process ended early; its output is above") from None
     finally:
         process.kill()
 
@@ -120,7 +120,7 @@ def _in_process(wanted: Measurements, there: Connection) -> None:
 
 
 def _processor() -> str:
-    """Name of the processor, if the system tells it."""
+    """Name of the processor, if the system provides it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

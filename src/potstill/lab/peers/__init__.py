@@ -90,9 +90,15 @@ def _mabwiser(name: str, title: str, about: str, policy: str, alpha: float) -> P
 PEERS = (
     _vowpal("vw-bag", "VW bag 10", "Vowpal Wabbit, ten bootstrapped linear models that vote", "--bag 10", 0.1),
     _vowpal("vw-squarecb", "VW SquareCB", "Vowpal Wabbit, inverse gap weighting on a linear model", "--squarecb", 0.1),
-    _mabwiser("mabwiser-lints", "MABWiser LinTS", "ridge regressions, sampled", "LinTS", 1.0),
-    _mabwiser("mabwiser-linucb", "MABWiser LinUCB", "ridge regressions, upper bounds, α = 1", "LinUCB", 1.0),
-    _mabwiser("mabwiser-linucb-0.1", "MABWiser LinUCB 0.1", "the same, α = 0.1", "LinUCB", 0.1),
+    _mabwiser("mabwiser-lints", "MABWiser LinTS", "ridge regressions, Thompson sampling", "LinTS", 1.0),
+    _mabwiser("mabwiser-linucb", "MABWiser LinUCB", "ridge regressions, upper confidence bounds, α = 1", "LinUCB", 1.0),
+    _mabwiser(
+        "mabwiser-linucb-0.1",
+        "MABWiser LinUCB 0.1",
+        "ridge regressions, upper confidence bounds, α = 0.1",
+        "LinUCB",
+        0.1,
+    ),
     Peer(
         name="bayesianbandits-nig",
         title="bayesianbandits NIG",

@@ -25,7 +25,7 @@ class Conjugate(TimedPeer):
         self.agent = ContextualAgent(arms, ThompsonSampling(), random_seed=seed)
 
     def choose(self, contexts: Float32) -> Choices:
-        """Pull for the whole batch at once. The library gives no probabilities; 1 is reported."""
+        """Choose for the whole batch at once. The library gives no probabilities; 1 is reported."""
         actions = np.asarray(self.agent.pull(with_intercept(contexts)), np.int64)
         return actions, np.ones(len(actions), np.float32)
 

@@ -1,7 +1,7 @@
-"""Vowpal Wabbit: online linear models behind several ways to explore.
+"""Vowpal Wabbit: online linear models with several kinds of exploration.
 
-Both ways are run as ``--cb_explore_adf`` with the interaction of every context column with every action (``-q ca``), so
-that each action has a linear model of its own; costs are rewards with their sign changed.
+Both kinds run as ``--cb_explore_adf`` with the interaction of every context column with every action (``-q ca``), so
+that each action has its own linear model. Costs are negated rewards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Vowpal(TimedPeer):
 
     def __init__(self, actions: int, seed: int, arguments: str) -> None:
         key = Key(seed)
-        # Its generator takes a seed of few bits.
+        # Its generator takes only small seeds.
         its_seed = key.child("vowpal").integer() % 2**31
         self.workspace = Workspace(f"--cb_explore_adf {arguments} -q ca --random_seed {its_seed} --quiet")
         self._rng = key.child("draws").generator()

@@ -1,7 +1,7 @@
-"""Real data files, which are not part of the project: where they are searched, and how they are downloaded.
+"""Search and download of real data files, which are not part of the project.
 
-Places, in order: the folder that POTSTILL_DATA names; `../shared/data` beside the checkout, or beside the current
-folder for an installed package; and the cache, which `potstill lab data` fills on machines with internet.
+Searched in order: the folder named by POTSTILL_DATA; `../shared/data` beside the checkout, or beside the current
+folder for an installed package; and the cache, which `potstill lab data` fills over the internet.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from potstill.files import write_atomically
 from potstill.lab.errors import LabError
 
 _SECONDS = 60
-#: What the consortium's sheet calls a column, and what the file that this project was built with calls it.
+#: Column names in the consortium's sheet, and those in the file that this project was built with.
 _RENAMED = {"Race (OMB)": "Race"}
 _DOSE = "Therapeutic Dose of Warfarin"
 
 
 class MissingData(PotstillError, FileNotFoundError):
-    """A data file was not found; the message names the places, and how to get it."""
+    """A data file was not found; the message names the places searched and how to get it."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,10 +49,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
 
     def check(self, rows: int, path: Path) -> None:
-        """Refuse a truncated file."""
+        """Reject a truncated file."""
         if rows != self.rows:
             raise LabError(
-                f"{path} has {rows:,} rows, and the real file has {self.rows:,}: delete it, and fetch it again with "
+                f"{path} has {rows:,} rows, and the real file has {self.rows:,}: delete it, and download it again with "
                 "`potstill lab data`"
             )
 
@@ -125,7 +125,7 @@ def find(name: str) -> Path:
         return path
     searched = "; ".join(f"{folder} ({why})" for why, folder in places().items())
     raise MissingData(
-        f"the data file {name} is not there; searched: {searched}. Fetch it with `potstill lab data`,"
+        f"data file {name} not found; searched: {searched}. Download it with `potstill lab data`,"
         " or set POTSTILL_DATA to a folder that has it"
     )
 
@@ -163,7 +163,7 @@ def fetch(source: Source) -> bytes:
     try:
         return _mushrooms(raw) if source.kind == "uci-zip" else _patients(raw)
     except (ValueError, zipfile.BadZipFile, KeyError, pl.exceptions.PolarsError) as error:
-        raise _failed(source, f"is not what was expected: {str(error).splitlines()[0]}") from error
+        raise _failed(source, f"has unexpected content: {str(error).splitlines()[0]}") from error
 
 
 def _get(source: Source) -> bytes:
@@ -173,12 +173,12 @@ def _get(source: Source) -> bytes:
             content: bytes = answer.read()
             return content
     except OSError as error:
-        raise _failed(source, f"could not be fetched: {error}") from error
+        raise _failed(source, f"could not be downloaded: {error}") from error
 
 
 def _failed(source: Source, what: str) -> DownloadFailed:
     return DownloadFailed(
-        f"{source.url} {what}. Get {source.name} by hand ({source.about}) and set POTSTILL_DATA to its folder"
+        f"{source.url} {what}. Download {source.name} by hand ({source.about}) and set POTSTILL_DATA to its folder"
     )
 
 
@@ -189,7 +189,7 @@ def _mushrooms(raw: bytes) -> bytes:
     edible = sum(row.startswith("e") for row in rows)
     if (len(rows), edible) != (8_124, 4_208) or any(row.count(",") != 22 for row in rows):
         raise LabError(
-            f"8,124 rows of 23 values were expected, 4,208 of them edible; got {len(rows):,} rows, {edible:,} edible"
+            f"expected 8,124 rows of 23 values, 4,208 of them edible; got {len(rows):,} rows, {edible:,} edible"
         )
     return content
 
@@ -198,7 +198,7 @@ def _patients(raw: bytes) -> bytes:
     table = _sheet(raw).rename(_RENAMED, strict=False)
     dosed = table[_DOSE].cast(pl.Float64, strict=False).is_not_null().sum()
     if (len(table), dosed) != (5_700, 5_528):
-        raise LabError(f"5,700 patients were expected, 5,528 with a dose; got {len(table):,} and {dosed:,}")
+        raise LabError(f"expected 5,700 patients, 5,528 with a dose; got {len(table):,} and {dosed:,}")
     return table.write_csv(null_value="NA").encode()
 
 
@@ -207,5 +207,5 @@ def _sheet(raw: bytes) -> pl.DataFrame:
         return pl.read_excel(io.BytesIO(raw), sheet_name="Subject Data", infer_schema_length=0)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "the patients come as an Excel file: pip install fastexcel", name="fastexcel"
+            "the patients are in an Excel file, which needs a reader: pip install fastexcel", name="fastexcel"
         ) from error

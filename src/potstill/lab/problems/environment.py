@@ -35,7 +35,7 @@ class Environment(Protocol):
         """Contexts of the n requests of a trial, in order."""
 
     def encode(self, contexts: Columns) -> Float32:
-        """Encoded contexts, float32[N, d]. Columns may hold more, on which only the rewards depend."""
+        """Encoded contexts, float32[N, d]. Columns may hold further values that only the rewards depend on."""
 
     def means(self, contexts: Columns) -> Float64:
         """Expected reward of each action, float64[N, K]; the row maximum is the best possible."""
@@ -43,8 +43,8 @@ class Environment(Protocol):
     def rewards(self, contexts: Columns, actions: NDArray[np.integer[Any]], rng: np.random.Generator) -> Float64:
         """Rewards float64[N] of actions int[N].
 
-        The chance in row i is the same whatever the action, so that algorithms which are handed equal generators are
-        compared on equal luck.
+        Row i consumes the same randomness for every action, so that algorithms with equal generators get the same
+        reward noise.
         """
 
 
@@ -60,7 +60,7 @@ class Batch(NamedTuple):
 
     Attributes:
         observations: Observations to learn from.
-        regret: Expected reward given up in all of it; None where the truth is not known.
+        regret: Total expected reward lost in the batch; None where expected rewards are unknown.
     """
 
     observations: Observations
@@ -103,7 +103,7 @@ class Simulation:
         rows = slice(self._at, self._at + size)
         contexts, encoded = _rows(self._contexts, rows), self._encoded[rows]
         if len(encoded) < size:
-            raise LabError(f"asked for {size} decisions, but only {len(encoded)} are left in this trial")
+            raise LabError(f"asked for {size} decisions, but this trial has only {len(encoded)} left")
         actions, propensities = choose(encoded)
         luck = self.key.child("rewards", self._at).generator()
         rewards = self.environment.rewards(contexts, actions, luck)

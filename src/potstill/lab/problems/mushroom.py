@@ -1,4 +1,4 @@
-"""Mushrooms: eat or abstain, judged by looks, where one mistake costs more than seven meals (UCI id 73)."""
+"""Mushrooms: eat or abstain, judged by appearance; a poisoning costs seven times what a meal earns (UCI id 73)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS = (
     "population",
     "habitat",
 )
-#: By class: edible, poisonous. Half of the poisonous ones do no harm.
+#: Rewards by class: edible, poisonous. Half of the poisonous ones do no harm.
 REWARDS: RewardTable = {"e": {"abstain": 0, "eat": 5}, "p": {"abstain": 0, "eat": (5, -35)}}
 
 
@@ -43,9 +43,9 @@ REWARDS: RewardTable = {"e": {"abstain": 0, "eat": 5}, "p": {"abstain": 0, "eat"
 def mushroom() -> ClassificationProblem:
     """The paper's mushroom problem: 8,124 of them, drawn with replacement.
 
-    The 22 features take 117 different values, a ``?`` for an unknown stalk root being one of them, and so give the
-    paper's 117 one-hot columns. Encoded contexts have 139: Potstill keeps one more column for each feature, for values
-    that it was not told of. Those are 0 in every row of this table, so that no algorithm learns anything from them.
+    The 22 features take 117 different values, including ``?`` for an unknown stalk root, which gives the paper's 117
+    one-hot columns. Encoded contexts have 139: Potstill adds one column per feature for unlisted values. These are 0 in
+    every row of this table, so that no algorithm learns anything from them.
     """
     path = data.find(data.MUSHROOM.name)
     found = read(path)

@@ -29,7 +29,7 @@ from potstill.problem import Observations, Problem
 from potstill.spaces import Actions, FiniteSpace, finite, lake_columns
 from potstill.tables import checked_contexts
 
-#: Rows in a file, a few megabytes, which are in memory at a time.
+#: Rows per file: a few megabytes, held in memory at a time.
 CHUNK = 100_000
 #: Called with the rows written and the total.
 Progress = Callable[[int, int], None]
@@ -73,7 +73,7 @@ def write_log(
 
 
 def logged(environment: Environment, n: int, key: Key) -> pl.DataFrame:
-    """N uniformly random decisions. Numbers of contexts are float32, as policies see them."""
+    """N uniformly random decisions. Numeric features are float32, as policies see them."""
     rng, names = key.generator(), _actions(environment.problem).labels
     contexts = environment.contexts(n, rng)
     actions = rng.integers(len(names), size=n)
@@ -95,7 +95,7 @@ def upload_log(environment: Environment, rows: int, progress: Progress | None = 
 
 
 def fingerprint(environment: Environment) -> str:
-    """Digest of a few logged rows, which tells logs of a changed simulator apart."""
+    """Digest of a few logged rows, to detect logs of a changed simulator."""
     sample = logged(environment, 200, Key(0).child("fingerprint"))
     return hashlib.sha256(sample.write_csv().encode()).hexdigest()
 
@@ -107,7 +107,7 @@ def _claim(folder: Path, described: _Manifest) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, msgspec.json.encode(described))
     elif (found := msgspec.json.decode(path.read_bytes(), type=_Manifest)) != described:
-        raise LabError(f"{folder} holds another log, {found}, not {described}; name another folder, or delete it")
+        raise LabError(f"{folder} holds another log, {found}, not {described}; use another folder, or delete it")
 
 
 def _small(column: np.ndarray[tuple[int], np.dtype[np.generic]]) -> pl.Series:
@@ -133,7 +133,7 @@ class Replay:
 
     Args:
         problem: The problem.
-        parts: The log, in parts of any size; one is held at a time.
+        parts: The log, in parts of any size; one is in memory at a time.
     """
 
     def __init__(self, problem: Problem, parts: Iterable[Observations]) -> None:
@@ -146,7 +146,7 @@ class Replay:
         """Use rows until `size` of them count.
 
         `choose` gets blocks of `size` rows, because algorithms compile for a shape. Rows after the last one that counts
-        are left for the next batch and decided again by the updated algorithm, so that block boundaries do not matter.
+        go to the next batch and are decided again by the updated algorithm, so that block boundaries do not matter.
         """
         kept: list[Observations] = []
         wanted = size
@@ -190,7 +190,7 @@ def parts_of(folder: Path, problem: Problem, key: Key) -> Iterator[Observations]
     """
     paths = sorted(folder.glob("part-*.parquet"))
     if not paths:
-        raise LabError(f"{folder} has no part-*.parquet, so it is no log; write one with write_log")
+        raise LabError(f"{folder} has no part-*.parquet, so it is not a log; write one with write_log")
     for number in key.child("parts").generator().permutation(len(paths)):
         part = read_part(paths[number], problem)
         yield part[key.child("rows", int(number)).generator().permutation(len(part))]
@@ -215,7 +215,7 @@ def read_part(path: Path, problem: Problem) -> Observations:
 
 
 def rows_for(problem: Problem, decisions: int) -> int:
-    """Expected number of logged rows that `decisions` take: each counts with probability 1/K."""
+    """Expected number of logged rows needed for `decisions`: each counts with probability 1/K."""
     return decisions * len(_actions(problem))
 
 

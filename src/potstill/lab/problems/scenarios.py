@@ -20,7 +20,7 @@ from potstill.lab.problems.video import VideoUpload
 from potstill.lab.problems.wheel import Wheel
 from potstill.problem import Problem
 
-#: From this many decisions on, updates are every 1,000 decisions, as in the paper; below, every 100.
+#: Trials of this many decisions or more update every 1,000 decisions, as in the paper; shorter ones every 100.
 MANY = 10_000
 _ENDINGS = (".csv", ".parquet")
 
@@ -28,13 +28,13 @@ Kind = TypeVar("Kind", ClassificationProblem, DoseProblem)
 
 
 class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be decided in a table.
+    """What to decide in a table: a class (`label`) or an amount (`target`).
 
     Attributes:
-        label: Column of the class to name; or
-        target: Column of the amount to hit, in so many
-        levels: Evenly spaced ones.
-        without: Columns that are not to be seen.
+        label: Column of the class to predict.
+        target: Column of the amount to choose.
+        levels: Number of evenly spaced amounts to choose from.
+        without: Columns to leave out of the context.
     """
 
     label: str | None = None
@@ -59,7 +59,7 @@ def find_scenario(name: str, own: OwnTable, decisions: int | None = None) -> Sce
 
 
 def refuse_unused(own: OwnTable, found: Sequence[Scenario]) -> None:
-    """Refuse options for tables if no problem is a table."""
+    """Reject options for tables if no problem is a table."""
     if own != OwnTable() and not any(one.options for one in found):
         names = ", ".join(one.name for one in found)
         raise LabError(f"--label, --target, --levels and --without are for a table of your own, not for {names}")
@@ -71,12 +71,12 @@ def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Sce
     Args:
         path: Path of a CSV file with a header row, or of a Parquet file.
         own: What to decide in the table.
-        decisions: Number of decisions in a trial; one per row if left out.
+        decisions: Number of decisions in a trial; one per row by default.
     """
     if own.label is None and own.target is None:
         raise LabError(f"{path}: say what to decide: --label COLUMN for a class, or --target COLUMN for a dose")
     if own.label is not None and own.target is not None:
-        raise LabError(f"{path}: --label {own.label} and --target {own.target} are two things to decide; give one")
+        raise LabError(f"{path}: --label {own.label} and --target {own.target} exclude each other; give one")
     rows = table(path, own, resample=False).rows
     count = decisions or rows
     return Scenario(
@@ -119,8 +119,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         title: Title in tables and figures.
         decisions: Number of decisions in a trial.
         batch: Decisions between updates.
-        environment: Makes the simulated problem; a function that can be pickled, for processes to share.
-        log_rows: Replay a log with so many rows instead, as the paper does where no simulator is at hand.
+        environment: Makes the simulated problem; a function that can be pickled, for other processes.
+        log_rows: Number of rows of the log to replay, as in the paper; None to simulate.
         options: Further command-line options, for a user's own table.
     """
 
@@ -134,7 +134,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def measure(self) -> Literal["regret", "reward"]:
-        """The reported measure; a log does not tell the rewards of other actions."""
+        """The reported measure: reward for a log, which does not hold the rewards of other actions, else regret."""
         return "regret" if self.log_rows is None else "reward"
 
     @property
@@ -156,7 +156,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         return Replay(environment.problem, parts_of(upload_log(environment, self.log_rows), environment.problem, key))
 
     def prepare(self, progress: Progress | None = None) -> None:
-        """Read or write what trials need before the first one: errors appear early, and a log is written once.
+        """Read or write the data of trials before the first one: errors appear early, and a log is written once.
 
         Args:
             progress: Called with the rows written and the total.
@@ -171,7 +171,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             raise LabError(f"{self.name}: decisions must be 1 or more, got {n}")
         if self.log_rows is not None and (rows := rows_for(self.problem, n)) > self.log_rows:
             raise LabError(
-                f"{self.name}: {n:,} decisions take about {rows:,} logged rows, and the log has {self.log_rows:,};"
+                f"{self.name}: {n:,} decisions take about {rows:,} logged rows, but the log has {self.log_rows:,};"
                 f" ask for fewer, or for the problem video-{-(-rows // 1_000_000)}m"
             )
         return msgspec.structs.replace(self, decisions=n)
@@ -225,7 +225,7 @@ SCENARIOS: dict[str, Scenario] = {
         _dosing(50, resample=False),
         _dosing(20, resample=True),
         _dosing(50, resample=True),
-        # A trial meets about 350,000 rows; the paper's log has 8 million.
+        # A trial uses about 350,000 rows; the paper's log has 8 million.
         _video(2, "video"),
     )
 }

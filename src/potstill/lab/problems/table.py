@@ -40,7 +40,7 @@ class TableProblem:
     Attributes:
         problem: The problem.
         dropped: Number of rows left out because the label or target is missing.
-        resample: Whether a trial draws rows with replacement; if not, it meets each at most once, in random order.
+        resample: Whether a trial draws rows with replacement; if not, it uses each at most once, in random order.
     """
 
     def __init__(self, table: pl.DataFrame, problem: Problem, *, dropped: int, resample: bool) -> None:
@@ -107,18 +107,18 @@ class TableProblem:
 
 
 class ClassificationProblem(TableProblem):
-    """Name the class of each row: reward 1 if right and 0 if not, or by a table of rewards.
+    """Predict the class of each row: reward 1 if right and 0 if not, or by a table of rewards.
 
     Args:
         table: The rows.
         label: Column of the class; rows without one are left out.
-        features: Columns to see, by name or as a Feature that says how; all but the label if not given.
-        without: Columns not to see.
-        rewards: What each action earns on rows of each class, a number or several of equal chance, as in
-            ``{"edible": {"eat": 5}, "poisonous": {"eat": (5, -35), "abstain": 0}}``. An action that a class leaves out
-            earns 0 there.
+        features: Columns of the context, by name or as a `Feature`; all but the label by default.
+        without: Columns to leave out of the context.
+        rewards: Reward of each action on rows of each class: a number, or several that are equally likely, as in
+            ``{"edible": {"eat": 5}, "poisonous": {"eat": (5, -35), "abstain": 0}}``. Actions that a class does not
+            list earn 0.
         name: Name of the problem.
-        resample: Draw rows with replacement; if not, a trial meets each row at most once.
+        resample: Draw rows with replacement; if not, a trial uses each row at most once.
     """
 
     def __init__(
@@ -167,12 +167,12 @@ class DoseProblem(TableProblem):
         table: The rows.
         target: Column of the right amount, numbers; rows without one are left out.
         levels: Number of levels.
-        low: The lowest level; the smallest target if not given.
-        high: The highest level; the largest target if not given.
-        features: Columns to see, by name or as a Feature that says how; all but the target if not given.
-        without: Columns not to see.
+        low: Lowest level; the smallest target by default.
+        high: Highest level; the largest target by default.
+        features: Columns of the context, by name or as a `Feature`; all but the target by default.
+        without: Columns to leave out of the context.
         name: Name of the problem.
-        resample: Draw rows with replacement; if not, a trial meets each row at most once.
+        resample: Draw rows with replacement; if not, a trial uses each row at most once.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class DoseProblem(TableProblem):
 
     def _reward(self, level: Float64, target: Float64) -> Float64:
         reward = 1 - np.abs(level - target) / (self.levels[-1] - self.levels[0])
-        # Rounding must not carry it out of the bounds that the problem states.
+        # Rounding must not exceed the reward bounds of the problem.
         within: Float64 = np.clip(reward, 0, 1)
         return within
 
@@ -262,12 +262,12 @@ def _levels(low: float, high: float, count: int) -> Float64:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise LabError(f"levels need low < high, got low={low} and high={high}")
     if not math.isfinite(float(high) - float(low)):
-        raise LabError(f"levels from {low} to {high} are too far apart for a number; rescale the target")
+        raise LabError(f"the range of levels, {low} to {high}, overflows a float; rescale the target")
     return np.linspace(low, high, count)
 
 
 def _reward_table(classes: list[str], rewards: RewardTable) -> tuple[list[str], Float64]:
-    """The actions, and what each earns, float64[C, K, M]: M equally likely outcomes for each class and action."""
+    """The actions, and their rewards, float64[C, K, M]: M equally likely outcomes for each class and action."""
     if unknown := sorted(set(rewards) ^ set(classes)):
         raise LabError(f"rewards must name each class once: {', '.join(classes)}; check {', '.join(unknown)}")
     actions = list(dict.fromkeys(action for by_action in rewards.values() for action in by_action))

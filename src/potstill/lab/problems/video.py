@@ -1,4 +1,4 @@
-"""Video upload: at which quality a phone should transcode a video before it sends it (the paper's main example)."""
+"""Video upload: at which quality a phone should transcode a video before sending it (the paper's main example)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from potstill.lab.problems.environment import Columns, Float32, Float64
 from potstill.problem import Boolean, Categorical, Discrete, Numeric, Problem, Reward
 
-#: Actions in the order of their quality, and the bitrate of each.
+#: Bitrate of each action, in ascending order of quality.
 BITRATES = {
     "240p@400k": 400,
     "360p@700k": 700,
@@ -73,7 +73,7 @@ _RESOLUTIONS = {
 }
 _OS = {"android": 0.71, "ios": 0.28, "other": 0.01}
 
-# A live service meets values that its problem does not list; the column for them has to be learnt like any other.
+# A live service gets values that its problem does not list; their column has to be learnt like any other.
 _UNLISTED = {"FR", "KE", "MX", "ethernet", "4320p", "other"}
 
 
@@ -110,26 +110,26 @@ _PROBLEM = Problem(
 
 
 class VideoUpload(msgspec.Struct, frozen=True):
-    """A simulated upload service: 38 encoded columns of video, network and device facts, seven qualities.
+    """A simulated upload service: 38 encoded columns that describe video, network and device; seven qualities.
 
-    Where contexts come from: country and hour are drawn first. The country gives the shares of the connection types,
-    a factor on bandwidth, and how large phones are; the connection gives the medians of upload bandwidth, round trip
-    and packet loss; a larger phone films at a higher resolution, and resolution and frame rate give the bitrate that
-    the video was filmed with. Bandwidths, bitrates, sizes and durations are log-normal around those medians.
+    Contexts. Country and hour are drawn first. The country sets the shares of the connection types, a factor on
+    bandwidth, and the memory of phones. The connection sets the medians of upload bandwidth, round trip and packet
+    loss. A phone with more memory films at a higher resolution; resolution and frame rate set the filmed bitrate.
+    Bandwidths, bitrates, sizes and durations are log-normal around those medians.
 
-    What an upload earns: the video is sent at the action's bitrate, which takes
+    Rewards. The video is sent at the action's bitrate, which takes
 
         transfer time = bitrate · duration / effective bandwidth,
 
-    where the effective bandwidth is `up_kbps`, less what is lost to packet loss and to the evening's crowd. The sender
-    waits about 12 s · duration^0.6, longer when charging, less when the battery is low, the app is in the background
-    or earlier tries failed. The upload succeeds with probability
+    where the effective bandwidth is `up_kbps` reduced by packet loss and by evening congestion. The sender waits about
+    12 s · duration^0.6, longer when charging, less when the battery is low, the app is in the background or earlier
+    tries failed. The upload succeeds with probability
 
         0.98 · σ(2.5 · ln(patience / transfer time)),
 
-    and then earns ln(1 + b/300) / ln(1 + 8000/300) with b the smaller of the action's and the video's own bitrate: more
-    bits than were filmed cost time and show nothing. A failed upload earns 0. So the best action rises with bandwidth,
-    falls with duration, and never exceeds by much what was filmed.
+    and then earns ln(1 + b/300) / ln(1 + 8000/300), where b is the smaller of the action's and the filmed bitrate: bits
+    beyond the filmed bitrate cost time and add no quality. A failed upload earns 0. The best action therefore rises
+    with bandwidth, falls with duration, and is never much above the filmed bitrate.
     """
 
     @property
@@ -138,7 +138,7 @@ class VideoUpload(msgspec.Struct, frozen=True):
         return _PROBLEM
 
     def contexts(self, n: int, rng: np.random.Generator) -> Columns:
-        """Facts of n upload requests, as columns of raw values."""
+        """Contexts of n upload requests, as columns of raw values."""
         place = _places(n, rng)
         network = _networks(place, rng)
         phone = _phones(place, rng)
@@ -159,7 +159,7 @@ class VideoUpload(msgspec.Struct, frozen=True):
         return np.where(arrived, _quality(contexts)[rows, actions], 0.0)
 
     def success(self, contexts: Columns) -> Float64:
-        """The probability that an upload at each quality arrives, float64[N, 7]."""
+        """Probability that an upload at each quality succeeds, float64[N, 7]."""
         transfer = _KBPS * (contexts["duration_s"] / _effective_kbps(contexts))[:, None]
         ratio = _patience_s(contexts)[:, None] / transfer
         success: Float64 = 0.98 / (1 + ratio**-2.5)
@@ -188,7 +188,7 @@ def _patience_s(contexts: Columns) -> Float64:
 def _places(n: int, rng: np.random.Generator) -> Columns:
     shares = [country.share for country in _COUNTRIES.values()]
     country = rng.choice(list(_COUNTRIES), size=n, p=shares)
-    # Few upload at night: mostly afternoon and evening.
+    # Most uploads are in the afternoon and evening.
     return {"country": country, "hour": rng.normal(16, 5, n) % 24}
 
 
@@ -224,7 +224,7 @@ def _phones(place: Columns, rng: np.random.Generator) -> Columns:
 
 def _videos(memory_gb: Float64, rng: np.random.Generator) -> Columns:
     n = len(memory_gb)
-    # The rank of a video is drawn around that of its phone, so that large phones film larger videos.
+    # The rank of a video is drawn around that of its phone, so that better phones film at higher resolutions.
     rank = np.clip(rng.random(n) + 0.12 * np.log2(memory_gb / 4), 0, 1)
     limits = np.cumsum([resolution.share for resolution in _RESOLUTIONS.values()])[:-1]
     resolution = np.array(list(_RESOLUTIONS))[np.searchsorted(limits, rank)]

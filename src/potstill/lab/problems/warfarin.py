@@ -1,7 +1,7 @@
-"""Warfarin: which weekly dose a patient needs, from what a doctor knows before the first one (IWPC 2009).
+"""Warfarin: the weekly dose a patient needs, from what a doctor knows before the first dose (IWPC 2009).
 
-The paper's cohort is 4,788 patients with 17 features, by a rule that it does not give. Here it is all 5,528 patients
-with a known dose, and these 17 columns:
+The paper's cohort is 4,788 patients with 17 features, selected by a rule that it does not state. Here it is all 5,528
+patients with a known dose, and these 17 columns:
 
     age (the decade, missing: 60)          1      CYP2C9 *2 alleles, 0 to 2; missing      2
     height, weight; each with a flag       4      CYP2C9 *3 or rarer alleles, 0 to 2      1
@@ -9,10 +9,10 @@ with a known dose, and these 17 columns:
     White, Asian, Black, or other          4      amiodarone, an enzyme inducer           2
 
 Genotypes are counts of the alleles that lower the dose, as in dosing algorithms; nothing is imputed from other sites of
-the genome. An enzyme inducer is carbamazepine, phenytoin or rifampin; a drug that the record does not mention counts as
+the genome. Enzyme inducers are carbamazepine, phenytoin and rifampin; a drug that the record does not mention counts as
 not taken.
 
-Levels go from 0 to 92.5 mg per week, and the reward is 1 - |level - dose| / 92.5, with larger doses taken as 92.5.
+Levels range from 0 to 92.5 mg per week. The reward is 1 - |level - dose| / 92.5, with doses capped at 92.5.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from potstill.lab.problems import data
 from potstill.lab.problems.table import DoseProblem
 from potstill.problem import Boolean, Categorical, Feature, Numeric
 
-#: mg per week; 28 of 5,528 doses are larger. The largest, 315, is so far off that most levels would be wasted on it.
+#: Largest level, mg per week. 28 of 5,528 doses are larger; levels up to the largest, 315, would mostly be unused.
 HIGHEST = 92.5
 
 FEATURES: tuple[Feature, ...] = (
@@ -50,7 +50,7 @@ def warfarin(levels: int = 20, resample: bool = False) -> DoseProblem:
 
     Args:
         levels: Evenly spaced doses from 0 to 92.5 mg per week.
-        resample: Draw patients with replacement; if not, a trial meets each at most once.
+        resample: Draw patients with replacement; if not, a trial uses each at most once.
     """
     path = data.find(data.WARFARIN.name)
     table = patients(path)

@@ -25,8 +25,8 @@ _PROBLEM = Problem(
 class Wheel(msgspec.Struct, frozen=True):
     """Points (x, y) uniform in the unit disc, and five actions, as in the paper.
 
-    ``safe`` earns 1.2 everywhere and each other action 1.0, except on the rim, further than `delta` from the centre,
-    where the action that is named after the point's quadrant earns 50. The rim has a share of 1 - delta² of the points.
+    ``safe`` earns 1.2 everywhere and each other action 1.0, except on the rim, further than `delta` from the centre:
+    there the action named after the point's quadrant earns 50. A share of 1 - delta² of the points is on the rim.
 
     Args:
         delta: Inner radius of the rim, from 0 to below 1.
@@ -44,7 +44,7 @@ class Wheel(msgspec.Struct, frozen=True):
 
     @property
     def problem(self) -> Problem:
-        """Two numbers, five actions."""
+        """The problem: two numeric features, five actions."""
         return _PROBLEM
 
     def contexts(self, n: int, rng: np.random.Generator) -> Columns:

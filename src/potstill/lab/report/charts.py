@@ -30,7 +30,7 @@ _RED, _COPPER, _GREY, _BLUE, _PINK = "#cf4436", "#c8662b", "#8b919b", "#4a83c4",
 _FEW = alt.Axis(tickCount=5)
 #: Width in pixels of the panels of a figure that are side by side, without axes.
 _ROOM = 760
-#: Points of a curve: more cannot be told apart and make pages large.
+#: Points of a curve; more are indistinguishable and make pages large.
 _POINTS = 100
 #: A line that ends above this many times the others is clipped.
 _OUT_OF_FRAME = 1.6
@@ -100,12 +100,12 @@ def _hues(runs: Sequence[Run]) -> list[str]:
 
 
 def _dash(run: Run) -> list[int]:
-    """Undistilled algorithms and other libraries are dashed: a good imitation would hide them."""
+    """Undistilled algorithms and other libraries are dashed: a good imitation would hide a solid line."""
     return _DASHED if run.preset == PEERS or run.algorithm.endswith("-ts") else _SOLID
 
 
 def forest(compared: Sequence[Compared]) -> Chart:
-    """Cost of distilling on each problem, with its interval."""
+    """Cost of distillation on each problem, with its interval."""
     rows = [
         {
             "label": f"{problem_title(one.problem)} · {one.preset} · {one.title}",
@@ -123,7 +123,7 @@ def forest(compared: Sequence[Compared]) -> Chart:
         color=alt.Color("colour:N", scale=None),
         tooltip=["label:N", "verdict:N"],
     )
-    title = "cost of distilling, % (positive: the policy does worse than its Thompson sampling)"
+    title = "cost of distillation, % (positive: the policy is worse than its Thompson sampling)"
     bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2="high:Q")
     dots = base.mark_point(filled=True, size=45, opacity=1).encode(x=alt.X("cost:Q", title=title))
     zero = alt.Chart(pl.DataFrame({"x": [0.0]})).mark_rule(strokeDash=[4, 4], color=_GREY).encode(x="x:Q")
@@ -197,7 +197,7 @@ def growth(grown: Sequence[Growth], field: str, title: str) -> Chart:
 
 
 def imitation_error(imitated: Sequence[Imitated], heading: str) -> Chart:
-    """Held-out divergence after each update, the mean over trials, for each problem."""
+    """Held-out KL divergence after each update, mean over trials, one panel per problem."""
     rows = [
         {"problem": problem_title(one.problem), "algorithm": one.title, "update": number + 1, "kl": max(kl, 1e-9)}
         for one in imitated
@@ -214,7 +214,7 @@ def imitation_error(imitated: Sequence[Imitated], heading: str) -> Chart:
             color=_top("algorithm", list(known), list(known.values())),
             tooltip=["problem:N", "algorithm:N", "update:Q", alt.Tooltip("kl:Q", format=".3~g")],
         )
-        .facet(alt.Facet("problem:N", title=None, sort=problems), columns=4, title=f"held-out divergence: {heading}")
+        .facet(alt.Facet("problem:N", title=None, sort=problems), columns=4, title=f"held-out KL divergence: {heading}")
         .resolve_scale(x="independent")
     )
     return chart
@@ -244,7 +244,7 @@ def price(imitated: Sequence[Imitated]) -> Chart:
     base = alt.Chart(pl.DataFrame(rows), width="container", height=alt.Step(17)).encode(
         y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=380, grid=False))
     )
-    title = "reward per decision. Dots: difference seen, with two standard errors. Blue: the most that the bound allows"
+    title = "reward per decision. Dots: measured difference ± two standard errors. Blue: the bound"
     bars = base.mark_rule(strokeWidth=2, color=_COPPER).encode(
         x=alt.X("low:Q", title=title, scale=scale, axis=axis), x2="high:Q"
     )

@@ -17,8 +17,8 @@ from potstill.lab.runs import LEAST_TRIALS
 from potstill.pages import Chart, Page, Section
 
 _CURVES = """
-    Mean over trials with two standard errors, the first, uniform batch included. Solid lines are distilled policies and
-    baselines; dashed ones act on posterior samples, or are other libraries'.
+    Mean over trials ± two standard errors, including the first batch, which is uniform. Solid lines: distilled policies
+    and baselines. Dashed lines: undistilled Thompson sampling and other libraries.
 """
 _PRESETS = {"paper": "the paper's hyperparameters", "potstill": "Potstill's hyperparameters", PEERS: "other libraries"}
 
@@ -29,58 +29,63 @@ def _flowed(text: str) -> str:
 
 
 COMPARISON = _flowed("""
-    Trials of equal number meet the same requests with the same luck, so algorithms are compared in pairs. The ratio is
-    that of mean final regret, IL over TS (of mean reward where a log is replayed). Its 95 % interval is Fieller's, with
-    t quantiles: all ratios ρ for which the mean of IL − ρ·TS over trials is not significantly away from 0. The verdict
-    goes by two standard errors of the paired difference. In the figure, blue is within them, red is outside, and grey
-    has too few trials to tell.
+    Trials with the same number have the same requests and reward noise, so algorithms are compared by paired
+    differences. The ratio is mean final regret of IL over that of TS (mean reward where a log is replayed). Its 95 %
+    confidence interval is Fieller's, with t quantiles: all ratios ρ for which the mean of IL − ρ·TS over trials does
+    not differ significantly from 0. The verdict compares the paired difference with two standard errors. In the figure,
+    blue is within them, red is outside, and grey has too few trials for a verdict.
 """)
 
 
 REGRET = _flowed(f"""
-    Regret is the expected reward given up against the best action for each request, added up. {_CURVES} Where
-    UniformRandom is not to be seen, it has left the frame at the top.
+    Regret is the expected reward lost against the best action, summed over requests. {_CURVES} Where UniformRandom is
+    missing, its curve is above the plotted range.
 """)
 
 REWARD = _flowed(f"""
-    Running mean of the reward: a log does not say what the best action would have earned. {_CURVES}
+    Running mean of the reward. Regret is unknown: a log does not hold the rewards of other actions. {_CURVES}
 """)
 
 PEERS_NOTE = "\n\n" + _flowed("""
-    In the table, Potstill's own stand against the best of the other libraries, by its mean: the ratio less 1, paired by
-    trial, with its 95 % interval, and better or worse where that leaves out 0.
+    The last column of the table compares Potstill's algorithms with the best peer, the other library with the best
+    mean: ratio minus 1, paired by trial, with its 95 % confidence interval. It says better or worse where the interval
+    excludes 0.
 """)
 
 LATENCY = _flowed("""
-    One decision at a time from an encoded context, drawing of randomness included, on {processor} with one thread,
-    Python {python}, preset paper (Adaptive-TS: potstill), after {learnt} observations. The paper's numbers (its table
-    of decision-making latency, Intel Xeon E5-2680 v4, 32-bit floats) are from another machine and another framework:
-    compare ratios.
+    Time of one decision from an encoded context, including random draws, on {processor} with one thread, Python
+    {python}, preset paper (Adaptive-TS: potstill), after {learnt} observations. The paper's numbers (its table of
+    decision-making latency, Intel Xeon E5-2680 v4, 32-bit floats) come from another machine and another framework:
+    compare ratios, not times.
 
-    A distilled policy is policy.decide, a C kernel that returns the decision with its propensity. Thompson sampling is
-    timed as one would serve it from NumPy, with everything computed beforehand that does not depend on the context: one
-    matrix product for the scale of every action's Student-t reward, as much arithmetic as the paper's triangular
-    solves; one network at random for the ensemble; for GP-TS and Adaptive-TS the joint posterior, as the library
-    computes it. So part of the ratio is C against NumPy: a network of about the policy's size in NumPy is the row of
-    Neural-Greedy. TS / IL is the ratio of the medians, since means also hold what other programs on the machine cost;
-    in the paper, of means. Slow algorithms were stopped after 20 s, which the number of calls shows.
+    A distilled policy is timed as policy.decide, a C kernel that returns the decision with its propensity. Thompson
+    sampling is timed as it would be served from NumPy, with everything precomputed that does not depend on the context.
+    Linear posteriors take one matrix product for the scale of every action's Student-t reward, the same amount of
+    arithmetic as the paper's triangular solves. Ensembles run one network chosen at random. GP-TS and Adaptive-TS
+    sample from the joint posterior as the library does. Part of the ratio is therefore C against NumPy: the row of
+    Neural-Greedy shows a network of about the policy's size in NumPy.
+
+    TS / IL is the ratio of medians, because means include delays by other programs on the machine; the paper's is a
+    ratio of means. Slow algorithms were stopped after 20 s; their number of calls is smaller.
 """)
 
 COMPLEXITY = _flowed("""
-    The paper's table of complexity, measured: one dimension grows while the others are held. C is d·h + h², a forward
-    pass up to the last of two hidden layers of h units. Fitted is the exponent of what a size adds to the smallest one;
-    expected is the same fit to the paper's formula. At small sizes the overhead of the calls (some microseconds in
-    NumPy, half of one in the C kernel) hides the arithmetic, and beyond 1 MB it is the speed of memory that is
-    measured: the exponent of time is fitted in between, on sizes that take 15 % longer than the smallest and fit a
-    core's cache. Memory is what must be where decisions are taken, as 32-bit floats; for TS-IL the policy file.
+    Measured scaling beside the paper's table of complexity: one dimension grows while the others are fixed. C is
+    d·h + h², a forward pass up to the last of two hidden layers of h units. Fitted is the exponent of the increase over
+    the smallest size; expected is the same fit to the paper's formula.
+
+    The exponent of time is fitted on sizes that take at least 15 % longer than the smallest and fit a core's cache. At
+    smaller sizes call overhead (a few microseconds in NumPy, half a microsecond in the C kernel) hides the arithmetic;
+    beyond 1 MB, memory bandwidth dominates. Memory is the parameters needed to take decisions, as 32-bit floats; for
+    TS-IL, the policy file.
 """)
 
 IMITATION = _flowed("""
-    The divergence KL(teacher ‖ policy) on held-out contexts after each update, the mean over trials. By the paper's
-    decomposition it can cost at most L·√(KL/2) per decision, L the range of mean rewards seen; the price adds that up
-    over a trial, each batch at the price of the policy that decided it. Seen is what the policy gave up against its
-    Thompson sampling, paired by trial. It also holds what learning from other actions changed, of which the bound does
-    not speak. Both are in reward over a whole trial.
+    KL(teacher ‖ policy) on held-out contexts after each update, mean over trials. By the paper's decomposition it costs
+    at most L·√(KL/2) per decision, where L is the range of observed mean rewards. The bound in the table sums this over
+    a trial, each batch with the divergence of the policy that decided it. The measured cost is the reward lost against
+    undistilled Thompson sampling, paired by trial. It includes the effect of learning from different actions, which the
+    bound does not cover. Both are total reward over a trial.
 """)
 
 
@@ -92,8 +97,8 @@ def page(runs: Runs, said: Summary) -> Page:
     problems = ", ".join(problem_title(name) for name in runs.problems)
     return Page(
         "The paper's evaluation, rerun" if said.deviations else f"Trials on {problems}",
-        f"Distilled policies (IL) against the Thompson sampling (TS) that they imitate, on {problems}. "
-        f"{said.trials:,} trials in all.",
+        f"Distilled policies (IL) compared with the Thompson sampling (TS) that they imitate, on {problems}. "
+        f"{said.trials:,} trials in total.",
         _headlines(said),
         [section for section in sections if section] + [_origin(said)],
         name="Potstill lab: results",
@@ -118,7 +123,7 @@ def _headlines(said: Summary) -> list[tuple[str, str]]:
         lines.append(
             (
                 f"{tables.microseconds(typical)} µs",
-                f"per decision of a distilled policy. Thompson sampling takes {speedup:.0f} times as long (median).",
+                f"per decision with a distilled policy. Thompson sampling takes {speedup:.0f} times as long (median).",
             )
         )
     return lines
@@ -134,8 +139,8 @@ def _peer_headline(finals: Sequence[Final]) -> list[tuple[str, str]]:
     if not problems:
         return []
     said = (
-        "problems have a distilled policy of preset potstill whose mean is better than that of the best of the other "
-        f"libraries; on {len(clearly)} of them the 95 % interval leaves out a tie."
+        "problems where a distilled policy of preset potstill has a better mean than the best of the other libraries; "
+        f"on {len(clearly)} of them the 95 % confidence interval excludes a tie."
     )
     return [(f"{len({row.problem for row in won})} of {len(problems)}", said)]
 
@@ -165,7 +170,7 @@ def _by_chance(said: Summary) -> str:
     judged = [row for row in said.comparisons if row.comparison.outside is not None]
     outside = [row for row in judged if row.comparison.outside]
     if not judged:
-        return "There are too few trials for any verdict."
+        return "Too few trials for a verdict."
     made = "One comparison was made" if len(judged) == 1 else f"{len(judged)} comparisons were made"
     return (
         f"{made}. If no policy differed from its Thompson sampling, "
@@ -206,7 +211,7 @@ def _curves(runs: Runs, problem: str) -> dict[str, Chart]:
 
 
 def _distilled(runs: Runs, problem: str) -> list[Run]:
-    """Note on what other libraries are compared with."""
+    """Potstill's distilled policies, drawn beside the other libraries."""
     return [run for run in runs.of(problem, "potstill") if run.imitates]
 
 
@@ -250,7 +255,7 @@ def _imitation(rows: Sequence[Imitated]) -> Section:
     if with_cost(rows):
         figures["imitation-price"] = charts.price(with_cost(rows))
     return Section(
-        "Imitation error, its price, and what it cost",
+        "Imitation error: bound and measured cost",
         IMITATION,
         figures,
         [tables.imitation_table(rows)],
@@ -259,15 +264,15 @@ def _imitation(rows: Sequence[Imitated]) -> Section:
 
 
 def _origin(said: Summary) -> Section:
-    commit = said.commit or "not known: it was not made from a checkout"
+    commit = said.commit or "unknown (not run from a git checkout)"
     trials = "; ".join(f"{count:,} by {name}" for name, count in said.commits.items())
-    deviations = "What is not as in the paper. " + "\n\n".join(said.deviations) + "\n\n" if said.deviations else ""
+    deviations = "Deviations from the paper. " + "\n\n".join(said.deviations) + "\n\n" if said.deviations else ""
     notes = f"{said.notes.strip()}\n\n" if said.notes.strip() else ""
     return Section(
-        "How this was made",
+        "How to reproduce",
         f"{notes}{deviations}"
         f"Potstill {said.library}, commit {commit}. {f'Trials were run by commit: {trials}. ' if trials else ''}"
-        "The commands, read off the results:",
+        "Commands, derived from the results:",
         code="\n".join(said.commands),
     )
 

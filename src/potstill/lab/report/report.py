@@ -77,15 +77,14 @@ def write_report(
         folder: Folder written by `potstill lab run`.
         out: Folder for report.html, summary.json, results.md and the pictures.
         calls: Number of timed calls for each latency; 0 measures none.
-        again: Measure although the same was measured before and kept in `out`.
-        markdown: Write the Markdown page here instead, with the pictures and the trials themselves in a folder of its
-            name beside it.
+        again: Measure again, even if `out` has measurements of the same settings.
+        markdown: Path of the Markdown page instead; pictures and trials go to a folder of the same name beside it.
         notes: Remarks to print, in paragraphs.
         command: Command line to print in the report.
-        say: Called with what is done next.
+        say: Called with a description of the next step.
     """
     if markdown and markdown.suffix != ".md":
-        raise LabError(f"the Markdown page must be called something.md, got {markdown}")
+        raise LabError(f"the Markdown page must end in .md, as in something.md, got {markdown}")
     runs = Runs.read(folder)
     out.mkdir(parents=True, exist_ok=True)
     measured = _measured(runs, out, calls, again, say) if calls else None
@@ -122,10 +121,10 @@ def _is_available(problem: str, say: Notify) -> bool:
 
 
 def _commands(report: str, markdown: Path | None) -> list[str]:
-    """The command that makes the report, and how to get its trials without running them."""
+    """The command that makes the report, and one that unpacks its trials instead of running them."""
     if markdown is None:
         return [report]
-    return [f"tar xf {markdown.with_suffix('') / TRIALS}  # instead of the runs: the trials of this page", report]
+    return [f"tar xf {markdown.with_suffix('') / TRIALS}  # the trials of this page, instead of running them", report]
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:

@@ -18,10 +18,10 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         problem, preset, algorithm: names.
         title: Title of the algorithm.
-        measure: The measure.
-        final: The mean over trials.
-        best_peer: Whether it is the best of the other libraries.
-        against_best_peer: Compared with it, paired by trial; None for peers, or without them.
+        measure: ``regret`` or ``reward``.
+        final: Mean over trials.
+        best_peer: Whether this is the best of the other libraries.
+        against_best_peer: Comparison with the best peer, paired by trial; None for peers, or without them.
     """
 
     problem: str
@@ -51,10 +51,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         problem, algorithm: names.
         title: Title of the algorithm.
-        calls, mean_us, two_se_us, median_us, p99_us: measured here.
+        calls, mean_us, two_se_us, median_us, p99_us: Measured on this machine.
         paper_us: The paper's mean; None where it has none.
-        speedup: Median latency of Thompson sampling over that of this, its distilled policy; None for others.
-        paper_speedup: The same in the paper, of means.
+        speedup: Median latency of Thompson sampling over that of this distilled policy; None for others.
+        paper_speedup: The same ratio in the paper, of means.
     """
 
     problem: str
@@ -132,10 +132,10 @@ class Imitated(msgspec.Struct, frozen=True, kw_only=True):
         problem, preset, algorithm: names.
         title: Title of the algorithm.
         decisions: Number of decisions in a trial.
-        kl: Held-out divergence from the teacher after each update, in nats, the mean over trials.
-        price: The paper's bound on what these divergences cost, L·√(KL/2) per decision, added up over a trial's
-            decisions: each batch at the price of the policy that decided it.
-        cost: Total regret over Thompson sampling, paired by trial; None if that was not run.
+        kl: Held-out KL divergence from the teacher after each update, in nats, mean over trials.
+        price: The paper's bound on the cost of these divergences, L·√(KL/2) per decision, summed over a trial; each
+            batch counts with the policy that decided it.
+        cost: Total regret minus that of Thompson sampling, paired by trial; None if that was not run.
     """
 
     problem: str
@@ -173,7 +173,7 @@ def _imitated(run: Run, teacher: Run | None) -> Imitated:
 
 
 def paid(trial: Trial) -> float:
-    """Bound over a whole trial. The first batch is uniform for all and costs nothing."""
+    """Bound over a whole trial. The first batch is uniform for every algorithm and costs nothing."""
     return float(np.dot(trial.price or [], trial.decisions[1:]))
 
 

@@ -37,19 +37,19 @@ LATENCY_MS = {
 _DEVIATIONS = (
     (
         "warfarin",
-        "Warfarin: all 5,528 patients of the public IWPC file with a numeric dose, instead of the paper's 4,788, whose "
-        "rule of selection it does not give; the 17 columns of the context are this project's choice.",
+        "Warfarin: all 5,528 patients of the public IWPC file with a numeric dose, instead of the paper's 4,788; the "
+        "paper does not state its selection rule. The 17 context columns are this project's choice.",
     ),
     (
         "video",
-        "Video: the paper's log is not public. A simulated upload service with 38 columns and 7 actions, logged under "
-        "a uniform policy, takes its place; absolute rewards cannot be compared with the paper's.",
+        "Video: the paper's log is not public. Its place is taken by a simulated upload service with 38 columns and 7 "
+        "actions, logged under a uniform policy. Absolute rewards cannot be compared with the paper's.",
     ),
     (
         "",
         "Linear-TS and NeuralLinear-TS draw each action's reward from its exact Student-t distribution instead of "
-        "through sampled parameters, and their labels are exact probabilities instead of shares of 2,048 samples: the "
-        "same distribution, without Monte Carlo noise.",
+        "sampling parameters. Their labels are exact probabilities instead of shares of 2,048 samples. The "
+        "distribution is the same, without Monte Carlo noise.",
     ),
 )
 
@@ -79,7 +79,7 @@ class Run:
 
     @property
     def luck(self) -> list[tuple[int, int]]:
-        """Number and seed of each trial: runs that agree in both had the same requests and reward noise."""
+        """Number and seed of each trial; runs that agree in both had the same requests and reward noise."""
         return [(trial.trial, trial.seed) for trial in self.trials]
 
     @cached_property
@@ -134,11 +134,11 @@ class Runs:
     def read(cls, folder: Path) -> Runs:
         """Runs of a folder written by `potstill lab run`."""
         if not folder.is_dir():
-            raise LabError(f"there is no folder {folder}: run trials first, with potstill lab run --out {folder}")
+            raise LabError(f"there is no folder {folder}; run trials first, with potstill lab run --out {folder}")
         runs = cls(results.load(folder))
         if not runs.runs:
             raise LabError(
-                f"{folder} holds no finished trials (PROBLEM/PRESET/ALGORITHM/0000.json): "
+                f"{folder} holds no finished trials (PROBLEM/PRESET/ALGORITHM/0000.json); "
                 f"run some first, with potstill lab run --out {folder}"
             )
         return runs
@@ -176,7 +176,7 @@ def problem_title(name: str) -> str:
 
 
 def _measure(trials: Sequence[Trial]) -> Measure:
-    """Regret if expected rewards are known, else mean reward: a log does not tell the rewards of other actions."""
+    """Regret if expected rewards are known, else mean reward: a log does not hold the rewards of other actions."""
     return "reward" if any(trial.regret is None for trial in trials) else "regret"
 
 
@@ -189,7 +189,7 @@ def _rank(identity: tuple[str, str, str]) -> tuple[object, ...]:
 
 
 def _refuse_mixed(grouped: dict[tuple[str, str, str], list[Trial]]) -> None:
-    """Refuse trials of different lengths: they can share no curve and cannot be compared."""
+    """Reject trials of different lengths: their curves and totals cannot be compared."""
     lengths: dict[str, Trial] = {}
     for trial in (trial for trials in grouped.values() for trial in trials):
         first = lengths.setdefault(trial.problem, trial)

@@ -103,14 +103,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         commit: Commit that the report was made from; None outside a checkout.
         commits: Number of trials by the commit that ran them.
         commands: Commands that reproduce the results.
-        trials: Finished ones that were read.
+        trials: Number of finished trials.
         deviations: Deviations from the paper, if its problems were run.
-        notes: Remarks that were handed over.
+        notes: Remarks to print.
         finals: Final result of every algorithm.
         comparisons: Distilled policies against their Thompson sampling.
-        outside_by_chance: Expected number outside two standard errors if nothing differed.
-        imitation: Error, price and cost of the distilled policies.
-        latency: Beside the paper's.
+        outside_by_chance: Expected number outside two standard errors if no policy differed.
+        imitation: Imitation error of the distilled policies: KL, bound and measured cost.
+        latency: Latencies, with the paper's where it has them.
         measurements: Raw measurements of this machine; None if none were made.
     """
 

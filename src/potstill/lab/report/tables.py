@@ -16,15 +16,16 @@ def final_table(rows: Sequence[Final]) -> Table:
     regret = rows[0].measure == "regret"
     ranked = sorted(rows, key=lambda row: row.final.mean if regret else -row.final.mean)
     title = "final regret" if regret else "mean reward"
-    header = ("algorithm", "preset", "trials", f"{title}, mean ± 2 s.e.", "against the best peer")
+    header = ("algorithm", "preset", "trials", f"{title}, mean ± 2 s.e.", "compared with the best peer")
     peers = any(row.best_peer for row in rows)
     cells = [
-        (row.title, row.preset, str(row.final.trials), estimate(row.final), _standing(row, regret)) for row in ranked
+        (row.title, row.preset, str(row.final.trials), estimate(row.final), _against_best_peer(row, regret))
+        for row in ranked
     ]
     return Table(header, cells) if peers else Table(header[:-1], [row[:-1] for row in cells])
 
 
-def _standing(row: Final, regret: bool) -> str:
+def _against_best_peer(row: Final, regret: bool) -> str:
     if row.best_peer:
         return "the best peer"
     one = row.against_best_peer
@@ -45,7 +46,7 @@ def _problems(rows: Sequence[Compared] | Sequence[Timed]) -> list[str]:
 
 
 def _comparison_table(rows: Sequence[Compared], problem: str) -> Table:
-    header = ("preset", "distilled policy", "trials", "ratio", "95 % interval", "difference ± 2 s.e.", "verdict")
+    header = ("preset", "distilled policy", "trials", "ratio", "95 % interval", "paired difference ± 2 s.e.", "verdict")
     cells = [
         (
             row.preset,
@@ -90,7 +91,7 @@ def _latency_table(rows: Sequence[Timed], problem: str) -> Table:
 
 
 def complexity_table(rows: Sequence[Growth]) -> Table:
-    """Fitted exponents beside those of the paper's formulas."""
+    """Fitted exponents, and those of the paper's formulas."""
     header = ("method", "paper's formula", "growing", "at", "time: fitted", "expected", "space: fitted", "expected")
     cells = [
         (
@@ -109,16 +110,16 @@ def complexity_table(rows: Sequence[Growth]) -> Table:
 
 
 def imitation_table(rows: Sequence[Imitated]) -> Table:
-    """Imitation error, price and cost."""
+    """Imitation error, its bound on cost, and the measured cost."""
     header = (
         "problem",
         "preset",
         "distilled policy",
         "mean KL, nats",
         "last KL, nats",
-        "price at most",
-        "seen ± 2 s.e.",
-        "seen / price",
+        "bound on cost",
+        "measured cost ± 2 s.e.",
+        "cost / bound",
     )
     cells = [
         (
@@ -145,12 +146,12 @@ def estimate(one: Estimate) -> str:
 
 
 def percent(share: float) -> str:
-    """A number with its sign."""
+    """A share in percent, with its sign."""
     return _minus(f"{100 * share:+.1f} %")
 
 
 def microseconds(us: float) -> str:
-    """A number with three digits."""
+    """A time in microseconds with three significant digits."""
     return f"{us:,.0f}" if us >= 100 else f"{us:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""The algorithms of the paper's evaluation by name, and those of other libraries beside them."""
+"""Algorithms by name: those of the paper's evaluation, and those of other libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from potstill.policy import Policy
 from potstill.problem import Problem
 from potstill.teachers import to_config
 
-#: With more decisions than this, every update of a Gaussian process takes minutes.
+#: Beyond this many decisions, every update of a Gaussian process takes minutes.
 GP_DECISIONS = 10_000
 
 
@@ -28,9 +28,8 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
         about: One line about it.
         teacher: Row in `PRESETS`; None if it has no hyperparameters.
         imitates: Name of the Thompson sampling whose distilled policy this is.
-        cost: Very roughly, seconds per update; for the order of a run, and for the time left before anything was
-            measured.
-        limit: Decisions in a trial up to which `all` includes it.
+        cost: Rough seconds per update, to order tasks and to estimate the time left before any measurement.
+        limit: Largest number of decisions in a trial for which `all` includes it.
     """
 
     name: str
@@ -81,7 +80,7 @@ class PeerAlgorithm(Algorithm, frozen=True, kw_only=True):
 
     @property
     def presets(self) -> tuple[str, ...]:
-        """One of its own."""
+        """The preset of other libraries."""
         return ("peers",)
 
     def make(self, problem: Problem, seed: int, preset: str) -> Agent:  # noqa: ARG002
@@ -109,18 +108,26 @@ def _pair(name: str, title: str, about: str, cost: float, cost_il: float, limit:
 
 
 _OWN = [
-    Algorithm(name="uniform", title="UniformRandom", about="every action alike, for ever", cost=0.002),
+    Algorithm(name="uniform", title="UniformRandom", about="uniform choice, without learning", cost=0.002),
     Algorithm(
         name="neural-greedy",
         title="Neural-Greedy",
-        about="the best prediction of a network, without exploration",
+        about="the best prediction of one network, without exploration",
         teacher="neural-greedy",
         cost=0.1,
     ),
     *_pair("linear-ts", "Linear-TS", "a Bayesian linear regression for each action", 0.01, 1.2),
-    *_pair("neural-linear-ts", "NeuralLinear-TS", "the same on features that a network learns", 0.1, 1.3),
-    *_pair("bootstrap-nn-ts", "Bootstrap-NN-TS", "ten networks, of which one at random decides", 1, 2),
-    *_pair("adaptive-ts", "Adaptive-TS", "a regression that learns its own prior; not in the paper", 0.5, 1),
+    *_pair(
+        "neural-linear-ts",
+        "NeuralLinear-TS",
+        "Bayesian linear regressions on the last hidden layer of a network",
+        0.1,
+        1.3,
+    ),
+    *_pair("bootstrap-nn-ts", "Bootstrap-NN-TS", "ten bootstrapped networks, one of which decides at random", 1, 2),
+    *_pair(
+        "adaptive-ts", "Adaptive-TS", "a Bayesian linear regression that learns its prior; not in the paper", 0.5, 1
+    ),
     *_pair("gp-ts", "GP-TS", "a Gaussian process over contexts and actions", 5, 8, GP_DECISIONS),
 ]
 _PEERS: list[Algorithm] = [
@@ -140,6 +147,6 @@ def named(names: Iterable[str]) -> list[Algorithm]:
     for name in names:
         if name not in ALGORITHMS and name not in _GROUPS:
             known = ", ".join([*_GROUPS, *ALGORITHMS])
-            raise LabError(f"no algorithm is called {name!r}; there are {known}")
+            raise LabError(f"unknown algorithm {name!r}; there are {known}")
         chosen |= {algorithm.name: algorithm for algorithm in _GROUPS.get(name) or [ALGORITHMS[name]]}
     return list(chosen.values())

@@ -1,8 +1,8 @@
 """Paired comparison of two algorithms on common trials: same requests and noise, so that chance cancels.
 
-The ratio of two mean totals gets Fieller's interval: all ρ for which the mean of yᵢ - ρ·xᵢ over trials is not
-significantly away from 0 by a t-test. It is exact for normal totals at any number of trials, uses that x and y were
-measured on the same trials, and does not exist where the denominator itself is not clearly away from 0.
+The ratio of two mean totals gets Fieller's interval: all ρ for which the mean of yᵢ - ρ·xᵢ over trials does not differ
+significantly from 0 by a t-test. It is exact for normal totals at any number of trials, uses the pairing of x and y,
+and does not exist where the denominator itself does not differ significantly from 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Estimate(msgspec.Struct, frozen=True):
     """A mean over trials.
 
     Attributes:
-        mean: Over trials.
+        mean: Mean over trials.
         two_se: Two standard errors of the mean; None for a single trial.
         trials: Number of trials.
     """
@@ -52,10 +52,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Difference of one algorithm from another, paired by trial.
 
     Attributes:
-        difference: Mean of (one less other), with two standard errors of that mean.
+        difference: Mean of (one minus other), with two standard errors.
         ratio: Ratio of the two means, one over other; None if the other's mean is 0.
         low, high: 95 % interval of the ratio, by Fieller with t quantiles; None where there is none.
-        outside: Whether the difference is more than two standard errors away from 0; None with too few trials.
+        outside: Whether the difference is more than two standard errors from 0; None with too few trials.
         verdict: Verdict in words.
     """
 
@@ -132,16 +132,16 @@ class _Cost(msgspec.Struct, frozen=True):
 
 def _verdict(difference: Estimate, outside: bool | None, cost: _Cost | None, measure: Measure, name: str) -> str:
     if outside is None:
-        return f"too few trials to tell: {difference.trials}, and {LEAST_TRIALS} are needed"
+        return f"too few trials for a verdict: {difference.trials}, and {LEAST_TRIALS} are needed"
     if not outside:
         return _within(difference, cost)
     worse = (difference.mean > 0) == (measure == "regret")
     verb = "costs" if worse else "gains"
     if cost is None:
-        return f"{name} {verb}: outside two standard errors, but the share cannot be told"
+        return f"{name} {verb}: outside two standard errors, but without an interval for the ratio"
     low, high = (cost.low, cost.high) if worse else (-cost.high, -cost.low)
     if low <= 0:
-        share, tie = _percent(abs(cost.share)), "the 95\N{NO-BREAK SPACE}% interval holds a tie"
+        share, tie = _percent(abs(cost.share)), "the 95\N{NO-BREAK SPACE}% interval includes a tie"
         return f"{name} {verb} {share}: just outside two standard errors; {tie}"
     return f"{name} {verb} {_span(low, high)}: outside two standard errors"
 
@@ -150,11 +150,11 @@ def _within(difference: Estimate, cost: _Cost | None) -> str:
     if not difference.mean and not difference.two_se:
         return "equal in every trial"
     if cost is None:
-        return "cannot tell: within two standard errors, which are as large as the whole"
+        return "inconclusive: within two standard errors, which are as large as the mean"
     if max(abs(cost.low), abs(cost.high)) > WIDE:
         span = _span(cost.low, cost.high)
-        return f"cannot tell: within two standard errors, but they leave room for a cost of {span}"
-    return "no difference seen: within two standard errors"
+        return f"inconclusive: within two standard errors, but the interval allows a cost of {span}"
+    return "no difference found: within two standard errors"
 
 
 def _span(low: float, high: float) -> str:

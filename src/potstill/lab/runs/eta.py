@@ -1,4 +1,4 @@
-"""Estimated time of trials: measured, or guessed from measured ones."""
+"""Estimated time left: from measured trials, or scaled from the measured ones of other algorithms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from potstill.lab.problems import Scenario
 from potstill.lab.runs.algorithms import Algorithm
 
-#: Problem, preset, algorithm: what trials share that differ only in their seed.
+#: Problem, preset and algorithm; trials of a group differ only in their seed.
 Group = tuple[str, str, str]
 
 
@@ -56,5 +56,5 @@ class Pace:
 
 
 def _size(scenario: Scenario) -> float:
-    """Guessed seconds; updates on more decisions take longer, less than in proportion."""
+    """Guessed seconds; the time of an update grows less than linearly with the decisions."""
     return 1 + scenario.decisions / 20_000

@@ -1,6 +1,6 @@
 """Hyperparameters by preset: for each algorithm a teacher and, for its distilled policy, a student.
 
-Everything that tells the presets apart is in this table. One preset serves all problems.
+All differences between presets are in this table. A preset is the same for all problems.
 """
 
 from __future__ import annotations

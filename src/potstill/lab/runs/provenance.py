@@ -39,7 +39,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 class OtherSettings(PotstillError, ValueError):
-    """The folder holds results of other settings."""
+    """The folder holds results of different settings."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ def _described(one: Scenario) -> dict[str, Any]:
 
 
 def _plain(settings: Settings) -> dict[str, Any]:
-    """As JSON has it: no tuples."""
+    """The value after a JSON round trip: lists instead of tuples."""
     return msgspec.json.decode(msgspec.json.encode(settings), type=dict[str, Any])
 
 
@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[str, Any]:
         return _plain(msgspec.json.decode(path.read_bytes(), type=Settings))
     except msgspec.DecodeError as error:
         raise OtherSettings(
-            f"{path} is not a settings file of a run: {error}; name another folder with --out"
+            f"{path} is not a settings file of a run: {error}; choose another folder with --out"
         ) from None
 
 
@@ -120,7 +120,7 @@ def _refuse_difference(before: Any, now: Any, out: Path, where: str) -> None:
 def _refuse(out: Path, where: str, before: Any, now: Any) -> None:
     raise OtherSettings(
         f"{out} holds results with {where} = {_shown(before)}, and this run has {_shown(now)}: "
-        "name another folder with --out, or delete that one"
+        "choose another folder with --out, or delete that one"
     )
 
 

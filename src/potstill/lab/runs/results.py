@@ -1,7 +1,7 @@
 """Finished trials on disk: one file each, so that a run can be stopped and resumed at any time.
 
-OUT/<problem>/<preset>/<algorithm>/0007.json            what happened: equal seeds give equal bytes
-OUT/<problem>/<preset>/<algorithm>/0007.seconds.json    how long it took, which no two runs agree on, and the commit
+OUT/<problem>/<preset>/<algorithm>/0007.json            results: equal seeds give equal bytes
+OUT/<problem>/<preset>/<algorithm>/0007.seconds.json    timings, which differ between runs, and the commit
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         problem: Name of the scenario.
         preset: Preset of hyperparameters, ``paper`` or ``potstill``; ``peers`` for other libraries.
-        algorithm: Name.
-        trial: Number, from 0; trials of one number meet the same requests with the same luck.
+        algorithm: Name of the algorithm.
+        trial: Number, from 0; trials with the same number get the same requests and reward noise.
         seed: Seed of all randomness.
         decisions: Number of decisions in each batch.
-        reward: Sum over each batch.
-        regret: Sum over each batch; None where the truth is not known.
-        kl: Held-out divergence of the policy distilled after each batch but the last; None if nothing was distilled.
+        reward: Total reward of each batch.
+        regret: Total regret of each batch; None where expected rewards are unknown.
+        kl: Held-out KL divergence of the policy distilled after each batch but the last; None without distillation.
         price: Upper bound on the reward per decision that this divergence can cost (the paper's bound).
     """
 
@@ -54,7 +54,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Seconds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds of a trial: in total, and of each stage of each update (``learn``, ``label``, ``imitate``).
 
-    With it goes the commit that ran the trial, if it was run from a checkout: other commits may well give equal trials.
+    Holds the commit that ran the trial, if it was run from a checkout. It is not among the results, because other
+    commits may give equal trials.
     """
 
     total: float
@@ -102,7 +103,7 @@ def load(out: Path) -> Iterator[Trial]:
 def archive(out: Path) -> bytes:
     """All finished trials of a folder with timings and settings as a .tar.xz; equal files give equal bytes.
 
-    Unpacked, it is a folder of the same name, to report on or to go on from.
+    Unpacked, it is a folder of the same name, to report on or to resume.
     """
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz") as tar:
@@ -122,7 +123,9 @@ def _read(path: Path) -> Trial:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Trial)
     except msgspec.DecodeError as error:
-        raise LabError(f"{path} is not a finished trial: {error}; run again, and it is played anew") from None
+        raise LabError(
+            f"{path} is not a finished trial: {error}; delete it, and the next run repeats the trial"
+        ) from None
 
 
 def seconds_of(out: Path, trial: Trial) -> Seconds | None:

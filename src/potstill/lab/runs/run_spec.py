@@ -19,7 +19,7 @@ TRIALS = 10
 
 
 class Quick(msgspec.Struct, frozen=True):
-    """The whole evaluation on a small scale: decisions and algorithms by problem."""
+    """The evaluation on a small scale: decisions and algorithms by problem."""
 
     decisions: dict[str, int]
     algorithms: tuple[str, ...]
@@ -45,14 +45,14 @@ QUICK = Quick(
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Problems, algorithms under presets, and how often.
+    """Problems, algorithms with their presets, and the number of trials.
 
     Attributes:
         scenarios: Problems.
         pairs: Pairs of a preset and an algorithm, by problem.
         trials: Number of trials of each.
         seed: Seed of all randomness.
-        skipped: What `all` or `peers` left out, and why.
+        skipped: Reasons for what `all` or `peers` left out, by name.
     """
 
     scenarios: list[Scenario]
@@ -74,9 +74,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         own: OwnTable | None = None,
         quick: bool = False,
     ) -> RunSpec:
-        """Build a specification from names; defaults are those of `QUICK` if it is quick."""
+        """Build a specification from names; a quick one has the defaults of `QUICK`."""
         if not problems and not quick:
-            raise LabError("name a problem with --problem, such as --problem wheel; --list shows them")
+            raise LabError("no problem given; name one with --problem, such as --problem wheel; --list shows them")
         presets = _presets(preset)
         skipped: dict[str, str] = {}
         names = [name for name in _problems(problems) if not _is_missing(name, problems, skipped)]
@@ -92,7 +92,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         return cls(scenarios=found, pairs=pairs, trials=count, seed=seed, skipped=skipped)
 
     def prepare(self) -> None:
-        """Read or generate what trials need before the first one; `MissingData` if it is not available."""
+        """Read or generate the data of trials before the first one; `MissingData` if it is not available."""
         for one in self.scenarios:
             one.prepare()
 
@@ -111,7 +111,7 @@ def _presets(name: str) -> list[str]:
     if name == "both":
         return list(PRESETS)
     if name not in PRESETS:
-        raise LabError(f"no preset is called {name!r}; there are {', '.join(PRESETS)} and both")
+        raise LabError(f"unknown preset {name!r}; there are {', '.join(PRESETS)} and both")
     return [name]
 
 
@@ -140,17 +140,19 @@ def _found(name: str, decisions: int | None, own: OwnTable, quick: bool) -> Scen
 
 
 def _refuse_twice(found: Sequence[Scenario]) -> None:
-    """Refuse problems that would share a folder of results."""
+    """Reject problems that would share a folder of results."""
     names = [one.name for one in found]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise LabError(f"two problems are called {twice[0]}: rename a file, or run them apart, with an --out each")
+        raise LabError(
+            f"two problems are called {twice[0]}; rename a file, or run them separately with different --out folders"
+        )
 
 
 def _dropped(found: Sequence[Scenario]) -> dict[str, str]:
     """Rows of tables that are not used, and why."""
     tables = {one.name: one.environment() for one in found if one.options}
     return {
-        f"{table.dropped:,} of {table.dropped + table.rows:,} rows of {name}": "they have no value to be right about"
+        f"{table.dropped:,} of {table.dropped + table.rows:,} rows of {name}": "they have no label or target"
         for name, table in tables.items()
         if isinstance(table, TableProblem) and table.dropped
     }

@@ -31,9 +31,9 @@ class Progress(msgspec.Struct, kw_only=True):
     """Progress of a run, for `on_progress`.
 
     Attributes:
-        total: Tasks, including those that were kept from earlier runs.
-        kept: Tasks that earlier runs had finished.
-        finished: Tasks that this run has finished.
+        total: Number of tasks, including those finished by earlier runs.
+        kept: Number of tasks finished by earlier runs.
+        finished: Number of tasks finished by this run.
         failures: Tasks that failed in this run.
         running: Share of decisions taken, for each running task.
         seconds_left: Estimated seconds left.
@@ -59,15 +59,15 @@ def run(
 ) -> Progress:
     """Run the unfinished trials, and save each when it ends. A stopped run can be resumed.
 
-    Workers import the script that calls this, which therefore has to do so under ``if __name__ == "__main__":``.
+    Workers import the calling script, which therefore must call this under ``if __name__ == "__main__":``.
 
     Args:
         scenarios: Problems, each with its number of decisions.
         pairs: Pairs of a preset and an algorithm, by problem.
         trials: Number of trials of each algorithm on each problem; all algorithms get the same requests and noise.
-        jobs: Processes.
+        jobs: Number of processes.
         seed: Seed of all randomness.
-        out: Folder for results; `OtherSettings` if it holds those of another experiment.
+        out: Folder for results; `OtherSettings` if it holds results of different settings.
         on_progress: Called after every event.
     """
     Settings.of(seed, scenarios, pairs).recorded(out)
@@ -84,7 +84,7 @@ def run(
 def tasks(
     scenarios: Iterable[Scenario], pairs: Mapping[str, Sequence[tuple[str, Algorithm]]], trials: int, seed: int
 ) -> list[Task]:
-    """Every trial of a run; those of equal problem and number have equal seeds."""
+    """Every trial of a run; trials with the same problem and number have the same seed."""
     return [
         Task(scenario.name, preset, algorithm.name, trial, Key(seed).child(scenario.name, trial).integer())
         for scenario in scenarios
@@ -109,7 +109,7 @@ def _seconds(out: Path, task: Task) -> float | None:
 
 
 class Backlog:
-    """Waiting tasks, ordered so that programs are compiled once and no long task is last.
+    """Waiting tasks, ordered so that each group compiles once and no long task is last.
 
     Args:
         tasks: Tasks, in any order.
@@ -130,7 +130,7 @@ class Backlog:
         return {group: len(tasks) for group, tasks in self._groups.items()}
 
     def take(self, last: Group | None, others: set[Group]) -> Task | None:
-        """Next task for a worker: of its last group, else the longest group without a worker."""
+        """Next task for a worker: from its last group, else from the longest group without a worker."""
         ranked = sorted(self._groups, key=lambda group: (group != last, group in others))
         if not ranked:
             return None
@@ -170,7 +170,7 @@ class _Run:
             self._employ(Worker(self.scenarios, self.out))
 
     def _employ(self, worker: Worker) -> None:
-        """Send a worker its next task, or end it."""
+        """Send a worker its next task, or stop it."""
         others = {other.last for other in self.workers if other is not worker and other.last}
         task = self.backlog.take(worker.last, others)
         if task is None:
@@ -203,7 +203,7 @@ class _Run:
         self._employ(Worker(self.scenarios, self.out))
 
     def _look(self) -> None:
-        """Present progress."""
+        """Current progress."""
         running = [(worker.task, self._share(worker), worker.elapsed) for worker in self.workers if worker.task]
         for task, share, seconds in running:
             self.pace.under_way(task.group, seconds, share)

@@ -20,11 +20,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         problem: Name of the scenario.
         preset: Preset of hyperparameters.
-        algorithm: Name.
-        measure: ``regret`` is the total of a trial, ``reward`` the mean per decision.
+        algorithm: Name of the algorithm.
+        measure: ``regret``, the total of a trial, or ``reward``, the mean per decision.
         final: Mean over trials, with two standard errors.
-        against_ts: The distilled policy's total against that of its Thompson sampling, paired by trial.
-        seconds: Per trial.
+        against_ts: Comparison of a distilled policy with its Thompson sampling, paired by trial.
+        seconds: Seconds per trial.
     """
 
     problem: str
@@ -39,7 +39,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def summary(
     out: Path, scenarios: Sequence[Scenario], pairs: Mapping[str, Sequence[tuple[str, Algorithm]]], trials: int
 ) -> list[Row]:
-    """Rows over the first `trials` trials in a folder; those that are missing are left out."""
+    """Rows over the first `trials` trials in a folder; missing ones are left out."""
     finals: dict[tuple[str, str, str], dict[int, float]] = {}
     seconds: dict[tuple[str, str, str], list[float]] = {}
     measures = {scenario.name: scenario.measure for scenario in scenarios}

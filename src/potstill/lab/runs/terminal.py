@@ -36,7 +36,7 @@ class Display:
         self._told, self._failures = time.monotonic(), 0
 
     def __call__(self, run: Run) -> None:
-        """Show the present progress."""
+        """Show the current progress."""
         done = run.kept + run.finished + len(run.failures)
         note = f"{done:,} of {run.total:,}, about {duration(run.seconds_left)} left"
         self._bars.update(self._overall, total=run.total, completed=done + sum(run.running.values()), note=note)
@@ -82,7 +82,7 @@ def duration(seconds: float) -> str:
 
 
 def print_rows(rows: Sequence[Row], skipped: dict[str, str], console: Console) -> None:
-    """Print the results, one table for each problem, and why some are missing."""
+    """Print the results, one table for each problem, and the reasons for what was left out."""
     for problem in dict.fromkeys(row.problem for row in rows):
         console.print(_table(problem, [row for row in rows if row.problem == problem]))
     for name, reason in skipped.items():

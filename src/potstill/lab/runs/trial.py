@@ -22,9 +22,9 @@ class UpdateResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Result of one update.
 
     Attributes:
-        kl: Held-out divergence of the policy from its teacher, in nats; None if nothing was distilled.
-        price: The most that the divergence can cost per decision (the paper's bound), in reward.
-        seconds: Per stage.
+        kl: Held-out KL divergence of the policy from its teacher, in nats; None if nothing was distilled.
+        price: Upper bound on the reward that the divergence can cost per decision (the paper's bound).
+        seconds: Seconds of each stage.
     """
 
     kl: float | None = None
@@ -33,7 +33,7 @@ class UpdateResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Agent(Protocol):
-    """One algorithm in one trial; it does not decide the first batch, which is uniform for all."""
+    """One algorithm in one trial. The first batch is uniform for every algorithm."""
 
     def choose(self, contexts: Float32) -> Choices:
         """Decide on encoded contexts, float32[N, d]."""
@@ -50,7 +50,7 @@ class Fixed:
         self._decided = 0
 
     def choose(self, contexts: Float32) -> Choices:
-        """Decide by the policy's deterministic draw; ids count up."""
+        """Decide by the policy's deterministic draw, with sequential ids."""
         first, self._decided = self._decided, self._decided + len(contexts)
         return self.policy.decide_many(contexts, [str(i) for i in range(first, self._decided)])
 
@@ -64,10 +64,10 @@ class Distilled(Fixed):
 
     Args:
         problem: The problem.
-        teacher: The posterior.
+        teacher: Teacher that learns the posterior.
         student: Student that imitates it.
         seed: Seed of all randomness.
-        contexts: Further contexts to imitate on, float32[M, d].
+        contexts: Additional contexts to imitate on, float32[M, d].
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Undistilled:
 
     Args:
         problem: The problem.
-        teacher: The posterior.
+        teacher: Teacher that learns the posterior.
         seed: Seed of all randomness.
     """
 
@@ -107,7 +107,7 @@ class Undistilled:
 
     def _propensities(self, contexts: Float32, actions: NDArray[np.int64], key: Key) -> Float32:
         if getattr(self.teacher, "weighting", "equal") == "equal":
-            # Nobody reads them here, and some teachers take seconds to compute them.
+            # Propensities are not used here, and some teachers take seconds to compute them.
             return np.ones(len(actions), np.float32)
         all_of_them = self.teacher.propensities(self.state, contexts, key.child("propensities"))
         p: Float32 = np.take_along_axis(all_of_them, actions[:, None], axis=1)[:, 0]
@@ -131,7 +131,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         decisions: Number of decisions in the batch.
         reward: Sum of rewards.
-        regret: Expected reward given up in the batch; None where the truth is not known.
+        regret: Expected reward lost in the batch; None where expected rewards are unknown.
         learned: Result of the update after the batch.
     """
 

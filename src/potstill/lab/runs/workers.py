@@ -1,7 +1,7 @@
-"""Worker processes for trials: one numeric thread each, reused so that compiled programs are kept.
+"""Worker processes for trials, each with one numeric thread and reused to keep compiled programs.
 
-Equal seeds give equal bytes however many workers there are, because the order in which sums are taken depends on the
-number of threads, and that is always one.
+Equal seeds give equal bytes for any number of workers: the order of summation depends on the number of threads, which
+is always one.
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ class Worker:
         return time.monotonic() - self._started
 
     def obituary(self) -> str:
-        """Reason of its death."""
+        """Why the process died."""
         self._process.join()
-        return f"its process died with exit code {self._process.exitcode}; -9 is usually too little memory"
+        return f"its process died with exit code {self._process.exitcode}; -9 usually means out of memory"
 
     def kill(self) -> None:
-        """Kill the process; only its present trial is lost."""
+        """Kill the process; only its current trial is lost."""
         self._process.kill()
         self._process.join()
         self._pipe.close()
@@ -133,7 +133,7 @@ def serve(pipe: Connection, scenarios: dict[str, Scenario], out: Path) -> None:
     """Run tasks from a pipe until it breaks, when the parent process has ended."""
     # Ctrl-C reaches every process of the terminal; the parent decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    commit()  # of the imported code: the checkout may change later
+    commit()  # cached now, for the imported code: the checkout may change later
     try:
         while True:
             task = pipe.recv()

@@ -34,9 +34,9 @@ class Cadence(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         problem: Name of the problem.
         decisions: Number of decisions in a trial.
-        batches: Decisions between two updates, in ascending order.
+        batches: Batch sizes (decisions between two updates), in ascending order.
         delays: Delays of rewards, in decisions, in ascending order.
-        trials: Number of trials of each batch and delay; trials of one number get the same requests.
+        trials: Number of trials of each batch size and delay; trials with the same number get the same requests.
         algorithm: Name of the algorithm in the lab, such as ``linear-ts-il``.
         preset: Preset of its hyperparameters.
         seed: Seed of all randomness.
@@ -58,7 +58,7 @@ class Cadence(msgspec.Struct, frozen=True, kw_only=True):
         for field, least in (("batches", 1), ("delays", 0)):
             values = getattr(self, field)
             if not values or min(values) < least or list(values) != sorted(set(values)):
-                raise LabError(f"{field} must be whole numbers of {least} or more that rise, got {list(values)}")
+                raise LabError(f"{field} must be integers of {least} or more in ascending order, got {list(values)}")
         self._refuse_endless()
         self._refuse_unknown()
 
@@ -66,16 +66,18 @@ class Cadence(msgspec.Struct, frozen=True, kw_only=True):
         least = math.ceil(self.decisions / MOST_UPDATES)
         if self.batches[0] < least:
             raise LabError(
-                f"batches of {self.batches[0]} mean {self.decisions // self.batches[0]:,} updates in each trial, each "
-                f"a posterior and a policy anew; give batches of {least} or more, or fewer decisions"
+                f"batches of {self.batches[0]} mean {self.decisions // self.batches[0]:,} updates in each trial, and "
+                f"each fits a posterior and a policy; give batches of {least} or more, or fewer decisions"
             )
 
     def _refuse_unknown(self) -> None:
         if self.preset not in PRESETS:
-            raise LabError(f"no preset is called {self.preset!r}; there are {', '.join(PRESETS)}")
+            raise LabError(f"unknown preset {self.preset!r}; the presets are {', '.join(PRESETS)}")
         known = [name for name, algorithm in ALGORITHMS.items() if self.preset in algorithm.presets]
         if self.algorithm not in known:
-            raise LabError(f"no algorithm is called {self.algorithm!r} here; there are {', '.join(known)}")
+            raise LabError(
+                f"unknown algorithm {self.algorithm!r} in preset {self.preset}; there are {', '.join(known)}"
+            )
 
     def sizes(self, batch: int) -> list[int]:
         """Number of decisions in each batch; the last takes the remainder."""
@@ -168,13 +170,13 @@ def outcome(cell: Cell) -> Outcome:
         trial=cell.trial,
         regret=_regret(turns),
         uniform=_regret(turns_of(cell, "uniform", told=False)),
-        # Not the mean: some updates compile a program, which a service does once and a study many times.
+        # Not the mean: some updates compile, which a service does once and a study many times.
         seconds=statistics.median(seconds) if seconds else 0.0,
     )
 
 
 def turns_of(cell: Cell, algorithm: str, *, told: bool = True) -> list[Turn]:
-    """Batches of a cell. Seeds are those of `lab run`, so that cells without delay repeat its trials."""
+    """Batches of a cell. Seeds are those of `lab run`, so that cells without delay reproduce its trials."""
     cadence, environment = cell.cadence, cell.environment()
     seed = Key(cadence.seed).child(cadence.problem, cell.trial).integer()
     agent_seed = Key(seed).child("agent").integer()
@@ -221,7 +223,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 def cost(regret: Sequence[float], base: Sequence[float], unit: Sequence[float] | None = None) -> Estimate:
     """Relative increase of regret over the base, paired by trial.
 
-    The share is a ratio of means; its error is that of a ratio estimator. `unit`, if given, is what it is a share of.
+    A ratio of means, with the standard error of a ratio estimator. `unit`, if given, replaces the base as denominator.
     """
     more, whole = np.subtract(regret, base), np.asarray(base if unit is None else unit)
     if whole.mean() == 0:
@@ -239,10 +241,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         batch: Decisions between updates.
         delay: Delay of rewards, in decisions.
-        updates: Number of updates in a trial; the first may have nothing to learn from yet.
+        updates: Number of updates in a trial; the first ones may have no rewards to learn from.
         regret: Regret of a trial.
-        cost: More regret than with the smallest batch and the smallest delay, as a share.
-        cost_of_batch: More regret than with the smallest batch and the same delay, as a share.
+        cost: Relative increase of regret over the smallest batch and the smallest delay.
+        cost_of_batch: Relative increase of regret over the smallest batch at the same delay.
         seconds: Median seconds of an update.
         work: Seconds of updating per decision.
     """

@@ -19,7 +19,7 @@ _MANY = 100_000
 
 
 class Units:
-    """Units of decisions: as time, if the decisions per day are known."""
+    """Formats numbers of decisions, with the time they take if the decisions per day are known."""
 
     def __init__(self, per_day: int | None = None) -> None:
         self.per_day = per_day
@@ -34,7 +34,7 @@ class Units:
         return duration(decisions / self.per_day * _DAY) if self.per_day else None
 
     def decisions(self, number: int) -> str:
-        """The same for a sentence: ``1,000 decisions (29 min)``."""
+        """Like `span`, for a sentence: ``1,000 decisions (29 min)``."""
         count, *time = self.span(number).split(" ", 1)
         return " ".join([count, "decisions", *time])
 
@@ -44,8 +44,8 @@ class Units:
 
     @property
     def of_work(self) -> str:
-        """What the time of work refers to."""
-        return "a day" if self.per_day else f"{_MANY:,} decisions"
+        """Unit that update time is stated per."""
+        return "day" if self.per_day else f"{_MANY:,} decisions"
 
 
 def _time(seconds: float) -> str:
@@ -56,12 +56,12 @@ def _time(seconds: float) -> str:
 def page(findings: Findings, units: Units) -> Page:
     """The whole page."""
     cadence = findings.cadence
-    rate = f" A day has {units.per_day:,} decisions." if units.per_day else ""
+    rate = f" {units.per_day:,} decisions per day." if units.per_day else ""
     return Page(
         "How often to update",
-        f"{cadence.algorithm} on {cadence.problem}, simulated: {cadence.decisions:,} decisions with an update at the "
-        f"end of each batch, and rewards that become known so many decisions later. {cadence.trials} trials, seed "
-        f"{cadence.seed}.{rate}",
+        f"Simulation of {cadence.algorithm} on {cadence.problem}: {cadence.decisions:,} decisions, an update at the "
+        "end of each batch, and delayed rewards. The study varies the batch size and the delay. "
+        f"{cadence.trials} trials, seed {cadence.seed}.{rate}",
         headlines(findings, units),
         [_advice(findings, units), _grid(findings, units), _trade(findings, units), _meaning(findings)],
         name=f"Potstill: cadence, {cadence.problem}",
@@ -69,7 +69,7 @@ def page(findings: Findings, units: Units) -> Page:
 
 
 def headlines(findings: Findings, units: Units) -> list[tuple[str, str]]:
-    """The period to choose for each delay, and what it costs."""
+    """Recommended period for each delay, and its regret."""
     found = []
     for delay in findings.cadence.delays:
         row = findings.advised(delay)
@@ -87,11 +87,12 @@ def _sentence(findings: Findings, delay: int, units: Units) -> str:
     shortest, *longer = findings.with_delay(delay)
     row, late = findings.advised(delay), _capital(_late(delay, units))
     if not any(row.work for row in (shortest, *longer)):
-        return f"{late}, nothing is learnt in {units.decisions(findings.cadence.decisions)}: give more --decisions."
+        total = units.decisions(findings.cadence.decisions)
+        return f"{late}, no reward arrives in time to learn within {total}: give more --decisions."
     if not longer:
-        return f"{late}, there is nothing to choose from: give more than one size with --batches."
+        return f"{late}, there is only one batch size to compare: give more with --batches."
     if findings.cadence.trials == 1:
-        return f"{late}, one trial cannot tell what is chance: give more --trials."
+        return f"{late}, one trial gives no standard error: give more --trials."
     if row is not shortest:
         return (
             f"{late}, updating every {units.decisions(row.batch)} costs {_more(row.cost_of_batch)} regret than every "
@@ -101,11 +102,11 @@ def _sentence(findings: Findings, delay: int, units: Units) -> str:
     price = f"costs {_more(following.cost_of_batch)} regret, for {_share(following, row)} of the work"
     if following.cost_of_batch.at_least > TOLERABLE:
         return f"{late}, update every {units.decisions(row.batch)}: every {units.decisions(following.batch)} {price}."
-    return f"{late}, trials do not tell yet: every {units.decisions(following.batch)} {price}. Give more --trials."
+    return f"{late}, the trials are inconclusive: every {units.decisions(following.batch)} {price}. Give more --trials."
 
 
 def _late(delay: int, units: Units) -> str:
-    return f"with rewards {units.decisions(delay)} late" if delay else "with rewards known at once"
+    return f"with rewards delayed by {units.decisions(delay)}" if delay else "with immediate rewards"
 
 
 def _capital(text: str) -> str:
@@ -113,7 +114,7 @@ def _capital(text: str) -> str:
 
 
 def _share(row: Row, other: Row) -> str:
-    """Work of a row; none if batches are larger than the run."""
+    """Work of a row as a share of another's; a dash if batches are larger than the run."""
     return f"{100 * row.work / other.work:.0f} %" if other.work else "–"
 
 
@@ -153,18 +154,19 @@ def amount(value: Estimate) -> str:
 
 def _advice(findings: Findings, units: Units) -> Section:
     rule = (
-        f"The longest period that costs at most {100 * TOLERABLE:.0f} % more regret than the shortest, two standard "
-        "errors included. The delay is a fact of a product and the period a choice, so each delay is a case of its own."
+        f"The recommended period is the longest that costs at most {100 * TOLERABLE:.0f} % more regret than the "
+        "shortest one, two standard errors included. There is one recommendation per delay, because the product sets "
+        "the delay and you choose the period."
     )
     return Section("Advice", "\n\n".join([*advice(findings, units), rule]))
 
 
 def _grid(findings: Findings, units: Units) -> Section:
     return Section(
-        "What waiting costs",
-        "Regret of the whole run, and how much more it is than with the smallest batch and the shortest delay of the "
-        "study, ± two standard errors over trials, paired by trial. Uniform choice, which never learns, has a regret "
-        f"of {amount(findings.uniform)}.",
+        "Cost of waiting",
+        "Total regret of a run, and its increase over the smallest batch and the shortest delay, ± two standard "
+        "errors, paired by trial. Uniform choice, which never learns, has a regret of "
+        f"{amount(findings.uniform)}.",
         {"grid": grid(findings, units)},
         [table(findings, units)],
     )
@@ -172,9 +174,9 @@ def _grid(findings: Findings, units: Units) -> Section:
 
 def _trade(findings: Findings, units: Units) -> Section:
     return Section(
-        "What updating costs",
-        f"Regret against the time that updates take in {units.of_work}, on one core of the machine that ran this; the "
-        "numbers at the points are decisions between updates. Where a line is flat, more work buys nothing.",
+        "Cost of updating",
+        f"Regret against update time per {units.of_work}, on one core of the machine that ran the study. Labels are "
+        "decisions between updates. Where a line is flat, updating more often gains nothing.",
         {"trade": trade(findings, units)},
     )
 
@@ -182,18 +184,17 @@ def _trade(findings: Findings, units: Units) -> Section:
 def _meaning(findings: Findings) -> Section:
     cadence = findings.cadence
     return Section(
-        "What this is, and is not",
-        f"The regret is that of the first {cadence.decisions:,} decisions, when most is learnt: the longer a policy "
-        "serves, the less the first updates weigh. The first batch is uniform, and so is all that is decided before "
-        "the first reward is known, all of which counts. A world that drifts, which this one "
-        "does not, gives a reason of its own to update often. Batches of different sizes meet the same requests, with "
-        "luck of their own.",
+        "Limits of this study",
+        f"Regret covers the first {cadence.decisions:,} decisions, when most is learnt; the longer a policy runs, the "
+        "less the first updates matter. It includes the uniform decisions: the first batch, and all others before the "
+        "first reward is known. The simulated problem does not drift; drift is a further reason to update often. "
+        "Batches of different sizes get the same requests, but different reward noise.",
     )
 
 
 def table(findings: Findings, units: Units) -> Table:
     """A row for each delay and batch size."""
-    header = ["rewards late by", "update every", "updates", "regret", "cost", "cost at this delay", "an update"]
+    header = ["reward delay", "update every", "updates", "regret", "cost", "cost at this delay", "time per update"]
     rows = [
         [
             units.span(row.delay),
@@ -207,11 +208,11 @@ def table(findings: Findings, units: Units) -> Table:
         ]
         for row in findings.rows
     ]
-    return Table([*header, f"work in {units.of_work}"], rows)
+    return Table([*header, f"update time per {units.of_work}"], rows)
 
 
 def pivot(findings: Findings, units: Units) -> Table:
-    """The same as a grid that fits a terminal: delays down, batch sizes across."""
+    """The table as a grid that fits a terminal: delays down, batch sizes across."""
     rows = [
         [units.span(delay), *(f"{_regret(row)}\n{_against_base(row)}" for row in findings.with_delay(delay))]
         for delay in findings.cadence.delays
@@ -231,7 +232,7 @@ def grid(findings: Findings, units: Units) -> Chart:
     delays = [units.span(delay) for delay in findings.cadence.delays]
     base = alt.Chart(data, width="container", height=70 + 58 * len(delays)).encode(
         x=alt.X("batch:N", sort=batches, title="decisions between updates", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("delay:N", sort=delays, title="rewards late by, decisions"),
+        y=alt.Y("delay:N", sort=delays, title="reward delay, decisions"),
     )
     # Starts at white: the best cell is nearly empty. Text is dark on all but the darkest cells.
     scale = alt.Scale(range=["#f6e7dc", _COPPER], domainMin=0)
@@ -260,10 +261,10 @@ def trade(findings: Findings, units: Units) -> Chart:
     rows = [_traded(row, units) for row in findings.rows if row.work]
     schema = {"work": pl.Float64, "regret": pl.Float64, "low": pl.Float64, "high": pl.Float64}
     data = pl.DataFrame(rows, schema={**schema, "delay": pl.String, "batch": pl.String})
-    colour = alt.Color("delay:N", scale=alt.Scale(domain=names, range=_DELAYS), title="rewards late by", sort=None)
+    colour = alt.Color("delay:N", scale=alt.Scale(domain=names, range=_DELAYS), title="reward delay", sort=None)
     x = alt.X(
         "work:Q",
-        title=f"seconds of updating in {units.of_work}",
+        title=f"update time per {units.of_work}, s",
         scale=alt.Scale(type="log", nice=False, padding=30),
         axis=alt.Axis(format=",~g", tickCount=6),
     )
@@ -276,7 +277,7 @@ def trade(findings: Findings, units: Units) -> Chart:
 
 
 def _never(uniform: Estimate) -> list[alt.Chart]:
-    """The regret of learning nothing."""
+    """The regret of uniform choice, as a horizontal line."""
     base = alt.Chart(pl.DataFrame({"regret": [uniform.mean], "text": ["uniform"]})).encode(y="regret:Q")
     name = base.mark_text(align="left", dx=4, dy=-7, color=_GREY).encode(x=alt.value(0), text="text:N")
     return [base.mark_rule(strokeDash=[4, 4], color=_GREY), name]

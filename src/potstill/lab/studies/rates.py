@@ -1,13 +1,13 @@
-"""How imitation gets better with contexts and labels: the paper's generalisation result, measured on Linear-TS.
+"""How imitation error falls with contexts and labels: the paper's generalisation theorem, measured on Linear-TS.
 
-Theorem "generalization" bounds the held-out divergence of a policy that was fitted on N contexts with N_a sampled
-actions each by a multiple of
+Theorem "generalization" bounds the held-out KL divergence of a policy fitted on N contexts with N_a sampled actions
+each by a multiple of
 
     1/N + 1/√(N·N_a),
 
-up to logarithms, if the policy class holds the teacher. Exact labels are the limit of many samples, which leaves 1/N.
-Here `imitate` is run as it runs in every update, with its own stopping rule and at most as many steps as a `Student`
-takes, and measured on fresh contexts against exact labels.
+up to logarithms, if the policy class contains the teacher. Exact labels are the limit of many samples and leave 1/N.
+The study runs `imitate` as every update does, with early stopping and the step limit of a `Student`, and measures
+the policy on fresh contexts against exact labels.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ from potstill.policy import outputs
 from potstill.spaces import FiniteDistribution, learning
 from potstill.teachers import LinearTS
 
-#: Stands for exact labels in a list of numbers of sampled ones.
+#: Number of labels that stands for exact ones.
 EXACT = 0
-#: Divergences below this multiple of the smallest may be limited by the network and its training steps rather than by
-#: labels.
+#: Divergences below this multiple of the smallest may be limited by the network and its training steps, not by labels.
 ABOVE_FLOOR = 2.5
-#: A policy counts for the slope if it has closed two thirds of the gap from ignoring the context.
+#: A policy counts for the slope if its divergence is below this share of the best context-free policy's.
 BELOW_BLIND = 1 / 3
 #: Labels are as good as exact ones if they add at most this share of divergence.
 AS_GOOD = 1.1
@@ -70,7 +69,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
         for field, least in (("contexts", LEAST_CONTEXTS), ("labels", 1)):
             values = getattr(self, field)
             if not values or min(values) < least or list(values) != sorted(set(values)):
-                raise LabError(f"{field} must be whole numbers of {least} or more that rise, got {list(values)}")
+                raise LabError(f"{field} must be integers of {least} or more in ascending order, got {list(values)}")
         for field, least in (("repeats", 1), ("decisions", 1), ("seed", 0)):
             if getattr(self, field) < least:
                 raise LabError(f"{field} must be {least} or more, got {getattr(self, field)}")
@@ -237,8 +236,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         points: One point for each N and kind of labels.
         blind: Divergence of the best policy that ignores the context.
         floor: The smallest divergence that was reached.
-        in_contexts: Power of N with which divergence falls, by kind of labels.
-        in_labels: The power of N·N_a with which what sampled labels add to the divergence of exact ones falls.
+        in_contexts: Exponent of divergence as a power of N, by kind of labels.
+        in_labels: Exponent of the excess divergence of sampled over exact labels, as a power of N·N_a.
     """
 
     rates: Rates
@@ -306,7 +305,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def slope(x: Sequence[float], y: Sequence[Sequence[float] | Float64]) -> Slope:
-    """The exponent b of y ∝ x^b by least squares on logarithms of the repeats' means; its interval is a jackknife's.
+    """The exponent b of y ∝ x^b by least squares on the logarithms of means over repeats, with a jackknife interval.
 
     Args:
         x: [P] values.
@@ -336,7 +335,7 @@ def study(rates: Rates, environment: Environment, mapped: Mapped) -> Findings:
 
     Args:
         rates: Settings of the study.
-        environment: The problem. Of a table, half of the rows are imitated on, and the others are measured on.
+        environment: The problem. Half of the rows of a table are held out to measure on.
         mapped: Applies a function to all tasks, as `map` or `studies.mapped` do.
     """
     tasks = lessons(rates, environment)

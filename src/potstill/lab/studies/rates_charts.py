@@ -20,9 +20,9 @@ def page(findings: Findings) -> Page:
     rates = findings.rates
     return Page(
         "How many contexts, how many labels",
-        f"A policy is distilled from Linear-TS on {rates.problem}, after {rates.decisions:,} decisions, from N "
-        "contexts with exact labels or with N_a actions sampled from the posterior for each. Shown is its divergence "
-        f"from the teacher on fresh contexts. {rates.repeats} repeats, seed {rates.seed}.",
+        f"Policies distilled from Linear-TS on {rates.problem}, after {rates.decisions:,} decisions. Each is trained "
+        "on N contexts, with exact labels or with N_a actions sampled from the posterior per context, and measured by "
+        f"its KL divergence from the teacher on fresh contexts. {rates.repeats} repeats, seed {rates.seed}.",
         headlines(findings),
         [_contexts(findings), _labels(findings), _worth(findings), _conditions(findings)],
         name=f"Potstill: rates, {rates.problem}",
@@ -35,15 +35,15 @@ def headlines(findings: Findings) -> list[tuple[str, str]]:
     return [
         (
             exponent(findings.in_contexts[EXACT]),
-            "is the power of N with which divergence falls, given exact labels. The theorem's bound: −1.",
+            "Exponent of divergence as a power of N, with exact labels. The theorem's bound: −1.",
         ),
         (
             exponent(findings.in_contexts[few]),
-            f"is that power with {_labels_each(few)}. The theorem's bound, once N is large: −½.",
+            f"The same exponent with {_labels_each(few)}. The theorem's bound for large N: −½.",
         ),
         (
             exponent(findings.in_labels),
-            "is the power of N·N_a with which the price of sampling labels falls. The theorem's bound: −½.",
+            "Exponent of the excess divergence of sampled labels, as a power of N·N_a. The theorem's bound: −½.",
         ),
         _gain(findings),
     ]
@@ -55,13 +55,13 @@ def _gain(findings: Findings) -> tuple[str, str]:
     worth = [(kind, findings.contexts_for(reference.mean, kind)) for kind in findings.rates.labels]
     kind, contexts = next(((k, n) for k, n in worth if n is not None), (None, None))
     if kind is None or contexts is None:
-        return "–", f"no sampled labels here do as well as {reference.contexts:,} contexts with exact ones."
-    text = f"contexts with {_labels_each(kind)} do as well as {reference.contexts:,} with exact ones."
+        return "–", f"No sampled labels in this study match {reference.contexts:,} contexts with exact labels."
+    text = f"contexts with {_labels_each(kind)} match {reference.contexts:,} contexts with exact labels."
     return f"{_rounded(contexts):,}", text
 
 
 def _reference(findings: Findings) -> Point:
-    """Divergence to match: that of exact labels at one of the smaller N, so that others can reach it."""
+    """Divergence to match: that of exact labels at a small N, within reach of sampled labels."""
     curve = findings.curve(EXACT)
     return curve[len(curve) // 4]
 
@@ -84,9 +84,9 @@ def interval(slope: Slope) -> str:
 def _contexts(findings: Findings) -> Section:
     return Section(
         "More contexts",
-        "Held-out divergence against the number of contexts, on logarithmic scales: a power law is a straight line. "
-        "Bars are two standard errors. Dashed lines fall as the theorem's two terms do, 1/N and 1/√N; where they "
-        "start has no meaning.",
+        "Held-out divergence against the number of contexts, on logarithmic axes: a power law is a straight line. Bars "
+        "are two standard errors. Dashed lines have the slopes of the theorem's two terms, 1/N and 1/√N; their height "
+        "is arbitrary.",
         {"contexts": divergence(findings)},
         [slopes(findings)],
     )
@@ -96,10 +96,10 @@ def _labels(findings: Findings) -> Section:
     fitted = findings.in_labels
     return Section(
         "More labels",
-        "What sampled labels add to the divergence that exact labels leave on the same contexts, against all labels "
-        f"together, N·N_a. Fitted power: {exponent(fitted)}, 95 % interval {interval(fitted)}, from {fitted.points} "
-        "points; the dashed line is the theorem's −½. Where curves of different N meet, many "
-        "labels on few contexts are worth about as much as few labels on many, as long as it is labels that are short.",
+        "Excess divergence of sampled over exact labels on the same contexts, against the total number of labels, "
+        f"N·N_a. Fitted exponent: {exponent(fitted)}, 95 % interval {interval(fitted)}, from {fitted.points} points; "
+        "the dashed line has the theorem's −½. Where curves of different N coincide, only the total matters: many "
+        "labels on few contexts are worth as much as few labels on many.",
         {"labels": added(findings)},
     )
 
@@ -108,9 +108,9 @@ def _worth(findings: Findings) -> Section:
     reference = _reference(findings)
     return Section(
         "What exact labels are worth",
-        f"How many contexts it takes to come as close as exact labels do on {reference.contexts:,}, read off between "
-        "the points above; and how many sampled labels per context leave no more than "
-        f"{100 * (AS_GOOD - 1):.0f} % above the divergence of exact ones.",
+        f"First table: contexts needed to match the divergence of {reference.contexts:,} contexts with exact labels, "
+        "interpolated between the points above. Second table: sampled labels per context needed to come within "
+        f"{100 * (AS_GOOD - 1):.0f} % of the divergence with exact labels.",
         tables=[worth(findings), matching(findings)],
     )
 
@@ -118,16 +118,17 @@ def _worth(findings: Findings) -> Section:
 def _conditions(findings: Findings) -> Section:
     rates = findings.rates
     return Section(
-        "What was measured, and what was not",
-        "The theorem is an upper bound, for the best fit within a class that holds the teacher: steeper is allowed. "
-        "Here a network is trained as every update trains it: a tenth of the contexts is held out, with the same kind "
-        "of labels, training stops when they say so, and takes 1,000 steps at most. So stopping early takes the place "
-        "of a bounded class, and with few labels it decides on noisy ones; a user's updates have the same.\n\n"
-        "No number of labels brings the divergence below what the network and its steps allow, here about "
+        "Method and limits",
+        "The theorem is an upper bound for the best fit in a class that contains the teacher, so measured exponents "
+        "may be steeper. Training is that of every update: a tenth of the contexts is held out, with the same kind of "
+        "labels, for early stopping, and there are at most 1,000 steps. Early stopping takes the place of a bounded "
+        "class; with few labels it relies on noisy ones, as in a user's updates.\n\n"
+        "More labels cannot reduce the divergence below the limit of the network and its training steps, here about "
         f"{findings.floor:.2g} nats; a policy that ignores the context has {findings.blind:.2g}. Exponents are fitted "
-        f"to points above {ABOVE_FLOOR:g} times the former and below {BELOW_BLIND:.2g} times the latter, and intervals "
-        f"are a jackknife's over {rates.repeats} repeats of contexts, labels and training. The teacher is one and the "
-        "same, as in the theorem. Sampled labels are drawn from the exact propensities, as posterior draws would be.",
+        f"to points above {ABOVE_FLOOR:g} times the former and below {BELOW_BLIND:.2g} times the latter. Intervals are "
+        f"jackknife intervals over {rates.repeats} repeats of contexts, labels and training. The teacher is the same "
+        "in all repeats, as in the theorem. Sampled labels are drawn from the exact propensities, which gives the "
+        "distribution of posterior draws.",
     )
 
 
@@ -140,7 +141,7 @@ def slopes(findings: Findings) -> Table:
     for kind, fitted in findings.in_contexts.items():
         bound = "−1" if kind == EXACT else "−1, then −½"
         rows.append([_kind(kind), exponent(fitted), interval(fitted), bound, str(fitted.points)])
-    return Table(["labels per context", "power of N", "95 % interval", "bound", "points fitted"], rows)
+    return Table(["labels per context", "exponent of N", "95 % interval", "bound", "points fitted"], rows)
 
 
 def worth(findings: Findings) -> Table:
@@ -154,7 +155,7 @@ def worth(findings: Findings) -> Table:
 
 
 def matching(findings: Findings) -> Table:
-    """For each N, the labels that are as good as exact ones, and what the most labels cost."""
+    """For each N, the number of labels as good as exact ones, and the divergence with the most labels."""
     rows = []
     for n in findings.rates.contexts:
         by_labels = {point.labels: point.mean for point in findings.points if point.contexts == n}
@@ -168,7 +169,7 @@ def matching(findings: Findings) -> Table:
                 f"{by_labels[most] / by_labels[EXACT]:.2f}",
             ]
         )
-    header = ["contexts", "KL, exact", "labels as good", f"KL with {most:,} over exact"]
+    header = ["contexts", "KL, exact", "labels needed", f"KL with {most:,} / KL, exact"]
     return Table(header, rows)
 
 
@@ -212,7 +213,7 @@ def divergence(findings: Findings) -> Chart:
 
 
 def _bar(point: Point) -> dict[str, float]:
-    """Two standard errors either way, which a logarithmic scale needs above 0."""
+    """Two standard errors either way, kept above 0 for the logarithmic axis."""
     half = 0.0 if math.isnan(point.error) else 2 * point.error
     return {"low": max(point.mean - half, point.mean / 4), "high": point.mean + half}
 
@@ -246,8 +247,8 @@ def added(findings: Findings) -> Chart:
         for point, more in findings.excess()
     ]
     data = pl.DataFrame(rows, schema={"total": pl.Int64, "more": pl.Float64, "N": pl.Int64, "N_a": pl.Int64})
-    x = _log_x("total", "labels in all, N·N_a")
-    y = _log_y("more", "KL more than with exact labels, nats")
+    x = _log_x("total", "total labels, N·N_a")
+    y = _log_y("more", "excess KL over exact labels, nats")
     colour = alt.Color("N:O", title="contexts, N", scale=alt.Scale(scheme="viridis"), legend=alt.Legend(format=",d"))
     points = alt.Chart(data, width="container", height=320).mark_line(point={"filled": True, "size": 45}, opacity=0.9)
     tooltip = ["N:Q", "N_a:Q", alt.Tooltip("more:Q", format=".3~g")]

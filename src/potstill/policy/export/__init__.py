@@ -1,4 +1,4 @@
-"""Policies for places without Python: one module for each target, and one line here."""
+"""Export of policies to runtimes without Python: one module and one line here per target."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ TARGETS = {
 
 
 def export(policy: Policy, to: str, directory: str | Path, name: str = "policy") -> list[Path]:
-    """Write a policy for another runtime, and return the files that were written.
+    """Export a policy to another runtime, and return the paths of the files.
 
     Args:
-        policy: What to export.
-        to: One of `TARGETS`.
-        directory: Where to; it is made if need be.
-        name: Base name of the files, and of what they define.
+        policy: Policy to export.
+        to: Name of a target in `TARGETS`.
+        directory: Directory for the files; created if missing.
+        name: Base name of the files and of the symbols they define.
     """
     if to not in TARGETS:
         raise ValueError(f"cannot export to {to!r}; the targets are {', '.join(TARGETS)}")
     if policy.problem.actions.head().kernel != "softmax":
         raise UnsupportedSpace(
-            f"exports know policies over a list of actions alone, got {shown(policy.problem.actions)}"
+            f"only policies over a list of actions can be exported, got {shown(policy.problem.actions)}"
         )
     target = importlib.import_module(TARGETS[to])
     directory = Path(directory)

@@ -1,7 +1,7 @@
-"""Policy to C99: the weights as constants, beside the same kernel that the Python extension is built on.
+"""Policy to C99: the weights as constants, with the kernel of the Python extension.
 
-`name.h` and `name.c` are the policy, `potstill.*` the kernel, which several policies share, and `example.c` shows their
-use. Nothing is allocated and nothing but libm is needed.
+`name.h` and `name.c` are the policy, `potstill.*` is the kernel, which several policies can share, and `example.c`
+shows their use. The code allocates no memory and needs only libm.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def write(policy: Policy, directory: Path, name: str) -> list[Path]:
 
 
 def _kernel() -> dict[str, str]:
-    """The kernel's files, renamed so that they say what they are in somebody else's project."""
+    """The kernel's files, renamed to be recognisable in another project."""
     folder, names = files("potstill.policy") / "native", {}
     for old, new in _KERNEL.items():
         text = (folder / old).read_text(encoding="utf-8")
@@ -219,7 +219,7 @@ def _array(name: str, values: Float32) -> Iterator[str]:
 
 
 def _float(value: np.float32) -> str:
-    """Nine digits give every float32 back."""
+    """Nine digits represent every float32 exactly."""
     text = f"{value:.9g}"
     return f"{text}f" if any(c in text for c in ".e") else f"{text}.0f"
 
@@ -256,7 +256,7 @@ def _comment(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A C string literal; non-ASCII characters become octal escapes, which cannot merge with what follows."""
+    """A C string literal; non-ASCII characters become octal escapes, which cannot merge with following digits."""
     plain = (chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode())
     return f'"{"".join(plain)}"'
 

@@ -1,7 +1,7 @@
-"""Policy to JavaScript: an ES module with the policy inside, and the runtime that it needs.
+"""Policy to JavaScript: an ES module that contains the policy, and the runtime.
 
-`name.js` exports `policy`, ready to decide; `potstill/` is the package in `js/`, which can also load `.policy` files
-itself; `example.mjs` shows the use in Node, and the same import works in a browser.
+`name.js` exports `policy`, ready to decide. `potstill/` is the package in `js/`, which can also load `.policy` files.
+`example.mjs` shows the use in Node; the same import works in a browser.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from potstill._version import __version__
 from potstill.policy.policy import Policy
 
-#: In an installed package the runtime lies beside this room's code (setup.py copies it there), in a checkout in js/.
+#: The runtime is in this package if installed (setup.py copies it here), and in js/ in a checkout.
 _PLACES = (Path(__file__).parents[1] / "js", Path(__file__).parents[4] / "js")
 _RUNTIME = ("potstill.js", "potstill.d.ts", "package.json", "src")
 

@@ -1,7 +1,7 @@
-"""Policy to ONNX: encoded contexts, and optionally which actions are eligible, to probabilities.
+"""Policy to ONNX: from encoded contexts, and optionally eligible actions, to probabilities.
 
-The graph starts at the encoded context; how to encode on the device is in the model's metadata (key ``potstill``, the
-same JSON as in the policy file) and in docs/policy-format.md. The draw is left to the caller.
+The caller encodes contexts and draws actions. The model's metadata (key ``potstill``, the same JSON as in the policy
+file) and docs/policy-format.md specify the encoding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OPERATORS = {"tanh": "Tanh", "relu": "Relu"}
 
 
 def write(policy: Policy, directory: Path, name: str) -> list[Path]:
-    """Write ``name.onnx``, checked."""
+    """Write and check ``name.onnx``."""
     path = directory / f"{name}.onnx"
     path.write_bytes(to_model(policy).SerializeToString())
     return [path]
@@ -29,7 +29,7 @@ def write(policy: Policy, directory: Path, name: str) -> list[Path]:
 def to_model(policy: Policy) -> Any:
     """The policy as a checked ``onnx.ModelProto``.
 
-    Inputs: ``context`` float32[N, d]; ``eligible`` bool[N, K] or bool[1, K], all true if it is not fed. Output:
+    Inputs: ``context`` float32[N, d]; ``eligible`` bool[N, K] or bool[1, K], all true by default. Output:
     ``probabilities`` float32[N, K].
     """
     import onnx

@@ -112,7 +112,7 @@ class Doses:
 
 
 def weights(log: Doses, bandwidth: float, kernel: KernelName = "epanechnikov") -> Values:
-    """Importance weights, float64[N]; 1 on average, if every dose near the target's could have been drawn.
+    """Importance weights, float64[N]; 1 on average if the log could draw every dose near the target's.
 
     At the smallest and largest dose, the kernel is truncated and renormalised.
     """
@@ -132,15 +132,15 @@ def ips(log: Doses, bandwidth: Bandwidth = "rule", kernel: KernelName = "epanech
 
     Args:
         log: Logged doses and those of the target.
-        bandwidth: Width of the kernel, in doses; ``"rule"``: Silverman's rule of thumb; ``"slope"``: as wide as the
-            data allow, see `select_bandwidth`.
+        bandwidth: Width of the kernel, in units of dose; ``"rule"`` for Silverman's rule of thumb; ``"slope"`` for the
+            widest that the data allow, see `select_bandwidth`.
         kernel: Shape of the kernel.
     """
     return _estimate(log, bandwidth, kernel, lambda w: Parts(numerator=w * log.rewards))
 
 
 def snips(log: Doses, bandwidth: Bandwidth = "rule", kernel: KernelName = "epanechnikov") -> Parts:
-    """Self-normalised kernel-smoothed inverse propensity scoring; usually the better one. See `ips`."""
+    """Self-normalised kernel-smoothed inverse propensity scoring; usually better than `ips`, with its arguments."""
     return _estimate(log, bandwidth, kernel, lambda w: Parts(numerator=w * log.rewards, denominator=w))
 
 

@@ -10,14 +10,14 @@ from potstill.spaces.finite import FiniteDistribution, check_floor, mix_floor
 
 
 class SoftmaxHead(msgspec.Struct, frozen=True):
-    """Outputs are scores of actions; their softmax over the eligible ones, then a floor, is the distribution."""
+    """Outputs are scores of actions; the distribution is their softmax over the eligible ones, then a floor."""
 
     outputs: int
     draws: int = 1
     kernel: str = "softmax"
 
     def check_floor(self, floor: object) -> None:
-        """Refuse a floor that is not a number from 0 to one over the number of actions."""
+        """Reject a floor that is not a number from 0 to one over the number of actions."""
         check_floor(floor, self.outputs)
 
     def distribution(self, outputs: Float32, allowed: Bool | None, floor: float) -> FiniteDistribution:
@@ -28,8 +28,8 @@ class SoftmaxHead(msgspec.Struct, frozen=True):
 def softmax(scores: Float32, eligible: Bool | None, floor: float) -> Float32:
     """Softmax over the eligible actions, then a floor, float32[N, K].
 
-    Restricting before the softmax is the same as renormalising after it, and keeps an answer when all eligible
-    actions are improbable.
+    Restricting before the softmax equals renormalising after it, and still works when all eligible actions are
+    improbable.
     """
     if eligible is not None:
         scores = np.where(eligible, scores, np.float32(-np.inf))

@@ -28,7 +28,7 @@ class DiscreteColumns:
         return places
 
     def allowed(self, column: pl.Series) -> Bool | None:
-        """Which actions were allowed, bool[N, K]; None if all of them always were, or nothing is said."""
+        """Allowed actions, bool[N, K]; None if no row has a restriction."""
         if column.null_count() == len(column):
             return None
         allowed = [column.is_null() | column.list.contains(name).fill_null(value=False) for name in self._names]

@@ -13,9 +13,9 @@ from scipy.special import entr, log_softmax, rel_entr
 from potstill.spaces.contract import Bool, Divergences, FiniteSpace, Float32, Float64
 from potstill.spaces.finite import FiniteDistribution
 
-#: How far a row of labels may be from summing to 1: more than float32 rounding, less than any honest mistake.
+#: Largest accepted deviation of a row of labels from summing to 1: above float32 rounding, below real mistakes.
 SUM_TOLERANCE = 1e-3
-#: The least that a fresh student gives to an action that no label favours.
+#: Smallest probability that a new student gives to an action, also one that no label favours.
 RAREST = 1e-4
 
 
@@ -30,7 +30,7 @@ class FiniteLearning(msgspec.Struct, frozen=True):
         return labels
 
     def check(self, labels: Float32) -> tuple[Bool, str]:
-        """Rows that are no probabilities."""
+        """Rows that are not probabilities."""
         wrong = np.any(~(labels >= 0), axis=1)
         if wrong.any():
             return wrong, "be probabilities, none missing or below 0"
@@ -46,16 +46,16 @@ class FiniteLearning(msgspec.Struct, frozen=True):
         return scores
 
     def divergence(self, outputs: Float32, labels: Float32) -> Float64:
-        """The cross-entropy less the entropy of the label."""
+        """The cross-entropy minus the entropy of the label."""
         cross_entropy = -(labels * log_softmax(outputs.astype(np.float64), axis=1)).sum(axis=1)
         kl: Float64 = cross_entropy - entr(labels.astype(np.float64)).sum(axis=1)
         return kl
 
     def divergences(self, labels: Float32, distribution: FiniteDistribution) -> Divergences:
-        """By the probabilities of all actions.
+        """Distance by the probabilities of all actions.
 
-        Labels may be zero. A probability that float32 has rounded to zero counts as the smallest number it can hold
-        in full, so that the divergence stays finite.
+        Labels may be zero. A probability that float32 rounds to zero counts as the smallest normal float32, so that the
+        divergence stays finite.
         """
         if labels.shape != distribution.p.shape or labels.ndim != 2 or not labels.size:
             raise ValueError(
@@ -66,13 +66,13 @@ class FiniteLearning(msgspec.Struct, frozen=True):
 
 
 def finite_divergences(teacher: Float64, student: Float64) -> Divergences:
-    """How far rows of probabilities [N, K] are apart."""
+    """Distance between rows of probabilities [N, K]."""
     kl = rel_entr(_rows(teacher), np.maximum(_rows(student), np.finfo(np.float32).tiny)).sum(axis=1)
     return Divergences(kl, np.abs(teacher - student).sum(axis=1) / 2, float(student.min()))
 
 
 def _rows(values: Float64) -> Float64:
-    """Rows that sum to 1 in float64 and not only in float32."""
+    """Rows normalised to sum to 1 in float64, not only in float32."""
     total: Float64 = values.sum(axis=1, keepdims=True)
     return values / total
 

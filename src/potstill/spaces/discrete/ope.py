@@ -1,4 +1,4 @@
-"""Off-policy evaluation on a list of actions: everything is an array over rows and actions, float64[n, K]."""
+"""Off-policy evaluation on a list of actions, with arrays over rows and actions, float64[n, K]."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from potstill.spaces.contract import Actions, Bool, FiniteSpace, Float32, Float6
 from potstill.spaces.finite import FiniteDistribution
 from potstill.spaces.ridge import FOLDS, FittedRidge, RegressionRows, fit_ridge, fold_rows
 
-#: How far the probabilities of a row may be from summing to 1: float32 over many actions.
+#: Largest accepted deviation of a row's probabilities from summing to 1: float32 rounding over many actions.
 SUM_TOLERANCE = 1e-4
-#: Relative distance of a propensity from one over the number of allowed actions that still counts as uniform.
+#: Largest relative deviation of a propensity from one over the number of allowed actions that still counts as uniform.
 _UNIFORM = 1e-6
 
 
@@ -105,14 +105,14 @@ class FiniteOffPolicy:
         return FiniteSupport(self._actions)
 
     def fit(self, rows: Iterable[tuple[int, LoggedRows]], penalties: Sequence[float], prior: float) -> FittedRidge:
-        """A ridge regression on the context for each action: names say nothing about how alike actions are."""
+        """A ridge regression on the context for each action: names carry no information about similarity."""
         blocks = (RegressionRows(first, block.contexts, block.actions, block.rewards) for first, block in rows)
         return fit_ridge(blocks, self._actions, penalties, prior)
 
     def predictions(
         self, model: Any, contexts: Float32, first_row: int, bounds: tuple[float, float]
     ) -> FinitePredictions:
-        """What ``model.predict(contexts, fold)`` gives for each fold, float64[n, K]."""
+        """Predictions of ``model.predict(contexts, fold)``, each row by its fold's model, float64[n, K]."""
         predicted = np.empty((len(contexts), self._actions))
         for fold in range(FOLDS):
             rows = fold_rows(first_row, fold)
@@ -161,7 +161,7 @@ class FiniteOffPolicy:
 
 
 def spread(probabilities: Float64, allowed: Bool | None) -> Float64:
-    """Probabilities with what is not allowed spread over the allowed actions, in proportion or else evenly."""
+    """Probabilities with the mass of disallowed actions moved to the allowed ones, in proportion or else evenly."""
     if allowed is None:
         return probabilities
     outside = np.flatnonzero((probabilities * ~allowed).any(axis=1))

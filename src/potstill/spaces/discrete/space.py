@@ -85,7 +85,7 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
         return known
 
     def features(self, actions: Actions) -> Float32:
-        """One-hot, float32[N, K]: names say nothing about how alike actions are."""
+        """One-hot, float32[N, K]: names carry no information about similarity."""
         return np.eye(len(self.names), dtype=np.float32)[actions]
 
     def restrict(self, eligible: object) -> EligibleNames:
@@ -105,7 +105,7 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
         try:
             for row, names in zip(allowed, eligible, strict=True):
                 row[slice(None) if names is None else [positions[name] for name in names]] = True
-        except (KeyError, TypeError):  # name what is unknown; a service decides batches here, and calls cost time
+        except (KeyError, TypeError):  # Slow path, to name the unknown action: the service runs this for every batch.
             for names in eligible:
                 _ = names is None or [self.index(name) for name in names]
             raise
@@ -124,10 +124,10 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
 
 
 class EligibleNames(msgspec.Struct, frozen=True):
-    """Some actions of a list.
+    """A subset of the actions.
 
     Attributes:
-        value: Their names, as stated.
+        value: Names of the allowed actions, in the order given.
     """
 
     value: tuple[str, ...]
@@ -135,7 +135,7 @@ class EligibleNames(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> Bool:
-        """The same as bool[1, K]."""
+        """The allowed actions as bool[1, K]."""
         mask = np.zeros((1, len(self.space)), bool)
         mask[0, [self.space.index(name) for name in self.value]] = True
         return mask

@@ -1,7 +1,7 @@
 """Off-policy estimators for rankings and slates: several items are shown at once, and each position earns a reward.
 
-There are too many rankings to weight whole ones beyond two or three positions. If the reward at a position depends on
-little more than the item there, weights of single positions are enough.
+Beyond two or three positions there are too many rankings to weight whole ones. If the reward at a position depends on
+little more than its item, weights of single positions are enough.
 
 The estimators give `Parts`, from which `potstill.evaluate` makes intervals.
 """

@@ -5,6 +5,8 @@ It runs on serving hosts, so it imports nothing from the learning half.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from potstill.events import now as clock
@@ -83,36 +85,52 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         latest=head.latest if head else None,
         log=Spool(workspace.spool).pending(),
         experiment=experiment_status(workspace, moment),
-        next=forecast(workspace, policy, moment),
+        next=forecast(workspace, _learnt_up_to(workspace, policy), left_out(workspace, policy), moment),
     )
 
 
-def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
-    """The expected outcome of an update now.
+def forecast(workspace: Workspace, after: int, without: Collection[str], now: int) -> Forecast:
+    """What an update would find now.
 
-    Whether the serving version's teacher can be resumed is judged by the registry and the teacher's type. Only an
-    update checks that all options match.
+    Args:
+        workspace: The workspace.
+        after: The cut up to which the teacher has learnt.
+        without: Arms of experiments that it does not learn from.
+        now: Microseconds since 1970.
     """
-    config = workspace.config
+    rules = workspace.config.join
     joined = preview(
         workspace.lake,
         workspace.cuts,
         workspace.problem,
-        aggregate=config.join.aggregate,
-        settle=config.join.settle_seconds,
+        aggregate=rules.aggregate,
+        settle=rules.settle_seconds,
         now=now,
     )
-    after = Origin.of(serving).cut if _can_resume(workspace, serving) else 0
-    arms = left_out(workspace, serving)
-    new = count_observations(workspace.lake, after, last_cut(workspace.lake), without=arms) + joined.decisions
-    needed, pending = max(config.update.min_observations, 1), Spool(workspace.spool).pending().bytes
-    why = (
-        f"an update would learn from {new:,} new observations"
-        if new >= needed
-        else f"{new:,} new observations; update.min_observations = {needed:,}"
-    )
+    new = count_observations(workspace.lake, after, last_cut(workspace.lake), without=without) + joined.decisions
+    due, pending = new >= observations_needed(workspace), Spool(workspace.spool).pending().bytes
+    why = f"an update would learn from {new:,} new observations" if due else too_few_text(workspace, new)
     more = f"; an update first moves {pending:,} bytes of the log into the lake" if pending else ""
-    return Forecast(due=new >= needed, why=why + more, observations=new, joined=joined)
+    return Forecast(due=due, why=why + more, observations=new, joined=joined)
+
+
+def observations_needed(workspace: Workspace) -> int:
+    """The least number of new observations for an update."""
+    return max(workspace.config.update.min_observations, 1)
+
+
+def too_few_text(workspace: Workspace, new: int) -> str:
+    """Why an update waits."""
+    return f"{new:,} new observations; update.min_observations = {observations_needed(workspace):,}"
+
+
+def _learnt_up_to(workspace: Workspace, serving: Policy) -> int:
+    """The cut that an update would learn after.
+
+    It is taken from the registry and the teacher's type. Whether the state fits in every option is known only to an
+    update.
+    """
+    return Origin.of(serving).cut if _can_resume(workspace, serving) else 0
 
 
 def _can_resume(workspace: Workspace, serving: Policy) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 from potstill.distill import Report
 from potstill.errors import PotstillError
 from potstill.events import now as clock
-from potstill.events.join import JoinReport, join, last_cut, preview
+from potstill.events.join import JoinReport, join, last_cut
 from potstill.events.lake import Flusher, FlushReport, ObservationChunk, count_observations, observation_chunks
 from potstill.events.wal import Spool
 from potstill.files import hold
@@ -27,6 +27,7 @@ from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.origin import Origin
 from potstill.pipeline.resume import Start, start
+from potstill.pipeline.status import forecast, observations_needed, too_few_text
 from potstill.storage import child
 from potstill.workspace import Workspace
 
@@ -132,7 +133,7 @@ def run_update(
         new = count_observations(workspace.lake, resumed.after, cut, without=resumed.without)
         so_far = UpdateReport(
             outcome="waiting",
-            why=_waiting_text(workspace, new),
+            why=too_few_text(workspace, new),
             serving=resumed.still.policy.version,
             observations=new,
             cut=cut,
@@ -140,7 +141,7 @@ def run_update(
             flushed=flushed,
             joined=joined,
         )
-        if not force and too_few(workspace, new):
+        if not force and new < observations_needed(workspace):
             steps.begin("done")
             return msgspec.structs.replace(so_far, seconds=steps.seconds)
         return _distil(workspace, resumed, head.number if head else 0, so_far, stage, steps, engine or LocalEngine())
@@ -149,39 +150,16 @@ def run_update(
 def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
     """The expected result of an update, without side effects. Events that are still in the log are not counted."""
     resumed = start(workspace, workspace.serving())
-    rules = workspace.config.join
-    joined = preview(
-        workspace.lake,
-        workspace.cuts,
-        workspace.problem,
-        aggregate=rules.aggregate,
-        settle=rules.settle_seconds,
-        now=clock() if now is None else now,
-    )
-    cut = last_cut(workspace.lake)
-    new = count_observations(workspace.lake, resumed.after, cut, without=resumed.without) + joined.decisions
-    few = too_few(workspace, new)
-    why = _waiting_text(workspace, new) if few else f"an update would learn from {new:,} new observations"
-    logged = Spool(workspace.spool).pending().bytes
+    expected = forecast(workspace, resumed.after, resumed.without, clock() if now is None else now)
     return UpdateReport(
-        outcome="waiting" if few else "published",
-        why=why + (f"; an update first moves {logged:,} bytes of the log into the lake" if logged else ""),
+        outcome="published" if expected.due else "waiting",
+        why=expected.why,
         serving=resumed.still.policy.version,
-        observations=new,
-        cut=cut,
+        observations=expected.observations,
+        cut=last_cut(workspace.lake),
         why_anew=resumed.why_anew,
-        joined=joined,
+        joined=expected.joined,
     )
-
-
-def too_few(workspace: Workspace, new: int) -> bool:
-    """Whether there are too few new observations for an update."""
-    return new < max(workspace.config.update.min_observations, 1)
-
-
-def _waiting_text(workspace: Workspace, new: int) -> str:
-    wanted = max(workspace.config.update.min_observations, 1)
-    return f"{new:,} new observations; update.min_observations = {wanted:,}"
 
 
 def _distil(

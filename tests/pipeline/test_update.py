@@ -156,7 +156,7 @@ def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
     log(workspace, workspace.serving(), 60, seed=1)
     report = run_update(workspace, now=LATER)
     assert (report.outcome, report.observations) == ("published", 160)
-    why = "the teacher's state of version 1 does not fit: its teacher differs from the one here in precision"
+    why = "the teacher's state of version 1 does not fit: its teacher differs from the configured teacher in precision"
     assert report.why_anew == why
 
 

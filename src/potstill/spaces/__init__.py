@@ -28,6 +28,7 @@ from potstill.spaces.registry import from_config, is_space, lake_columns, learni
 
 if TYPE_CHECKING:
     from potstill.spaces.conformance import check_space
+    from potstill.spaces.lake import polars_type
 
 __all__ = [
     "ActionSpace",
@@ -58,7 +59,8 @@ __all__ = [
     "learning",
     "mix_floor",
     "off_policy",
+    "polars_type",
     "register",
 ]
 
-__getattr__ = lazy(__name__, {"conformance": ("check_space",)})
+__getattr__ = lazy(__name__, {"conformance": ("check_space",), "lake": ("polars_type",)})

@@ -9,6 +9,7 @@ import polars as pl
 from potstill.errors import PotstillError
 from potstill.events.records import DECISION_COLUMNS, Column
 from potstill.problem import Problem
+from potstill.spaces import polars_type
 from potstill.tables import TIME, context_schema
 
 Table = Literal["decisions", "rewards", "observations"]
@@ -19,15 +20,6 @@ UTC_DAY = pl.col("time").dt.date().alias(DAY)
 #: Metrics sorted by name; null if there are none. A list rather than columns, since names come and go.
 METRICS = pl.List(pl.Struct({"name": pl.String(), "value": pl.Float64()}))
 
-_TYPES: dict[str, pl.DataType] = {
-    "string": pl.String(),
-    "strings": pl.List(pl.String()),
-    "integer": pl.Int64(),
-    "integers": pl.List(pl.Int64()),
-    "number": pl.Float64(),
-    "numbers": pl.List(pl.Float64()),
-    "time": TIME,
-}
 _REWARD: dict[str, pl.DataType] = {
     "id": pl.String(),
     "time": TIME,
@@ -66,7 +58,11 @@ def table_schema(table: Table, problem: Problem) -> pl.Schema:
 
 
 def _dtype(column: Column, problem: Problem) -> pl.DataType:
-    return _TYPES[problem.actions.columns[column.type] if column.type in ("action", "eligible") else column.type]
+    if column.type == "time":
+        return TIME
+    if column.type == "action" or column.type == "eligible":
+        return polars_type(problem.actions.columns[column.type])
+    return polars_type(column.type)
 
 
 def missing_columns(wanted: pl.Schema, present: pl.Schema, where: str) -> pl.Schema:

@@ -31,7 +31,7 @@ import numpy as np
 
 import potstill as ps
 from potstill.events import EventLog, LoggedDecision
-from potstill.events.validate import Checker
+from potstill.events.validate import EventValidator
 from potstill.events.wal.segment import frame
 from potstill.events.wal.segment_writer import SegmentWriter
 
@@ -207,7 +207,7 @@ def show(result: Run, folder: Path, events: list[LoggedDecision], size: int) -> 
 
 def describe(folder: Path, events: list[LoggedDecision], size: int) -> None:
     """What one event and one sync cost."""
-    encode = Checker(PROBLEM).encode
+    encode = EventValidator(PROBLEM).encode
     with Cost() as cost:
         for event in events:
             frame(encode(event))
@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     events = decisions(arguments.events)
-    size = len(frame(Checker(PROBLEM).encode(events[0])))
+    size = len(frame(EventValidator(PROBLEM).encode(events[0])))
     with tempfile.TemporaryDirectory(dir=arguments.folder) as place:
         folder = Path(place)
         describe(folder, events, size)

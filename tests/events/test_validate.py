@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import potstill as ps
 from potstill.events import Event, InvalidEvent, LoggedDecision, LoggedObservation, LoggedReward
 from potstill.events.records import Row
-from potstill.events.validate import Checker
+from potstill.events.validate import EventValidator
 from potstill.problem import InvalidContext, Problem
 
 TIME = 1_700_000_000_000_000
@@ -41,7 +41,7 @@ def decision(context: object = None, **changes: object) -> LoggedDecision:
 
 
 def stored(problem: Problem, event: Event) -> list[object]:
-    return msgspec.msgpack.decode(Checker(problem).encode(event))
+    return msgspec.msgpack.decode(EventValidator(problem).encode(event))
 
 
 def test_a_decision_is_stored_with_its_values_in_feature_order(problem):

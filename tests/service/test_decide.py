@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import potstill as ps
 from potstill.events import InvalidEvent, LoggedDecision
 from potstill.events.records import DecisionBlock
-from potstill.events.validate import Checker, payload
+from potstill.events.validate import EventValidator, payload
 from potstill.service.decide import SMALLEST, Batch, Decider
 from potstill.service.http import Refusal
 from potstill.service.snapshot import Snapshot
@@ -82,7 +82,7 @@ def test_rows_are_what_the_log_makes_of_the_same_decisions(values, mode):
             mode=None if mode == "online" else mode,
             time=row.time,
         )
-        assert payload(row) == Checker(PROBLEM).encode(event)
+        assert payload(row) == EventValidator(PROBLEM).encode(event)
 
 
 def test_the_apprentice_logs_the_callers_choice_with_the_policys_probability_of_it():
@@ -102,7 +102,7 @@ def test_a_choice_that_the_policy_rules_out_can_still_be_logged():
     batch = asking([{"context": CONTEXT, "action": "high"}])
     outcome = Decider(PROBLEM, None).decide(snapshot("apprentice", policy), batch)
     assert outcome.replies[0].propensity == SMALLEST
-    assert Checker(PROBLEM).encode(
+    assert EventValidator(PROBLEM).encode(
         LoggedDecision(id="a", context=CONTEXT, action="high", propensity=SMALLEST, policy=1)
     )
 

@@ -14,7 +14,7 @@ from potstill.errors import InvalidAction, PotstillError, UnsupportedSpace
 from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.table_log import TableLog
 from potstill.events import LoggedDecision
-from potstill.events.validate import Checker
+from potstill.events.validate import EventValidator
 from potstill.pipeline import audit as audits
 from potstill.spaces import WireTypes, register
 from potstill.tables import TIME, Columns, PolicyColumns, decision_fits
@@ -98,7 +98,9 @@ def test_a_density_may_be_above_one():
     assert ps.Observations.from_records(PROBLEM, [ROW]).actions.tolist() == [[0.125]]
     columns = {"actions": [0.125], "rewards": [1.0], "propensities": [4.0]}
     assert len(ArrayLog(PROBLEM, contexts=[ROW["context"]], **columns)) == 1
-    Checker(PROBLEM).encode(LoggedDecision(id="a", context=ROW["context"], action=0.125, propensity=4.0, policy=0))
+    EventValidator(PROBLEM).encode(
+        LoggedDecision(id="a", context=ROW["context"], action=0.125, propensity=4.0, policy=0)
+    )
 
 
 @pytest.mark.parametrize("change", [{"action": 0.5}, {"action": "0.1"}, {"propensity": 0.0}, {"propensity": 1e39}])
@@ -108,7 +110,7 @@ def test_rows_that_do_not_fit_are_refused(change):
         ps.Observations.from_records(PROBLEM, [row])
     event = LoggedDecision(id="a", policy=0, **{name: row[name] for name in ("context", "action", "propensity")})
     with pytest.raises(PotstillError):
-        Checker(PROBLEM).encode(event)
+        EventValidator(PROBLEM).encode(event)
 
 
 def test_tables_and_the_lake_hold_numbers(tmp_path):

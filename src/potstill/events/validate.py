@@ -66,7 +66,7 @@ class InvalidEvent(PotstillError, ValueError):
     """An event does not fit the problem; nothing was written."""
 
 
-class Checker:
+class EventValidator:
     """Checks and encodes events of one problem."""
 
     def __init__(self, problem: Problem) -> None:

@@ -16,7 +16,7 @@ from event_log_examples import PROBLEM, ids_in, reward
 
 from potstill.events import EventLog, InvalidEvent, LoggedDecision, LogUnavailable
 from potstill.events.records import DecisionBlock
-from potstill.events.validate import Checker
+from potstill.events.validate import EventValidator
 from potstill.events.wal import Spool, segment_writer
 from potstill.events.wal.segment import frame, read
 from potstill.problem import InvalidContext
@@ -161,7 +161,7 @@ def test_too_much_pending_is_refused_and_what_was_taken_is_written(tmp_path, sto
     with EventLog(tmp_path, PROBLEM, pending_bytes=300) as log:
         log.submit(reward("a"))
         stopped_disk.begun.wait(SECONDS)
-        one = len(frame(Checker(PROBLEM).encode(reward("a"))))
+        one = len(frame(EventValidator(PROBLEM).encode(reward("a"))))
         commits = [log.submit(reward(i)) for i in range(300 // one - 1)]
         with pytest.raises(LogUnavailable, match="wait for a commit before submitting more"):
             log.submit(reward("refused"))

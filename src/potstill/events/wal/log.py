@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from potstill.events.records import DecisionBlock, Event, Row
-from potstill.events.validate import Checker, InvalidEvent, payload
+from potstill.events.validate import EventValidator, InvalidEvent, payload
 from potstill.events.wal.group_commit import Commit, Group, GroupQueue, LogUnavailable
 from potstill.events.wal.segment import frame
 from potstill.events.wal.segment_writer import SegmentWriter
@@ -57,7 +57,7 @@ class EventLog:
     ) -> None:
         self.writer = uuid.uuid4().hex
         self._folder = Path(spool) / self.writer
-        self._encode = Checker(problem).encode
+        self._encode = EventValidator(problem).encode
         self._folder_lock: int | None = _lock_folder(self._folder)
         self._segments = SegmentWriter(self._folder, problem, rotate_bytes=rotate_bytes, rotate_seconds=rotate_seconds)
         self._queue = GroupQueue(self._folder, linger=linger, pending_bytes=pending_bytes)

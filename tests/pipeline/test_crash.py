@@ -12,14 +12,14 @@ from potstill.workspace import Workspace
 
 KILLED = """
 import os, signal, sys
-from potstill.pipeline.update import update
+from potstill.pipeline.update import run_update
 from potstill.workspace import Workspace
 
 place, step, later = sys.argv[1:]
 def die(at, done, of):
     if at == step:
         os.kill(os.getpid(), signal.SIGKILL)
-update(Workspace(place), now=int(later), on_step=die)
+run_update(Workspace(place), now=int(later), on_step=die)
 """
 
 

@@ -71,7 +71,7 @@ def test_an_item_whose_worker_is_killed_is_done_by_another(ray_engine, tmp_path)
 
 def test_an_item_that_kills_every_worker_is_given_up(ray_engine, monkeypatch):
     monkeypatch.setattr("potstill.pipeline.engines.ray.RETRIES", 1)
-    with pytest.raises(EngineFailed, match="Ray has lost an item 2 times or cannot go on"):
+    with pytest.raises(EngineFailed, match="Ray has lost an item 2 times or cannot continue"):
         list(ray_engine.map(engine_work.always_killed, [1]))
 
 
@@ -172,7 +172,7 @@ def test_a_table_none_of_which_fits_is_refused_as_here(ray_engine, tmp_path, mon
     pl.DataFrame(contexts(300)).with_columns(bandwidth_kbps=pl.lit(None, pl.Float64)).write_parquet(
         tmp_path / "contexts.parquet"
     )
-    with pytest.raises(InvalidContext, match="none of 300 rows has a usable value"):
+    with pytest.raises(InvalidContext, match="none of its 300 rows fits"):
         run_update(workspace, now=LATER, force=True, engine=ray_engine)
 
 

@@ -197,7 +197,7 @@ def test_rows_that_do_not_fit_are_counted_wherever_they_are(tmp_path, in_memory)
     assert (report.contexts_unfit, report.still.contexts) == (43, 100 + 387)
     assert workspace.serving().metadata.lineage.origin["contexts"]["unfit"] == 43
     bad.with_columns(bandwidth_kbps=pl.lit(None, pl.Float64)).write_parquet(tmp_path / "contexts.parquet")
-    with pytest.raises(InvalidContext, match="none of 430 rows has a usable value of every feature"):
+    with pytest.raises(InvalidContext, match="none of its 430 rows fits the features of the problem"):
         run_update(workspace, now=LATER, force=True)
 
 

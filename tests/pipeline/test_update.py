@@ -156,7 +156,7 @@ def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
     log(workspace, workspace.serving(), 60, seed=1)
     report = run_update(workspace, now=LATER)
     assert (report.outcome, report.observations) == ("published", 160)
-    why = "the teacher's state of version 1 does not fit: its teacher differs from the one here in precision"
+    why = "the teacher's state of version 1 does not fit: its teacher differs from the configured teacher in precision"
     assert report.why_anew == why
 
 
@@ -187,7 +187,7 @@ def test_further_contexts_are_distilled_on(tmp_path):
 
 def test_a_second_updater_leaves_with_a_message(tmp_path):
     workspace = made(str(tmp_path))
-    with only_updater(workspace, wait=False), pytest.raises(Busy, match=r"another update of .* is going on"):
+    with only_updater(workspace, wait=False), pytest.raises(Busy, match=r"another update of .* is running"):
         run_update(workspace)
 
 

@@ -51,7 +51,7 @@ def test_a_state_of_another_potstill_is_replayed_and_the_next_update_learns_anew
     assert (found.identical, found.replayed) == (True, [1])
     log(workspace, workspace.serving(), 100, seed=7)
     report = run_update(workspace, now=LATER)
-    wrote = "another version of Potstill wrote it, without 'state.0.0.0'"
+    wrote = "it was written by another version of Potstill and lacks 'state.0.0.0'"
     assert report.why_anew == f"the teacher's state of version 2 does not fit: {wrote}"
     assert (report.outcome, report.observations) == ("published", 300)
 

@@ -57,13 +57,13 @@ def test_combinations_of_teachers_and_values(workspace):
 @pytest.mark.parametrize(
     ("teachers", "alternatives", "refusal"),
     [
-        (["cubic-ts"], [], "candidate 'cubic-ts': unknown teacher 'cubic-ts'; there are"),
+        (["cubic-ts"], [], "candidate 'cubic-ts': unknown teacher 'cubic-ts'; available:"),
         ([], ["hidden=[1]"], "--set must look like student.hidden=[[50], [100, 100]]"),
         ([], ["log.rotate_bytes=[1]"], "--set must look like"),
         ([], ["student.hidden=8"], "the values must be in brackets"),
         ([], ["student.hidden=[8"], "is not a TOML array"),
         ([], ["student.steps=[0]"], "steps must be"),
-        ([], ["teacher.colour=['red']"], "teacher 'linear-ts' has no option 'colour'; it has precision"),
+        ([], ["teacher.colour=['red']"], "teacher 'linear-ts' has no option 'colour'; its options are precision"),
         ([], ["student.hiden=[[8]]"], "unknown field `hiden`"),
     ],
 )

@@ -79,10 +79,10 @@ def objections(policy: Policy, report: Report, config: UpdateConfig, compared: C
     """Why a policy should not serve, each in words; its version is kept in any case.
 
     Args:
-        policy: The new one.
-        report: Report of the batch that made it.
-        config: What must hold.
-        compared: What the log says of it against the serving one; None if it cannot tell.
+        policy: The new policy.
+        report: Report of the update that made it.
+        config: Thresholds of the gates.
+        compared: Off-policy comparison with the serving policy; None if the log does not support one.
     """
     gates = (
         _not_finite(policy),

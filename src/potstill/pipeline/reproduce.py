@@ -116,7 +116,7 @@ def _differences(published: Policy, again: Policy) -> list[str]:
         found.append(f"published by Potstill {published.metadata.lineage.library}, reproduced by {__version__}")
     before, after = (msgspec.to_builtins(policy.metadata) for policy in (published, again))
     found += [_difference(name, before[name], after.get(name)) for name in before if before[name] != after.get(name)]
-    apart = max(
+    distance = max(
         (
             float(abs(a - b).max(initial=0))
             for x, y in zip(published.layers, again.layers, strict=False)
@@ -125,8 +125,8 @@ def _differences(published: Policy, again: Policy) -> list[str]:
         ),
         default=0.0,
     )
-    if apart:
-        found.append(f"weights differ by up to {apart:.3g}")
+    if distance:
+        found.append(f"weights differ by up to {distance:.3g}")
     return found
 
 

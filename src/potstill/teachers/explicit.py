@@ -24,7 +24,7 @@ class UniformState(NamedTuple):
 
 
 class Uniform(msgspec.Struct, NeedsFiniteActions, frozen=True, tag_field="type", tag="uniform"):
-    """Uniform propensities 1/K, whatever was observed. The baseline, and a policy for pure exploration."""
+    """Uniform propensities 1/K, independent of observations. The baseline, and a policy for pure exploration."""
 
     @property
     def exactness(self) -> Exactness:

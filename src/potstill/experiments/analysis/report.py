@@ -151,8 +151,8 @@ def analyse(
     if metric not in units.outcomes:
         raise InvalidOption(f"there is no metric {metric!r}; the outcomes are {', '.join(units.outcomes)}")
     table = Table(units, level, planned)
-    shown = _reported_outcomes(units, metric, expected)
-    metrics = table.metrics(shown, per)
+    outcomes = _reported_outcomes(units, metric, expected)
+    metrics = table.metrics(outcomes, per)
     counts = split(units.count(treated=False), units.count(treated=True), share)
     main = metrics[0]
     return Report(
@@ -160,7 +160,7 @@ def analyse(
         level=level,
         planned=planned,
         verdict=verdict(counts, main.name, main.outcome, main.measured, main.why_not, units.in_both),
-        warnings=cautions(units, metrics[-1].measured, counts, shown, expected),
+        warnings=cautions(units, metrics[-1].measured, counts, outcomes, expected),
         split=counts,
         decisions=Arms(*(int(units.decisions[arm].sum()) for arm in (~units.treated, units.treated))),
         metrics=metrics,

@@ -25,8 +25,8 @@ def number(value: float, *, sign: bool = False) -> str:
 
 def ends(interval: Interval, *, relative: bool) -> str:
     """An interval such as ``1.2 % to 5.0 %``."""
-    shown = percent if relative else number
-    return f"{shown(interval.low)} to {shown(interval.high)}"
+    format_value = percent if relative else number
+    return f"{format_value(interval.low)} to {format_value(interval.high)}"
 
 
 def effect(measured: Measured) -> str:

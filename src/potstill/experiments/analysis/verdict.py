@@ -20,7 +20,7 @@ Kind = Literal["stop", "better", "worse", "higher", "lower", "none", "unknown"]
 
 
 def cautions(
-    units: Units, decisions: Measured | None, split: Split, shown: Sequence[str], expected: Sequence[str]
+    units: Units, decisions: Measured | None, split: Split, outcomes: Sequence[str], expected: Sequence[str]
 ) -> list[str]:
     """Warnings of a report; empty if there are none.
 
@@ -28,7 +28,7 @@ def cautions(
         units: Totals of each unit.
         decisions: Effect on decisions per unit.
         split: Split of units.
-        shown: Names of the reported outcomes.
+        outcomes: Names of the reported outcomes.
         expected: Names of the configured metrics.
     """
     missing = [name for name in expected if outcome_name(name) not in units.outcomes]
@@ -40,7 +40,7 @@ def cautions(
         *_left_out(units),
         *never,
         *_more_decisions(decisions),
-        *_unequally_sent(units, shown),
+        *_unequally_sent(units, outcomes),
     ]
 
 
@@ -84,9 +84,9 @@ def _more_decisions(measured: Measured | None) -> list[str]:
     ]
 
 
-def _unequally_sent(units: Units, shown: Sequence[str]) -> list[str]:
+def _unequally_sent(units: Units, outcomes: Sequence[str]) -> list[str]:
     lines = []
-    for name in shown:
+    for name in outcomes:
         found = effect(units.treated, units.sent[name], units.decisions) if name in units.sent else None
         if found is not None and found.p < ALARM:
             lines.append(

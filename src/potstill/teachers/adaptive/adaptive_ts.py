@@ -170,9 +170,9 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         """Retrain the network, learn the prior scales, and choose the model with or without the network."""
         held_out = self._held_out(state)
         training = state.memory.rows(~held_out)
-        units, learnt = self._units(training), _training_count(int(state.learnt))
-        new = _training_count(int(state.seen)) - learnt
-        networks, noise = self._fit(state.networks, state.noise, learnt, new, training, units, key)
+        units, previous = self._units(training), _training_count(int(state.learnt))
+        new = _training_count(int(state.seen)) - previous
+        networks, noise = self._fit(state.networks, state.noise, previous, new, training, units, key)
         state = state._replace(networks=networks, noise=noise, learnt=state.seen)
         rows = np.flatnonzero(held_out)[:_EXPLORED]
         state = state._replace(mixes=self._mixes(state, rows))
@@ -211,10 +211,10 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         covariances = self.vagueness * (1 + float(state.seen) / (_FADING * k)) * mix.covariances(k)
         factors = [coregional.factor(covariances[0]), coregional.factor(covariances[1])]
         factors.append(coregional.factor(covariances[2], _RANK) if networked else np.zeros((k, 0)))
-        learnt = float(np.exp(mix.noise))
-        fitted = coregional.posterior(tuple(factors), total, blocks, learnt)
+        prior_noise = float(np.exp(mix.noise))
+        fitted = coregional.posterior(tuple(factors), total, blocks, prior_noise)
         squares = coregional.residuals(total, coregional.coefficients(fitted, blocks))
-        noise = (_NOISE_WEIGHT * learnt + squares) / (_NOISE_WEIGHT + total.n.sum())
+        noise = (_NOISE_WEIGHT * prior_noise + squares) / (_NOISE_WEIGHT + total.n.sum())
         return coregional.posterior(tuple(factors), total, blocks, max(noise, _LEAST_NOISE))
 
     def _sums(self, state: AdaptiveState, rows: NDArray[np.bool_] | slice) -> nig.Sums:
@@ -244,5 +244,5 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
 
 
 def _training_count(observations: int) -> int:
-    """How many of the first n observations the network is trained on."""
+    """Number of the first n observations that the network is trained on."""
     return observations - observations // _HOLD_OUT

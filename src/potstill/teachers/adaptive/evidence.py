@@ -74,9 +74,9 @@ def learn(blocks: list[Float64], actions: NDArray[np.int32], targets: Float64, k
         before: Starting point of the search.
     """
     scales = np.array([max(float((x**2).sum(axis=1).mean()), _ABSENT) for x in blocks])
-    likeness = patterns(k)[:, actions[:, None], actions]
+    correlations = patterns(k)[:, actions[:, None], actions]
     grams = [x @ x.T / scale for x, scale in zip(blocks, scales, strict=True)]
-    components = np.stack([gram * alike for gram in grams for alike in likeness])
+    components = np.stack([gram * pattern for gram in grams for pattern in correlations])
     centre = np.append(start(len(blocks)).logs, np.log(_NOISE))
     found = minimize(
         _objective,

@@ -167,8 +167,8 @@ class GaussianProcessTS(
         k, given = self.count(problem.actions), self.action_features
         if given is None:
             return np.linspace(0.0, 1.0, k)[:, None]
-        alike = len(given) == k and len({len(row) for row in given}) == 1
-        if not alike or not np.isfinite(given).all():
+        consistent = len(given) == k and len({len(row) for row in given}) == 1
+        if not consistent or not np.isfinite(given).all():
             raise InvalidOption(
                 f"GaussianProcessTS: action_features must hold the same number of finite values for each of {k} actions"
             )

@@ -61,7 +61,7 @@ class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
         return network.units_of(memory.rewards) if self.standardise else RAW
 
     def _prepare(
-        self, networks: Networks, before: Noise, learnt: int, new: int, data: Data, units: Units, key: Key
+        self, networks: Networks, before: Noise, previous: int, new: int, data: Data, units: Units, key: Key
     ) -> tuple[Start, Noise]:
         """The start of training and the noise share, given the numbers of earlier and new observations."""
         n, variance = len(data.actions), 1.0 if self.standardise else float(data.targets.var())
@@ -69,7 +69,7 @@ class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
         if due:
             noise_rows = data.rows(noises.sample(n, key.child("noise")))
             noise = self._select_noise(noise_rows, variance, n, networks.sizes, key.child("noise"))
-        start = self._start(networks, learnt, new, due, units, key.child("start"))
+        start = self._start(networks, previous, new, due, units, key.child("start"))
         return start._replace(noise=float(noise.share) * variance), noise
 
     def _is_due(self, noise: Noise, observations: int, new: int) -> bool:
@@ -78,38 +78,38 @@ class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
     def _select_noise(self, data: Data, variance: float, observations: int, sizes: tuple[int, ...], key: Key) -> Noise:
         return noises.selected(noises.select(data, variance, sizes, self.recipe, key), observations)
 
-    def _start(self, networks: Networks, learnt: int, new: int, restart: bool, units: Units, key: Key) -> Start:
+    def _start(self, networks: Networks, previous: int, new: int, restart: bool, units: Units, key: Key) -> Start:
         """Networks for standardised rewards. With `restart`, all observations count as new: no steps are skipped."""
         fresh = network.random(networks.sizes, networks.size, key)
-        if not learnt or not self.warm_start:
+        if not previous or not self.warm_start:
             return Start(fresh)
         kept = networks.in_units(units.inverse())
         # `new` is below 1 if more observations were deleted than added since.
         if kept.dead.any() or restart or new < 1:
             return Start(network.revive(kept, fresh))
-        return Start(kept, min(new / min(learnt + new, self.window or learnt + new), 1.0))
+        return Start(kept, min(new / min(previous + new, self.window or previous + new), 1.0))
 
     def _fit(
-        self, networks: Networks, before: Noise, learnt: int, new: int, memory: Memory, units: Units, key: Key
+        self, networks: Networks, before: Noise, previous: int, new: int, memory: Memory, units: Units, key: Key
     ) -> tuple[Networks, Noise]:
         """One network trained on a memory, in units of rewards, and the noise share it assumed."""
         from potstill.teachers.neural import train
 
         data = self._data(memory, units)
-        start, noise = self._prepare(networks, before, learnt, new, data, units, key)
+        start, noise = self._prepare(networks, before, previous, new, data, units, key)
         return train.fit(start, data, self.recipe, key.child("train")).in_units(units), noise
 
     def _fit_parts(
-        self, networks: Networks, before: Noise, learnt: int, parts: Parts, overview: Overview, key: Key
+        self, networks: Networks, before: Noise, previous: int, parts: Parts, overview: Overview, key: Key
     ) -> tuple[Networks, Noise]:
         """The same network from observations outside memory; only the rows of its minibatches are fetched."""
         from potstill.teachers.neural import train
 
         units, total = self._units_of(overview), int(overview.rows.sum())
-        variance, new = 1.0 if self.standardise else overview.units.scale**2, total - learnt
+        variance, new = 1.0 if self.standardise else overview.units.scale**2, total - previous
         due, noise = self._is_due(before, total, new), before.after(new)
         noise_rows = noises.sample(total, key.child("noise")) if due else np.zeros(0, np.int64)
-        start = self._start(networks, learnt, new, due, units, key.child("start"))
+        start = self._start(networks, previous, new, due, units, key.child("start"))
         drawn = train.minibatches(total, 1, self.recipe, key.child("train"), start.new)
         rows = np.union1d(noise_rows, drawn.rows)
         data = self._data(gather(parts, overview, rows, self.weighting), units)
@@ -123,11 +123,11 @@ class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
     def _units_of(self, overview: Overview) -> Units:
         return overview.units if self.standardise else RAW
 
-    def _check_memory(self, memory: Memory, learnt: int) -> None:
+    def _check_memory(self, memory: Memory, previous: int) -> None:
         """Refuse to update a state that `reread` made: it holds no observations, and an update would forget them."""
-        if len(memory.actions) != learnt:
+        if len(memory.actions) != previous:
             raise InvalidOption(
-                f"{type(self).__name__}: this state was learnt from {learnt:,} observations that it does not hold; "
+                f"{type(self).__name__}: this state was learnt from {previous:,} observations that it does not hold; "
                 "pass all of them again, with reread (in Still.update: earlier=)"
             )
 

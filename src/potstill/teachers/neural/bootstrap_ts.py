@@ -87,12 +87,12 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
 
         if not len(observations):
             return state
-        memory, learnt = self._append(state.memory, observations), len(state.memory.actions)
+        memory, previous = self._append(state.memory, observations), len(state.memory.actions)
         counts = np.concatenate([state.counts, self._draw_counts(len(observations), key.child("bootstrap"))])
         counts, units = counts[-len(memory.actions) :], self._units(memory)
-        priors = self._draw_priors(state.priors, units, key.child("prior")) if not learnt else state.priors
+        priors = self._draw_priors(state.priors, units, key.child("prior")) if not previous else state.priors
         plain, new = self._data(memory, units), len(observations)
-        start, noise = self._prepare(state.networks, state.noise, learnt, new, plain, units, key)
+        start, noise = self._prepare(state.networks, state.noise, previous, new, plain, units, key)
         left_over = units.standardise(memory.rewards - self._prior_rewards(priors, memory))
         data = Data(memory.contexts, memory.actions, left_over, counts.T * memory.weights)
         networks = train.fit(start, data, self.recipe, key.child("train")).in_units(units)
@@ -113,8 +113,8 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
 
     def predict(self, state: BootstrapState, contexts: Float32) -> Float64:
         """The reward of each action predicted by each network plus its prior, float64[B, N, K]."""
-        learnt = state.networks.predict(contexts)
-        return learnt + state.priors.predict(contexts) if self.prior_scale else learnt
+        predicted = state.networks.predict(contexts)
+        return predicted + state.priors.predict(contexts) if self.prior_scale else predicted
 
     def _votes(self, state: BootstrapState, contexts: Float32) -> Float64:
         ballots = [split_ties(predicted) for predicted in self.predict(state, contexts)]

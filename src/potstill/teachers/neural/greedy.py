@@ -61,8 +61,8 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
             return state
         self._check_memory(state.memory, int(state.learnt))
         memory = self._append(state.memory, observations)
-        units, learnt = self._units(memory), int(state.learnt)
-        networks, noise = self._fit(state.networks, state.noise, learnt, len(observations), memory, units, key)
+        units, previous = self._units(memory), int(state.learnt)
+        networks, noise = self._fit(state.networks, state.noise, previous, len(observations), memory, units, key)
         return GreedyState(memory, np.array(len(memory.actions)), networks, noise)
 
     def reread(self, state: GreedyState, parts: Parts, key: Key) -> GreedyState:

@@ -85,9 +85,9 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
         if not len(observations):
             return state
         memory = self._append(state.memory, observations)
-        units, learnt = self._units(memory), len(state.memory.actions)
+        units, previous = self._units(memory), len(state.memory.actions)
         data = self._data(memory, units)
-        start, noise = self._prepare(state.networks, state.noise, learnt, len(observations), data, units, key)
+        start, noise = self._prepare(state.networks, state.noise, previous, len(observations), data, units, key)
         path = self._path(start, data, key).in_units(units)
         mean, deviations = self._gaussian(path, len(memory.actions))
         return LowRankState(memory, mean, noise, deviations)

@@ -88,8 +88,8 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
             return state
         self._check_memory(state.memory, int(state.learnt))
         memory = self._append(state.memory, observations)
-        units, learnt = self._units(memory), int(state.learnt)
-        networks, noise = self._fit(state.networks, state.noise, learnt, len(observations), memory, units, key)
+        units, previous = self._units(memory), int(state.learnt)
+        networks, noise = self._fit(state.networks, state.noise, previous, len(observations), memory, units, key)
         posterior = self._posterior(_all_sums(networks, memory, units), units)
         return NeuralLinearState(memory, np.array(len(memory.actions)), networks, noise, posterior)
 

@@ -137,8 +137,8 @@ def _requests(n: int) -> Iterator[tuple[dict[str, float], float]]:
     rng = np.random.default_rng(0)
     names = [f"feature_{i}" for i in range(FEATURES)]
     while True:
-        rows, luck = rng.random((PER_GROUP, FEATURES)).round(4).tolist(), rng.random(PER_GROUP).tolist()
-        yield from islice(((dict(zip(names, row, strict=True)), u) for row, u in zip(rows, luck, strict=True)), n)
+        rows, noise = rng.random((PER_GROUP, FEATURES)).round(4).tolist(), rng.random(PER_GROUP).tolist()
+        yield from islice(((dict(zip(names, row, strict=True)), u) for row, u in zip(rows, noise, strict=True)), n)
         n -= PER_GROUP
         if n <= 0:
             return

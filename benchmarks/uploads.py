@@ -49,14 +49,14 @@ def main() -> None:
     rng = np.random.default_rng(0)
     contexts = WORLD.contexts(given.uploads, rng)
     means = WORLD.means(contexts)
-    luck = rng.random(given.uploads)
+    noise = rng.random(given.uploads)
     with tempfile.TemporaryDirectory() as folder, Service(Path(folder), given.every) as service:
         began = time.monotonic()
-        chosen, versions = service.play(contexts, luck, given.seconds, given.delay)
+        chosen, versions = service.play(contexts, noise, given.seconds, given.delay)
         took = time.monotonic() - began
     batches = max(len(set(versions)) - 1, 1)
     print(f"{given.uploads:,} uploads in {took:.0f} s, {batches} versions served after the uniform policy")
-    alone = in_process(contexts, luck, batches)
+    alone = in_process(contexts, noise, batches)
     rows = {
         "service": means[np.arange(given.uploads), chosen],
         "in one process": means[np.arange(given.uploads), alone],
@@ -71,12 +71,12 @@ def main() -> None:
     print(f"at the end, the service's gain over uniform is {gained:.0%} of that of the loop in one process")
 
 
-def in_process(contexts: dict[str, np.ndarray], luck: np.ndarray, batches: int) -> np.ndarray:
+def in_process(contexts: dict[str, np.ndarray], noise: np.ndarray, batches: int) -> np.ndarray:
     """The same uploads, decided and learnt from in one process."""
     still = ps.Still(WORLD.problem, LinearTS(), seed=0)
     encoded = WORLD.encode(contexts)
-    chosen = np.empty(len(luck), np.int64)
-    for rows in np.array_split(np.arange(len(luck)), batches + 1):
+    chosen = np.empty(len(noise), np.int64)
+    for rows in np.array_split(np.arange(len(noise)), batches + 1):
         actions, propensities = still.policy.decide_many(encoded[rows], [f"upload-{i}" for i in rows])
         chosen[rows] = actions
         part = {name: column[rows] for name, column in contexts.items()}
@@ -85,19 +85,19 @@ def in_process(contexts: dict[str, np.ndarray], luck: np.ndarray, batches: int) 
                 WORLD.problem,
                 contexts=encoded[rows],
                 actions=actions,
-                rewards=rewards(part, actions, luck[rows]),
+                rewards=rewards(part, actions, noise[rows]),
                 propensities=propensities,
             )
         )
     return chosen
 
 
-def rewards(contexts: dict[str, np.ndarray], actions: np.ndarray, luck: np.ndarray) -> np.ndarray:
+def rewards(contexts: dict[str, np.ndarray], actions: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Reward of each upload, with the same noise for every policy."""
     rows = np.arange(len(actions))
     success = WORLD.success(contexts)[rows, actions]
     quality = WORLD.means(contexts)[rows, actions] / success
-    return np.where(luck < success * (1 - LOST), quality, 0.0)
+    return np.where(noise < success * (1 - LOST), quality, 0.0)
 
 
 class Service:
@@ -129,10 +129,10 @@ class Service:
         self.process.wait()
 
     def play(
-        self, contexts: dict[str, np.ndarray], luck: np.ndarray, seconds: float, delay: float
+        self, contexts: dict[str, np.ndarray], noise: np.ndarray, seconds: float, delay: float
     ) -> tuple[np.ndarray, list[int]]:
         """Upload everything at an even pace; returns the actions and the policy versions that chose them."""
-        n = len(luck)
+        n = len(noise)
         chosen, versions = np.empty(n, np.int64), [0] * n
         delays = np.random.default_rng(1).exponential(delay, n)
         names = WORLD.problem.actions.names
@@ -145,7 +145,7 @@ class Service:
             answer = self.client.decide(context, id=f"upload-{i}")
             chosen[i], versions[i] = names.index(answer.action), answer.policy
             one = {name: column[i : i + 1] for name, column in contexts.items()}
-            earned = rewards(one, chosen[i : i + 1], luck[i : i + 1])[0]
+            earned = rewards(one, chosen[i : i + 1], noise[i : i + 1])[0]
             if earned:
                 later.reward(time.monotonic() + delays[i], answer.id, float(earned))
 

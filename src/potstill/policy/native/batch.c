@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-/* Contexts that go through the network together: enough to read its weights seldom, few enough to stay in a cache. */
+/* Contexts per pass through the network: enough to amortise reading the weights, few enough to stay in cache. */
 enum { TOGETHER = 8 };
 
-/* The arrays of a call; one that was not given is all zeros. */
+/* The arrays of a call; absent ones are all zeros. */
 typedef struct {
     Py_buffer encoded, eligible, draws, actions, p;
     double floor;
@@ -48,7 +48,7 @@ static Py_ssize_t batch_rows(const Batch *batch)
     return batch->encoded.shape[0];
 }
 
-/* Some contexts of a batch, which touches no Python object and runs while other threads do. */
+/* A block of a batch's contexts. Touches no Python object and runs without the GIL. */
 typedef potstill_status (*Step)(const potstill_policy *policy, const Batch *batch, size_t row, size_t contexts,
                                 float *scratch);
 
@@ -135,7 +135,7 @@ PyObject *Kernel_decide_many(Kernel *self, PyObject *args)
 
 typedef bool (*Reader)(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);
 
-/* The list's length is looked at only now: opening `out` may have run Python code that changed it. */
+/* Read the list's length only now: opening `out` may have run Python code that changed it. */
 static bool read_all(const Kernel *self, PyObject *contexts, const Py_buffer *out, Reader read)
 {
     Workspace space;
@@ -192,7 +192,7 @@ PyObject *Kernel_uniforms(Kernel *self, PyObject *args)
 
 /* ---- digests --------------------------------------------------------------------------------------------------- */
 
-/* Equal numbers have equal bits here: the two zeros are made one. */
+/* Equal numbers must have equal bits: -0 becomes 0. */
 static uint64_t number_bits(double number)
 {
     uint64_t bits;
@@ -209,7 +209,7 @@ static bool digest_of(PyObject *row, uint64_t *digest)
         const Py_hash_t hash = number ? 0 : PyObject_Hash(value);
         if (hash == -1) return false;
         *digest ^= number ? number_bits(PyFloat_AS_DOUBLE(value)) : (uint64_t)hash;
-        *digest *= UINT64_C(0x9e3779b97f4a7c15); /* odd, so that nothing is lost */
+        *digest *= UINT64_C(0x9e3779b97f4a7c15); /* odd, so that the multiplication is invertible */
         *digest ^= *digest >> 32;
     }
     return true;

@@ -1,4 +1,4 @@
-/* From the parts of a Python policy to a Kernel, and back to nothing. */
+/* Builds a Kernel from the parts of a Python policy, and frees it. */
 #include "extension.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ enum { PADDING = 16 }; /* columns: the kernel's widest vector */
 
 /* ---- features -------------------------------------------------------------------------------------------------- */
 
-/* The position of a word in a list that ends with NULL; -1 and an exception if it is not there. */
+/* Position of a word in a NULL-terminated list; -1 and an exception if it is missing. */
 static int position_of(const char *word, const char *const *words)
 {
     for (int i = 0; words[i]; i++) {
@@ -87,7 +87,7 @@ static bool build_features(Kernel *self)
     self->policy.features = self->features;
     for (Py_ssize_t i = 0; i < count; i++) {
         potstill_feature *feature = &self->features[i];
-        self->policy.feature_count++; /* at once: what a broken feature owns is freed as well */
+        self->policy.feature_count++; /* set at once, so that an invalid feature is freed too */
         if (!build_feature(feature, PyTuple_GET_ITEM(self->definitions, i))) return false;
         feature->column = self->policy.width;
         self->policy.width += encoded_width(feature);
@@ -97,7 +97,7 @@ static bool build_features(Kernel *self)
 
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
-/* No subclasses, whose hash and equality could run anything in the middle of a decision. */
+/* No subclasses of str: their hash and equality could run Python code during a decision. */
 static bool all_strings(PyObject *names)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
@@ -123,7 +123,7 @@ static PyObject *numbered(PyObject *names)
     return positions;
 }
 
-/* The features' names, interned: a literal key in a caller's code is then the very same object. */
+/* The features' names, interned: a literal key in a caller's code is then the same object. */
 static PyObject *interned_names(PyObject *definitions)
 {
     PyObject *names = PyTuple_New(PyTuple_GET_SIZE(definitions));
@@ -155,14 +155,14 @@ static bool open_floats(PyObject *object, Py_buffer *view, int dimensions)
     return false;
 }
 
-/* Copies rows of an array into memory where they are padded with zeros. */
+/* Copies the rows of an array, padded with zeros. */
 static void copy_rows(const Py_buffer *view, size_t rows, size_t columns, float *to, size_t stride)
 {
     for (size_t i = 0; i < rows; i++)
         memcpy(to + i * stride, (const char *)view->buf + i * columns * sizeof(float), columns * sizeof(float));
 }
 
-/* A layer's weight and then its bias, in one block of memory that starts at a cache line. */
+/* A layer's weight and bias in one block of memory, aligned to a cache line. */
 static bool copy_layer(potstill_layer *layer, const Py_buffer *weight, const Py_buffer *bias, void **owned)
 {
     if (bias->shape[0] != weight->shape[1])

@@ -1,4 +1,4 @@
-/* What the files of the Python extension share. */
+/* Declarations shared by the files of the Python extension. */
 #ifndef POTSTILL_EXTENSION_H
 #define POTSTILL_EXTENSION_H
 
@@ -9,14 +9,14 @@
 
 enum { CACHE_LINE = 64 };
 
-/* A policy, ready to decide. Nothing in it changes after it was made, so threads share it without locks. */
+/* A policy, ready to decide. Immutable, so threads share it without locks. */
 typedef struct {
     PyObject_HEAD
     potstill_policy policy;
     potstill_feature *features; /* with their categories, owned */
     potstill_layer *layers;
     void **weights;        /* the memory of each layer */
-    PyObject *definitions; /* the features as they were given; the kernel points into its strings */
+    PyObject *definitions; /* the Python features; the kernel points into their strings */
     PyObject *names;       /* tuple of the features' names, interned */
     PyObject *positions;   /* dict: feature name to position */
     PyObject *actions;     /* tuple of the actions' names */
@@ -26,7 +26,7 @@ typedef struct {
     PyObject *array;    /* the type of an encoded context */
 } Kernel;
 
-/* The memory that a call needs: on the stack, unless the policy is large. */
+/* Memory of a call: on the stack, unless the policy is large. */
 typedef struct {
     potstill_value *values;
     float *encoded;
@@ -54,10 +54,10 @@ PyObject *digests(PyObject *module, PyObject *rows);
 
 /* request.c: from Python's objects to the kernel's.
  *
- * These functions know what nearly every decision brings: exact built-in types and finite numbers. They answer false to
- * all else, with no exception set, and Python code then takes the request from the start: it converts what it can and
- * explains what is wrong, in the same words whatever the runtime. Reading runs no Python code, so nothing that is read
- * can change or vanish meanwhile. */
+ * These functions handle the common case: exact built-in types and finite numbers. For anything else they return false,
+ * without an exception, and Python code handles the request from the start: it converts the values or raises an error,
+ * with the same message in every runtime. Reading runs no Python code, so the objects cannot change or be freed
+ * meanwhile. */
 bool read_context(const Kernel *self, PyObject *context, Workspace *space);
 bool read_named(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);   /* a dict */
 bool read_ordered(const Kernel *self, PyObject *context, potstill_value *values, float *encoded); /* a tuple */

@@ -1,4 +1,4 @@
-/* The decision kernel; kernel.h says what it is for, and network.inc holds the arithmetic that is vectorised. */
+/* The decision kernel. kernel.h documents it; network.inc has the vectorised arithmetic. */
 #include "kernel.h"
 
 #include <float.h>
@@ -98,15 +98,15 @@ POTSTILL_API potstill_status potstill_encode(const potstill_policy *policy, cons
 #define UNROLL
 #endif
 
-/* Vectors of sums that are under way at a time: enough to hide the latency of an addition, few enough for registers. */
+/* Vectors of sums in flight: enough to hide the latency of an addition, few enough for the registers. */
 #define SUMS 8
 
-/* Define POTSTILL_PLAIN to do without vectors where a compiler gets them wrong. */
+/* Define POTSTILL_PLAIN to disable vectors for compilers that miscompile them. */
 #if defined(__GNUC__) && !defined(POTSTILL_PLAIN)
 #define VECTORS
 #endif
 
-/* Inputs of the first layer that are looked through for zeros at a time. */
+/* Number of first-layer inputs scanned for zeros at a time. */
 #define CHUNK 64
 
 static size_t widest_stride(const potstill_policy *policy)
@@ -123,7 +123,7 @@ POTSTILL_API size_t potstill_scratch_size(const potstill_policy *policy)
     return 2 * widest_stride(policy);
 }
 
-/* On the bits: cheaper than comparing floats, since there is no NaN to mind. */
+/* Compares bits: cheaper than comparing floats, and there is no NaN to handle. */
 INLINE size_t is_not_zero(float number)
 {
     uint32_t bits;
@@ -167,8 +167,8 @@ INLINE float float_from_bits(int32_t bits)
 #define LANES 16
 #include "network.inc"
 
-/* Chosen at each call, which takes a nanosecond: `target_clones` would need ifuncs, which musl, macOS and
- * AddressSanitizer do without. */
+/* Dispatched at each call, which takes a nanosecond: `target_clones` would need ifuncs, which musl, macOS and
+ * AddressSanitizer do not support. */
 #define HAS_AVX512 __builtin_cpu_supports("avx512f")
 #define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 
@@ -179,7 +179,7 @@ INLINE float float_from_bits(int32_t bits)
 #define probabilities_avx2 probabilities_portable
 #endif
 
-/* The probabilities of all actions in each context, somewhere in scratch; contexts lie `widest_stride` apart. */
+/* The probabilities of all actions in each context, inside scratch; contexts are `widest_stride` apart. */
 static float *probabilities(const potstill_policy *policy, size_t contexts, const float *encoded,
                             const uint8_t *eligible, float floor, float *scratch)
 {
@@ -196,7 +196,7 @@ POTSTILL_API const char *potstill_instructions(void)
 static potstill_status check(const potstill_policy *policy, size_t contexts, const float *encoded,
                              const uint8_t *eligible, double floor)
 {
-    bool finite = true; /* a relu could hide that a number is not */
+    bool finite = true; /* a relu could hide a number that is not finite */
     for (size_t i = 0; i < contexts * policy->width; i++) finite &= fabsf(encoded[i]) <= FLT_MAX;
     if (!finite) return POTSTILL_NOT_FINITE;
     for (size_t c = 0; eligible && c < contexts; c++) {
@@ -311,7 +311,7 @@ POTSTILL_API potstill_status potstill_uniform(const potstill_policy *policy, pot
     return POTSTILL_OK;
 }
 
-/* The inverse of the cumulative probabilities at u, which is scaled by their total: rounding favours no action. */
+/* The inverse CDF at u, which is scaled by the total, so that rounding favours no action. */
 static size_t choose(const float *p, size_t actions, double u)
 {
     double total = 0.0, reached = 0.0;

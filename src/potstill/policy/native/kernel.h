@@ -1,8 +1,8 @@
 /* The decision kernel of Potstill: from a context to an action and its exact probability.
  *
- * Portable C99 that needs nothing beyond libm. It allocates nothing and keeps no state, so any number of threads may
- * use one policy. The Python extension is built on it, and `potstill export --to c` puts it beside a policy's weights.
- * docs/policy-format.md specifies what it computes.
+ * Portable C99 that needs only libm. It allocates no memory and has no state, so any number of threads may share a
+ * policy. The Python extension uses it, and `potstill export --to c` copies it next to a policy's weights.
+ * docs/policy-format.md is its specification.
  *
  * In short: fill one potstill_value per feature, then potstill_encode, then potstill_decide.
  */
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How the functions below are declared; define it as `static` to paste the kernel into one source file. */
+/* Linkage of the functions below; define it as `static` to include the kernel in one source file. */
 #ifndef POTSTILL_API
 #define POTSTILL_API
 #endif
@@ -24,18 +24,18 @@ extern "C" {
 
 typedef enum {
     POTSTILL_OK = 0,
-    POTSTILL_MISSING_VALUE, /* a feature without a value, whose definition has nothing to stand in for it */
-    POTSTILL_NOT_A_NUMBER,  /* a numeric feature got text or a truth value */
+    POTSTILL_MISSING_VALUE, /* a missing value of a feature that requires one */
+    POTSTILL_NOT_A_NUMBER,  /* a numeric feature got text or a boolean */
     POTSTILL_NOT_FINITE,    /* NaN or an infinity */
-    POTSTILL_NOT_TEXT,      /* a categorical feature got something else than text */
-    POTSTILL_NOT_TRUTH,     /* a boolean feature got something else than true or false */
+    POTSTILL_NOT_TEXT,      /* a categorical feature got something other than text */
+    POTSTILL_NOT_TRUTH,     /* a boolean feature got something other than true or false */
     POTSTILL_BAD_ID,        /* an id that is empty or not UTF-8 */
     POTSTILL_BAD_FLOOR,     /* a floor outside [0, 1 / actions] */
     POTSTILL_NOT_ELIGIBLE,  /* no action is eligible */
     POTSTILL_OVERFLOW       /* the weights are so large that the scores are not finite */
 } potstill_status;
 
-/* UTF-8; need not end in a zero byte. */
+/* UTF-8; needs no terminating zero byte. */
 typedef struct {
     const char *bytes;
     size_t length;
@@ -43,7 +43,7 @@ typedef struct {
 
 typedef enum { POTSTILL_MISSING = 0, POTSTILL_NUMBER, POTSTILL_TRUTH, POTSTILL_TEXT } potstill_type;
 
-/* The value of one feature in a context. One that is all zeros is missing. */
+/* The value of one feature in a context. All zeros means missing. */
 typedef struct {
     potstill_type type;
     union {
@@ -55,7 +55,7 @@ typedef struct {
 
 typedef enum { POTSTILL_NUMERIC, POTSTILL_BOOLEAN, POTSTILL_CATEGORICAL } potstill_kind;
 
-/* What a missing value becomes: an error; the stand-in (if categorical: unseen); or 0, with 1 in the next column. */
+/* Encoding of a missing value: an error; the stand-in (categorical: unseen); or 0, with 1 in the next column. */
 typedef enum { POTSTILL_REFUSE, POTSTILL_STAND_IN, POTSTILL_FLAG } potstill_missing;
 
 /* One value of a categorical feature, and its column among those of the feature. */
@@ -80,7 +80,7 @@ typedef struct {
     size_t category_count;
 } potstill_feature;
 
-/* y = x·weight + bias. Rows are padded with zeros, so that vectors of any width fill them. */
+/* y = x·weight + bias. Rows are padded with zeros to whole vectors of any width. */
 typedef struct {
     size_t inputs, outputs;
     size_t stride;       /* columns of weight and bias in memory: outputs, rounded up to a multiple of 16 */
@@ -108,16 +108,16 @@ typedef struct {
     double u; /* the draw that chose the action */
 } potstill_decision;
 
-/* The floats of scratch memory that the functions below need for a context: twice the widest stride. */
+/* Scratch memory per context for the functions below, in floats: twice the widest stride. */
 POTSTILL_API size_t potstill_scratch_size(const potstill_policy *policy);
 
 /* Encodes a context: values[feature_count], in the order of the features, to encoded[width].
- * If a value is refused, *refused (unless NULL) is the position of its feature. */
+ * If a value is rejected, *refused (unless NULL) is the position of its feature. */
 POTSTILL_API potstill_status potstill_encode(const potstill_policy *policy, const potstill_value *values,
                                              float *encoded, size_t *refused);
 
-/* The probability of each action, p[actions], for an encoded context. eligible[actions] holds 1 for the actions that
- * are allowed and 0 for the others, NULL allows all; floor is usually policy->floor. */
+/* The probability of each action, p[actions], for an encoded context. eligible[actions] holds 1 for allowed actions and
+ * 0 for others; NULL allows all. floor is usually policy->floor. */
 POTSTILL_API potstill_status potstill_probabilities(const potstill_policy *policy, const float *encoded,
                                                     const uint8_t *eligible, double floor, float *scratch, float *p);
 
@@ -126,13 +126,13 @@ POTSTILL_API potstill_status potstill_decide(const potstill_policy *policy, cons
                                              const uint8_t *eligible, double floor, float *scratch,
                                              potstill_decision *decision);
 
-/* The same for many encoded contexts [contexts, width], with eligible[contexts, actions] and p[contexts, actions]. They
- * go through the network together, which is faster and comes to the same. scratch must be that many times larger. */
+/* Like potstill_probabilities, for many encoded contexts [contexts, width], with eligible[contexts, actions] and
+ * p[contexts, actions]. Faster, with the same results. scratch must be `contexts` times larger. */
 POTSTILL_API potstill_status potstill_probabilities_many(const potstill_policy *policy, size_t contexts,
                                                          const float *encoded, const uint8_t *eligible, double floor,
                                                          float *scratch, float *p);
 
-/* Likewise, with decisions[contexts] at draws u[contexts] from potstill_uniform. */
+/* Like potstill_decide, for many contexts: decisions[contexts] at draws u[contexts] from potstill_uniform. */
 POTSTILL_API potstill_status potstill_decide_many(const potstill_policy *policy, size_t contexts, const float *encoded,
                                                   const double *u, const uint8_t *eligible, double floor,
                                                   float *scratch, potstill_decision *decisions);
@@ -143,10 +143,10 @@ POTSTILL_API potstill_status potstill_uniform(const potstill_policy *policy, pot
 /* SipHash-2-4. */
 POTSTILL_API uint64_t potstill_siphash(const uint8_t key[16], const void *message, size_t length);
 
-/* The instructions that the network runs on here: "avx512", "avx2" or "portable". */
+/* Instruction set of the network on this machine: "avx512", "avx2" or "portable". */
 POTSTILL_API const char *potstill_instructions(void);
 
-/* What a status means, in English. */
+/* Description of a status, in English. */
 POTSTILL_API const char *potstill_message(potstill_status status);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* potstill.policy._native: decisions from Python, by the C kernel. _native.pyi tells what each method takes. */
+/* potstill.policy._native: decisions from Python, by the C kernel. _native.pyi documents the methods. */
 #include "extension.h"
 
 #if defined(__linux__) && defined(__has_include)
@@ -8,7 +8,7 @@
 #endif
 #endif
 
-/* Random bytes from the system each time: no generator that threads would share, or a forked process repeat. */
+/* Random bytes from the system at each call: threads would share a generator, and forked processes repeat it. */
 static bool random_bytes(uint8_t *bytes, size_t count)
 {
 #if defined(HAS_GETRANDOM)
@@ -22,7 +22,7 @@ static bool random_bytes(uint8_t *bytes, size_t count)
 #endif
 }
 
-/* 32 hex digits in the form of a version 4 UUID; NULL, without an exception, where random bytes are not at hand. */
+/* 32 hex digits in the form of a version 4 UUID; NULL, without an exception, if no random bytes are available. */
 static PyObject *fresh_id(void)
 {
     uint8_t bytes[16];

@@ -1,4 +1,4 @@
-/* Reads a request for a decision; extension.h says what is read here and what is left to Python. */
+/* Reads a request for a decision; extension.h specifies what is read here and what is left to Python. */
 #include "extension.h"
 
 #include <string.h>
@@ -79,7 +79,7 @@ static bool read_value(PyObject *object, potstill_value *value)
 
 /* ---- contexts -------------------------------------------------------------------------------------------------- */
 
-/* The number that a dict has for a string; -1 if none. */
+/* The integer value of a string key in a dict; -1 if there is none. */
 static Py_ssize_t look_up(PyObject *positions, PyObject *name)
 {
     if (!PyUnicode_CheckExact(name)) return -1;
@@ -88,7 +88,7 @@ static Py_ssize_t look_up(PyObject *positions, PyObject *name)
     return position ? PyLong_AsSsize_t(position) : -1;
 }
 
-/* Whether two strings are the same object, or plain ASCII and equal: the usual cases, and quick to tell. */
+/* Whether two strings are the same object, or equal and ASCII: the common cases, and fast to check. */
 static bool evidently_equal(PyObject *a, PyObject *b)
 {
     if (a == b) return true;

@@ -199,6 +199,6 @@ def test_ctrl_c_keeps_finished_trials_and_says_how_to_go_on(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped; finished trials are stored in" in errors
-    assert "give the same command again to go on" in errors
+    assert "repeat the command to resume" in errors
     assert "Traceback" not in errors
     assert list(out.glob("wheel/paper/linear-ts/0000.json"))

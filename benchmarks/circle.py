@@ -1,10 +1,10 @@
-"""The whole circle at full size: decisions and rewards through log → lake → join → update, with time, memory and bytes.
+"""End to end at full size: log → lake → join → update, with time, memory and bytes.
 
     python benchmarks/circle.py                               # a million decisions, a few minutes on two cores
     python benchmarks/circle.py --decisions 100000 300000 1000000 --teachers linear-ts neural-linear-ts
 
-38 features, 7 actions; four in five decisions get a reward. Each stage runs in a process of its own, whose largest
-memory is shown. As a bound, in the same run: Polars alone, with the rows of both tables in memory, writes them to
+38 features, 7 actions; four in five decisions get a reward. Each stage runs in its own process; the table shows its
+peak memory. The baseline of the same run is Polars alone: with the rows of both tables in memory, it writes them to
 Parquet, reads them back and joins them once.
 """
 
@@ -98,7 +98,7 @@ def _config(place: Path, teacher: str) -> None:
     (place / "potstill.toml").write_text(f'[teacher]\ntype = "{teacher}"\n')
 
 
-# ---- stages, each in a process of its own
+# ---- stages, each in its own process
 
 
 def _log(place: Path, n: int) -> dict[str, Any]:
@@ -137,8 +137,8 @@ def _requests(n: int) -> Iterator[tuple[dict[str, float], float]]:
     rng = np.random.default_rng(0)
     names = [f"feature_{i}" for i in range(FEATURES)]
     while True:
-        rows, luck = rng.random((PER_GROUP, FEATURES)).round(4).tolist(), rng.random(PER_GROUP).tolist()
-        yield from islice(((dict(zip(names, row, strict=True)), u) for row, u in zip(rows, luck, strict=True)), n)
+        rows, noise = rng.random((PER_GROUP, FEATURES)).round(4).tolist(), rng.random(PER_GROUP).tolist()
+        yield from islice(((dict(zip(names, row, strict=True)), u) for row, u in zip(rows, noise, strict=True)), n)
         n -= PER_GROUP
         if n <= 0:
             return

@@ -1,15 +1,15 @@
-"""Coverage of intervals: every estimator and every interval over many simulated logs.
+"""Coverage of confidence intervals: every estimator and every interval over many simulated logs.
 
     python benchmarks/coverage.py --logs 1000 --jobs 2
 
-The problem has four contexts, three actions and rewards of 0 and 1, so that the truth is a sum of twelve products. Each
-log is evaluated as a user would, reward model included. The anytime interval is computed at each of several looks, and
-counts as covering only if it covers at all of them. `low` and `high` mark a coverage outside the range that holds in
-99.7 % of runs if the coverage is nominal. Bernstein, exact and anytime intervals promise at least the nominal coverage,
-so for them only `low` counts.
+The problem has four contexts, three actions and rewards of 0 and 1, so the true value is a sum of twelve products. Each
+log is evaluated as by a user, including the reward model. The anytime interval is computed at each of several looks and
+counts as covering only if it covers at all of them. `low` and `high` mark a coverage outside the range of 99.7 % of
+runs with nominal coverage. Bernstein, exact and anytime intervals promise at least the nominal coverage, so for them
+only `low` counts.
 
-Some lows are expected: replay needs logs of uniformly random actions, the interval of the direct method leaves out the
-error of its model, and estimators that shrink weights accept a bias. A second table has the coverage of normal
+Some lows are expected: replay needs logs of uniformly random actions, the interval of the direct method ignores the
+error of its model, and estimators that shrink weights accept a bias. A second table shows the coverage of normal
 intervals by effective sample size, on logs with large weights.
 """
 
@@ -33,7 +33,7 @@ INTERVALS = ("normal", "bootstrap", "bernstein", "exact", "anytime")
 AT_LEAST = ("bernstein", "exact", "anytime")
 FIRST_LOOK = 100
 
-#: Probability of each of the contexts (mobile, evening), and by context and action: mean rewards, and what each does.
+#: Probability of each context (mobile, evening); by context and action, mean rewards and the policies' probabilities.
 FREQUENCY = np.array([0.4, 0.3, 0.2, 0.1])
 REWARD = np.array([[0.2, 0.3, 0.4], [0.5, 0.4, 0.1], [0.3, 0.6, 0.2], [0.7, 0.2, 0.6]])
 TARGET = np.array([[0.1, 0.2, 0.7], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.4, 0.2, 0.4]])
@@ -53,7 +53,7 @@ CONTEXTS = PROBLEM.encode_many([{"mobile": m, "evening": e} for m in (False, Tru
 
 @dataclass(frozen=True)
 class SimulatedLog:
-    """A simulated log, of which any number of first rows can be used."""
+    """A simulated log; any number of first rows can be used."""
 
     contexts: np.ndarray
     actions: np.ndarray
@@ -108,7 +108,7 @@ def one_log(logging: str, rows: int, looks: int, seed: int) -> CoverageResult:
 
 
 def many_logs(logging: str, rows: int, looks: int, seeds: range, jobs: int) -> CoverageResult:
-    """The share of logs in which the truth was covered, and the mean width."""
+    """Share of logs whose interval covers the true value, and the mean width."""
     task = partial(one_log, logging, rows, looks)
     with ProcessPoolExecutor(jobs) as pool:
         outcomes = list(pool.map(task, seeds, chunksize=10))
@@ -117,7 +117,7 @@ def many_logs(logging: str, rows: int, looks: int, seeds: range, jobs: int) -> C
 
 
 def band(logs: int) -> tuple[float, float]:
-    """Range of the coverage in 99.7 % of runs if it is nominal."""
+    """Range of the measured coverage in 99.7 % of runs with nominal coverage."""
     from scipy.stats import binom
 
     low, high = binom(logs, LEVEL).ppf([0.0015, 0.9985]) / logs
@@ -158,14 +158,14 @@ def by_effective_rows(logs: int, rng: np.random.Generator) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", type=int, default=1000)
-    parser.add_argument("--rows", type=int, default=1000, help="of each log")
-    parser.add_argument("--looks", type=int, default=12, help=f"from row {FIRST_LOOK} on, evenly in the logarithm")
+    parser.add_argument("--rows", type=int, default=1000, help="rows of each log")
+    parser.add_argument("--looks", type=int, default=12, help=f"number of looks, log-spaced from row {FIRST_LOOK} on")
     parser.add_argument("--logging", choices=LOGGING, nargs="*", default=list(LOGGING))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     low, high = band(options.logs)
-    print(f"nominal {LEVEL}; chance explains {low:.3f} to {high:.3f} over {options.logs:,} logs; truth {TRUTH:.4f}")
+    print(f"nominal {LEVEL}; by chance {low:.3f} to {high:.3f} over {options.logs:,} logs; true value {TRUTH:.4f}")
     for logging in options.logging:
         began, seeds = time.perf_counter(), range(options.seed, options.seed + options.logs)
         outcome = many_logs(logging, options.rows, options.looks, seeds, options.jobs)
@@ -174,7 +174,7 @@ def main() -> None:
             f"\n{logging} logging, {options.rows:,} rows, {options.looks} looks: coverage, mean width ({seconds:.0f} s)"
         )
         print("\n".join(lines(outcome, options.logs)))
-    print("\nnormal intervals by effective rows\neffective rows        ips      snips")
+    print("\ncoverage of normal intervals by effective rows\neffective rows        ips      snips")
     print("\n".join(by_effective_rows(options.logs, Key(options.seed).generator())))
 
 

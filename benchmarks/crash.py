@@ -1,8 +1,8 @@
-"""Kill writers, flushers and a compactor at random moments under load, and count what is in the lake after that.
+"""Crash test of the log: kill writers, flushers and a compactor under load, then compare the lake with the acks.
 
     python benchmarks/crash.py --rounds 300
 
-Every acknowledged event must be there once. The processes and the count are those of ``tests/events/crash.py``.
+Every acknowledged event must be in the lake exactly once. ``tests/events/crash.py`` has the processes and the count.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def report(summary: Summary) -> None:
     kills = ", ".join(f"{count} {kind}s" for kind, count in sorted(summary.kills.items()))
     print(f"rounds                 {summary.rounds} in {summary.seconds:.0f} s")
     print(f"kill -9                {sum(summary.kills.values())} ({kills})")
-    print(f"torn segments          {summary.torn} made by hand, {summary.quarantined} pieces in quarantine")
+    print(f"torn segments          {summary.torn} injected, {summary.quarantined} pieces in quarantine")
     print(f"commits to the lake    {summary.commits}")
     print(f"rows acknowledged      {summary.acknowledged}")
-    print(f"rows in the lake       {summary.in_lake} (those beyond were on disk before they were acknowledged)")
+    print(f"rows in the lake       {summary.in_lake} (the surplus was on disk, but not yet acknowledged)")
     print(f"acknowledged but lost  {len(summary.lost)}  {summary.lost[:3] or ''}")
-    print(f"doubled                {len(summary.doubled)}  {summary.doubled[:3] or ''}")
+    print(f"duplicated             {len(summary.doubled)}  {summary.doubled[:3] or ''}")
 
 
 if __name__ == "__main__":

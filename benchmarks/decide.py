@@ -1,8 +1,8 @@
-"""How long one decision takes: Potstill's runtimes beside the alternatives, each in a process of its own.
+"""Latency of one decision: Potstill's runtimes and alternatives, each in its own process.
 
 Usage: python benchmarks/decide.py [--json] [--growth]
-38 features, two hidden layers of 100, 7 actions, one decision at a time. Contenders that are not installed are said to
-be so: pip install 'potstill[bench]' brings Vowpal Wabbit and ONNX Runtime; torch is used only if it is there.
+38 features, two hidden layers of 100, 7 actions, one decision at a time. Missing contenders are listed as not measured:
+pip install 'potstill[bench]' installs Vowpal Wabbit and ONNX Runtime; torch is used only if installed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def numpy_dict() -> Decide:
 
 
 def numpy_forward() -> Decide:
-    """The network alone, as design figures count it: no encoding, no draw."""
+    """The network alone, without encoding or draw."""
     runtime = POLICY.with_runtime("numpy")._runtime
     return lambda i: runtime.probabilities(ROWS[i : i + 1], None, 0.0)
 
@@ -116,7 +116,7 @@ def vowpal_wabbit(*options: str) -> Decide:
 
 
 def linear_ts(features: np.ndarray[Any, Any] | None = None) -> Decide:
-    """Exact Thompson sampling, done well: marginals from factors that were inverted offline, one t draw per action."""
+    """Optimised exact Thompson sampling: marginals from factors inverted offline, one t draw per action."""
     width = (FEATURES if features is None else HIDDEN[-1]) + 1
     rng = np.random.default_rng(3)
     inverse_root = np.tril(rng.standard_normal((ACTIONS, width, width))) / width
@@ -153,7 +153,7 @@ CONTENDERS: dict[str, Callable[[], Decide]] = {
 
 
 def timed(decide: Decide, seconds: float = SECONDS) -> dict[str, float]:
-    """Median over chunks of calls, which keeps the clock out of it, and the 99th percentile of single calls."""
+    """Median over chunks of calls, to exclude the clock's cost, and the 99th percentile of single calls."""
     for i in range(CONTEXTS):
         decide(i)
     chunks, singles = [], []
@@ -277,8 +277,8 @@ def show(figures: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON for machines")
-    parser.add_argument("--growth", action="store_true", help="also how time grows with features, actions and width")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--growth", action="store_true", help="also measure growth with features, actions and width")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contender:

@@ -1,8 +1,8 @@
-"""Where the time of a native decision goes, beside the NumPy oracle in the same process.
+"""Time of a native decision by kind of input, compared with the NumPy oracle in the same process.
 
 Usage: python benchmarks/decide_native.py [--growth]
-Each figure is the median over blocks of calls, with the fastest block in brackets: on a machine that does other things
-as well, the truth lies between them. `decide.py` has the comparison with other libraries.
+Each figure is the median over blocks of calls, with the fastest block in brackets; on a busy machine the true time lies
+between them. `decide.py` compares with other libraries.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def growth() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--growth", action="store_true", help="also how time grows with features, actions and width")
+    parser.add_argument("--growth", action="store_true", help="also measure growth with features, actions and width")
     options = parser.parse_args()
-    print(f"the kernel on {_native.INSTRUCTIONS}, beside NumPy {np.__version__}")
+    print(f"native kernel ({_native.INSTRUCTIONS}) and NumPy {np.__version__}")
     print(f"{'38 features, 2x100 tanh, 7 actions':36}{'native us':>9} {'(best)':>8}{'numpy us':>10}{'ratio':>10}")
     one_decision()
     batches()

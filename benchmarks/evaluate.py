@@ -2,13 +2,13 @@
 
     python benchmarks/evaluate.py                          # 0.1, 0.3 and 1 million rows
     python benchmarks/evaluate.py --rows 0.1 0.3 1 3       # millions
-    python benchmarks/evaluate.py --obp OTHER/bin/python   # the estimates of Open Bandit Pipeline beside ours
+    python benchmarks/evaluate.py --obp OTHER/bin/python   # compare with the estimates of Open Bandit Pipeline
 
-The log is on disk, as plain columns, and is read in blocks of 100,000 rows. Its actions were drawn from a softmax; the
+The log is on disk as plain columns and is read in blocks of 100,000 rows. Its actions were drawn from a softmax; the
 target is a policy of 2 x 100 units. The baseline is the minimum for any estimate: read the log once, compute the
-policy's probabilities, and take the mean of weighted rewards with its standard error. Each is measured in a process of
-its own. With `--obp`, an interpreter with Open Bandit Pipeline gets the same weights and the same predicted rewards, so
-that estimates must agree to rounding.
+policy's probabilities, and take the mean of weighted rewards with its standard error. Each step runs in its own
+process. With `--obp`, Open Bandit Pipeline gets the same weights and predicted rewards, so estimates must agree up to
+rounding.
 """
 
 import argparse
@@ -122,7 +122,7 @@ def bound(folder: Path, rows: int) -> dict[str, object]:
 
 
 def given_predictions(folder: Path, _: int) -> dict[str, object]:
-    """Our estimates from the arrays that are written for the other library."""
+    """Our estimates from the arrays written for the other library."""
     log, decides = DiskLog(folder), target(PROBLEM, policy())
     model = fitted(None, log)
     arrays = [
@@ -140,7 +140,7 @@ def given_predictions(folder: Path, _: int) -> dict[str, object]:
     return {"estimates": values, "alone": time.perf_counter() - started}
 
 
-#: What each of our estimators is called in Open Bandit Pipeline.
+#: Names of our estimators in Open Bandit Pipeline.
 OBP = {
     "ips": "InverseProbabilityWeighting()",
     "snips": "SelfNormalizedInverseProbabilityWeighting()",
@@ -172,9 +172,9 @@ STEPS: dict[str, Callable[[Path, int], dict[str, object]]] = {
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rows", type=float, nargs="+", default=[0.1, 0.3, 1], help="in millions")
-    arguments.add_argument("--obp", help="an interpreter that has Open Bandit Pipeline")
-    arguments.add_argument("--folder", type=Path, help="where to put the logs; a temporary folder if left out")
+    arguments.add_argument("--rows", type=float, nargs="+", default=[0.1, 0.3, 1], help="rows, in millions")
+    arguments.add_argument("--obp", help="Python interpreter with Open Bandit Pipeline installed")
+    arguments.add_argument("--folder", type=Path, help="folder for the logs; temporary by default")
     arguments.add_argument("--step", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.step:
@@ -214,7 +214,7 @@ def compare(folder: Path, rows: int, python: str) -> None:
 
 
 def apart(folder: Path, step: str, rows: int) -> dict:
-    """One step in a process of its own."""
+    """Run one step in its own process."""
     command = [sys.executable, __file__, "--step", step, "--folder", str(folder), "--rows", str(rows)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 

@@ -1,15 +1,14 @@
-"""The event log: durable appends per second, latency and bytes per event, beside what the disk and SQLite can do.
+"""The event log: durable appends per second, latency and bytes per event, compared with the raw disk and SQLite.
 
     python benchmarks/event_log.py                     # about a minute
     python benchmarks/event_log.py --folder /data --rounds 5
 
-Events are decisions with 38 numeric features. "submit" hands them over from one thread without waiting for each;
-"append" waits, in as many threads as stated. Each run records the groups that the log made, and two peers then write
-groups of the same sizes, in the same folder: `write` and `fdatasync` of the same number of bytes and nothing else,
-which is the bound, and SQLite with ``journal_mode=WAL, synchronous=FULL``, one transaction for each group. SQLite is
-spared the checks. A ratio above 1 says that the log was faster. CPU is that of the
-whole process, kernel included, for each event: it says what a core could do where others keep the machine busy. The
-folder has to be on a disk: on tmpfs a sync does nothing.
+Events are decisions with 38 numeric features. "submit" appends from one thread without waiting for each event; "append"
+waits for each, in the stated number of threads. Each run records the sizes of the log's group commits. Two peers then
+write groups of the same sizes in the same folder: `write` and `fdatasync` of the same number of bytes, which is the
+bound, and SQLite with ``journal_mode=WAL, synchronous=FULL``, one transaction per group and no validation. A ratio
+above 1 means that the log is faster. CPU is that of the whole process per event, kernel included: it shows the capacity
+of a core even on a busy machine. The folder must be on a disk: on tmpfs a sync does nothing.
 """
 
 import argparse
@@ -36,7 +35,7 @@ from potstill.events.wal.segment import frame
 from potstill.events.wal.segment_writer import SegmentWriter
 
 FEATURES = 38
-IN_FLIGHT = 50_000  # events that are submitted and not waited for
+IN_FLIGHT = 50_000  # submitted events in flight
 PROBLEM = ps.Problem(
     name="benchmark",
     context=[ps.Numeric(f"feature_{i}", low=0, high=1) for i in range(FEATURES)],
@@ -55,7 +54,7 @@ def decisions(n: int) -> list[LoggedDecision]:
 
 
 class Cost:
-    """Seconds of a block, by the clock and of the processor."""
+    """Wall-clock and CPU seconds of a block."""
 
     def __enter__(self) -> "Cost":
         self._clock, self._cpu = time.perf_counter(), time.process_time()
@@ -66,7 +65,7 @@ class Cost:
 
 
 class Run(NamedTuple):
-    """What a run of the log took: events, cost, the latency of each wait, and the bytes of each group."""
+    """Measurements of one run of the log: events, cost, latency of each wait, bytes of each group."""
 
     name: str
     events: int
@@ -77,7 +76,7 @@ class Run(NamedTuple):
 
 @contextmanager
 def recorded_groups() -> Iterator[list[int]]:
-    """The sizes in bytes of the groups that logs write within the block."""
+    """Sizes in bytes of the groups that logs write within the block."""
     groups: list[int] = []
     real = SegmentWriter.commit
 
@@ -102,7 +101,7 @@ def run(name: str, folder: Path, events: int, work: Callable[[EventLog], list[fl
 
 
 def submit(folder: Path, events: list[LoggedDecision], at_once: int) -> Run:
-    """From one thread, so many in a call."""
+    """Submit from one thread, `at_once` events per call."""
     calls = [events[i : i + at_once] for i in range(0, len(events), at_once)]
 
     def work(log: EventLog) -> list[float]:
@@ -118,7 +117,7 @@ def submit(folder: Path, events: list[LoggedDecision], at_once: int) -> Run:
 
 
 def append(folder: Path, events: list[LoggedDecision], threads: int) -> Run:
-    """From several threads, each of which waits for each of its events."""
+    """Append from several threads, each waiting for each of its events."""
 
     def work(log: EventLog) -> list[float]:
         latencies: list[float] = []
@@ -140,7 +139,7 @@ def _timed(log: EventLog, events: list[LoggedDecision], latencies: list[float]) 
 
 
 def raw(folder: Path, groups: list[int]) -> Cost:
-    """To write and sync the same bytes in the same groups."""
+    """Cost of writing and syncing the same bytes in the same groups."""
     block = os.urandom(max(groups))
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file, Cost() as cost:
         for size in groups:
@@ -150,7 +149,7 @@ def raw(folder: Path, groups: list[int]) -> Cost:
 
 
 def sqlite(folder: Path, groups: list[int], events: list[LoggedDecision], size: int) -> Cost:
-    """To encode and insert the same events in the same groups."""
+    """Cost of encoding the same events and inserting them into SQLite in the same groups."""
     encode = msgspec.msgpack.Encoder().encode
     rows = ((event.id, encode(event)) for event in events)
     with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -192,7 +191,7 @@ def row(*cells: object) -> None:
 
 
 def show(result: Run, folder: Path, events: list[LoggedDecision], size: int) -> None:
-    """A row of the table; the peers run now, right after the log."""
+    """A row of the table; the peers run right after the log."""
     bound, peer = raw(folder, result.groups), sqlite(folder, result.groups, events, size)
     name, count, cost, latencies, groups = result
     rates = [count / taken.seconds for taken in (cost, bound, peer)]
@@ -206,21 +205,23 @@ def show(result: Run, folder: Path, events: list[LoggedDecision], size: int) -> 
 
 
 def describe(folder: Path, events: list[LoggedDecision], size: int) -> None:
-    """What one event and one sync cost."""
+    """Print the cost of one event and of one sync."""
     encode = EventValidator(PROBLEM).encode
     with Cost() as cost:
         for event in events:
             frame(encode(event))
     syncs = [raw(folder, [4096]).seconds * 1e3 for _ in range(50)]
-    print(f"{size} bytes for each event; {cost.cpu / len(events) * 1e6:.1f} µs of CPU to check and encode one")
-    print(f"a page written and synced: median {median(syncs):.2f} ms, slowest of 50 {max(syncs):.2f} ms")
+    print(f"{size} bytes per event; {cost.cpu / len(events) * 1e6:.1f} µs of CPU to validate and encode one")
+    print(f"write and sync of one page: median {median(syncs):.2f} ms, slowest of 50 {max(syncs):.2f} ms")
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to measure")
-    parser.add_argument("--events", type=int, default=200_000, help="of a run that does not wait for each")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="folder on the disk to measure"
+    )
+    parser.add_argument("--events", type=int, default=200_000, help="number of events of a submit run")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 8, 32])
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()

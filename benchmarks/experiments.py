@@ -1,11 +1,10 @@
-"""Experiments: do intervals hold what they promise, and how long does a large one take to read?
+"""Experiments: coverage of the intervals, and time to read and analyse a large experiment.
 
-    python benchmarks/experiments.py                  # 2,000 made-up experiments for each line, some minutes
+    python benchmarks/experiments.py                  # 2,000 simulated experiments for each line, some minutes
     python benchmarks/experiments.py --size 10 1      # 10 million decisions of 1 million units, read and analysed
 
-Units are skewed and come back: Poisson rewards at a rate of the unit's own, with a few heavy users. Each line says how
-often intervals of level 0.95 missed the truth, and what 95 % of such runs of the benchmark would give if they miss one
-in twenty.
+Units return, and rewards are skewed: Poisson with a rate per unit, and a few heavy users. Each line shows how often
+intervals of level 0.95 missed the true value, and in brackets the range of 95 % of benchmark runs at nominal coverage.
 """
 
 import argparse
@@ -100,11 +99,11 @@ def tell(name: str, misses: int, runs: int, rate: float = 0.05) -> None:
 
 
 def peeking(runs: int) -> None:
-    """Experiments without effect that are looked at again and again; how many are ever found to have one."""
+    """Experiments without effect under repeated looks: how many ever appear to have one."""
     worlds: dict[str, Callable[[np.random.Generator], tuple[np.ndarray, Daily, np.ndarray | None]]] = {
-        "units that come once, a look after every 25 of 2,500": lambda rng: arriving(rng, past=False),
+        "units with one visit, a look after every 25 of 2,500": lambda rng: arriving(rng, past=False),
         "the same, CUPED": lambda rng: arriving(rng, past=True),
-        "400 units that come back, 28 daily looks": lambda rng: returning(rng),
+        "400 returning units, 28 daily looks": lambda rng: returning(rng),
     }
     for number, (name, world) in enumerate(worlds.items()):
         rng, anytime, once = np.random.default_rng([2, number]), 0, 0
@@ -134,7 +133,7 @@ def returning(rng: np.random.Generator) -> tuple[np.ndarray, Daily, np.ndarray |
 
 
 def power(runs: int) -> None:
-    """Experiments of the planned size on skewed units; the spread is taken from a large sample of them."""
+    """Experiments of the planned size on skewed units; the variance comes from a large sample of them."""
     from potstill.experiments.analysis.effects import linearised
 
     large = units(np.random.default_rng(3), 400_000)
@@ -194,7 +193,7 @@ def read(folder: str) -> None:
 
 
 def peak() -> float:
-    """In GB. What the system counts for `getrusage` includes the process that started this one."""
+    """Peak memory in GB. `getrusage` would include the process that started this one."""
     (line,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
     return int(line) / 1e6
 
@@ -202,7 +201,9 @@ def peak() -> float:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--size", type=float, nargs=2, metavar=("DECISIONS", "UNITS"), help="in millions")
+    parser.add_argument(
+        "--size", type=float, nargs=2, metavar=("DECISIONS", "UNITS"), help="size of the experiment, in millions"
+    )
     parser.add_argument("--read", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -214,11 +215,11 @@ def main() -> None:
     elif wanted.size:
         size(*(round(millions * 1e6) for millions in wanted.size))
     else:
-        print("misses of intervals of level 0.95; in brackets, what one in twenty would give", flush=True)
+        print("miss rate of intervals of level 0.95; in brackets, range at nominal coverage", flush=True)
         coverage(wanted.runs)
-        print("\nlooking again and again, no effect; ever found one", flush=True)
+        print("\nfalse positives under repeated looks, no effect", flush=True)
         peeking(wanted.runs)
-        print("\nfound by experiments of the planned size; in brackets, what the plan would give", flush=True)
+        print("\npower at the planned size; in brackets, range if the plan is right", flush=True)
         power(wanted.runs)
 
 

@@ -1,12 +1,12 @@
-"""Imitation: seconds, steps and divergence of each recipe, and how they grow with contexts and width.
+"""Imitation: seconds, steps and KL divergence of each recipe, and their growth with contexts and width.
 
     python benchmarks/imitation.py                  # a few minutes on two cores
     python benchmarks/imitation.py --case main --seeds 3
 
-Labels are those of Linear-TS: a Bayesian linear regression for each action, of rewards that Thompson sampling itself
-collected. The warm start goes on from the student of the batch before, to labels that a fifth more observations have
-moved. Compilation is timed apart; a row with 0.00 found its program compiled by a row before. If torch is installed
-the paper's recipe also runs there, as an ordinary eager loop, on one thread or on all, whichever is faster here.
+Labels are those of Linear-TS: a Bayesian linear regression for each action, on rewards that Thompson sampling itself
+collected. The warm start begins with the student of the previous batch; its labels come from a fifth more observations.
+Compilation is timed separately; 0.00 means that an earlier row compiled the same program. If torch is installed, the
+paper's recipe also runs there as an eager loop, on one thread or on all, whichever is faster on this machine.
 """
 
 import argparse
@@ -34,8 +34,8 @@ ADAM = Student(optimiser="adam", learning_rate=0.01, steps=2000)
 PAPER = Student.paper()
 HIDDEN = [(), (50,), (100,), (50, 50), (100, 100), (200, 200), (100, 100, 100)]
 TORCH = importlib.util.find_spec("torch") is not None
-LEVELS = 4  # of each categorical feature
-NUMERIC = 10  # features, at most; the others are one-hot
+LEVELS = 4  # levels of each categorical feature
+NUMERIC = 10  # numeric features, at most; the others are one-hot
 
 
 class Case(NamedTuple):
@@ -81,7 +81,7 @@ class LinearPosterior:
         return np.concatenate([numbers, np.eye(LEVELS)[levels].reshape(n, -1)], axis=1).astype(np.float32)
 
     def learn(self, n: int) -> None:
-        """Observe n rewards of actions that Thompson sampling chose; beyond 4,096 contexts, several rewards of each."""
+        """Observe n rewards of actions chosen by Thompson sampling; beyond 4,096 contexts, several per context."""
         contexts = self.contexts(min(n, 4096))
         chosen = (self.labels(contexts).cumsum(axis=1) > self.rng.random((len(contexts), 1))).argmax(axis=1)
         design, weight = _with_intercept(contexts), n / len(contexts)
@@ -124,7 +124,7 @@ def batches(case: Case, contexts: int, seed: int) -> Iterator[Batch]:
 
 
 class Clock:
-    """Seconds since the last reading, with those that JAX spent on compilation apart."""
+    """Seconds since the last reading, with JAX's compilation counted separately."""
 
     def __init__(self) -> None:
         self.compiling = 0.0
@@ -195,7 +195,7 @@ def recipes(clock: Clock, case: Case, contexts: int, seed: int) -> None:
 
 
 def torch_peer(case: Case, batch: Batch, seed: int) -> None:
-    """The paper's recipe as one would write it in torch; it does not see the last rows, which are judged."""
+    """The paper's recipe in torch; the last rows are held out for the measurement."""
     import torch
 
     x, p = map(torch.tensor, batch)
@@ -217,7 +217,7 @@ def torch_peer(case: Case, batch: Batch, seed: int) -> None:
 
 
 def torch_train(x, p, steps):
-    """A network of log-probabilities that has learnt the labels p[N, K] of the contexts x[N, d]."""
+    """A network of log-probabilities trained on the labels p[N, K] of the contexts x[N, d]."""
     import torch
     from torch import nn
 
@@ -242,14 +242,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=[case.name for case in CASES], action="append", help="default: all")
     parser.add_argument("--contexts", type=int, default=50_000)
-    parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 50_000, 200_000], help="for the growth table")
-    parser.add_argument("--hidden", type=units, nargs="*", default=HIDDEN, help="for the width table, such as 100,100")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="*",
+        default=[10_000, 50_000, 200_000],
+        help="numbers of contexts of the growth table",
+    )
+    parser.add_argument(
+        "--hidden", type=units, nargs="*", default=HIDDEN, help="hidden layers of the width table, such as 100,100"
+    )
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     cases = [case for case in CASES if arguments.case is None or case.name in arguments.case]
     clock = Clock()
     if not TORCH:
-        print("torch is not installed: no peer is run")
+        print("torch is not installed; skipping the peer")
     heading("Recipes")
     for case in cases:
         for seed in range(arguments.seeds):

@@ -1,16 +1,16 @@
-"""The join out of core: seconds, decisions per second and peak memory, and a second run over 1% new data.
+"""The out-of-core join: seconds, decisions per second and peak memory, and an incremental run over 1% new data.
 
     python benchmarks/join.py                       # 1 million decisions
     python benchmarks/join.py --decisions 1 3 10    # millions; about 6 GB of disk and 10 minutes on two cores
 
 Decisions with 38 features over five days, and rewards within the hour for 60% of them, are appended to a lake in
-commits of 100,000 rows. Beside it runs the same join as one would write it down in Polars: everything in memory, one
-join, no rule for duplicates or for what was joined before; and in DuckDB, if it is installed. If Ray is, the join runs
-on it as well, with a worker for each core; its start, about 5 s, is in the processor time and not in the seconds.
+commits of 100,000 rows. The baselines are a plain Polars join (everything in memory, one join, no handling of
+duplicates or of earlier joins) and, if installed, DuckDB. If Ray is installed, the join also runs on it with a worker
+per core; its start, about 5 s, is in the processor time and not in the seconds.
 
-Every row is measured in a process of its own, with all that it started: what they share counts once. Files are in the
-cache of the system for all of them. Ratios are of processor time, which other work on the machine distorts less than it
-does the wall clock.
+Every step runs in its own process and is measured with its child processes; shared memory counts once. Files are in the
+page cache for all steps. Ratios are of processor time, which other work on the machine distorts less than the wall
+clock.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from potstill.storage import LocalStorage
 from potstill.tables import TIME
 
 SECOND, DAY = 1_000_000, 86_400_000_000
-#: When decisions were taken: over five days, and 1% more after that.
+#: Times of decisions: five days, and 1% more after that.
 BASE = (19_700 * DAY, 19_705 * DAY)
 MORE = (19_705 * DAY, 19_705 * DAY + DAY // 20)
 COMMIT = 100_000
@@ -77,7 +77,7 @@ def decisions(first: int, count: int, span: tuple[int, int], rng: np.random.Gene
 
 
 def ids(first: int, count: int) -> pl.Series:
-    """As long as a UUID, and in no order."""
+    """Ids as long as a UUID, in random order."""
     numbers = pl.Series(np.arange(first, first + count))
     return (numbers.hash(1).cast(pl.String).str.zfill(20) + "-" + numbers.cast(pl.String).str.zfill(11)).alias("id")
 
@@ -93,14 +93,14 @@ def rewards(decided: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
 
 
 class Place:
-    """A lake and its cuts in a folder, how many decisions there are at first, and what maps the parts of a join."""
+    """A lake and its cuts in a folder, its initial number of decisions, and the function that maps a join's parts."""
 
     def __init__(self, folder: Path, count: int, each: Map) -> None:
         self.folder, self.count, self.each = folder, count, each
         self.lake, self.cuts = Lake(folder / "events", PROBLEM), LocalStorage(folder / "cuts")
 
     def fill(self, first: int, count: int, span: tuple[int, int]) -> None:
-        """Append decisions of a span of time, and their rewards, as a flusher would."""
+        """Append the decisions of a time span and their rewards, as a flusher would."""
         rng = np.random.default_rng(first)
         step = (span[1] - span[0]) * min(COMMIT, count) // count
         for i in range(0, count, COMMIT):
@@ -185,8 +185,8 @@ STEPS: dict[str, Callable[[Place], int]] = {
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--decisions", type=float, nargs="+", default=[1], help="in millions")
-    arguments.add_argument("--folder", type=Path, help="where to put the lakes; a temporary folder if left out")
+    arguments.add_argument("--decisions", type=float, nargs="+", default=[1], help="decisions, in millions")
+    arguments.add_argument("--folder", type=Path, help="folder for the lakes; temporary by default")
     arguments.add_argument("--step", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.step:
@@ -214,7 +214,7 @@ def run(folder: Path, count: int) -> None:
 
 
 def apart(folder: Path, step: str, count: int) -> dict[str, object]:
-    """One step in a process of its own."""
+    """Run one step in its own process."""
     command = [sys.executable, __file__, "--step", step, "--folder", str(folder), "--decisions", str(count)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 

@@ -1,10 +1,10 @@
-"""Exact labels against labels from posterior draws: time, accuracy and growth.
+"""Exact labels compared with labels from posterior draws: time, accuracy and growth.
 
     python benchmarks/labels.py --contexts 50000 --actions 20
 
-The draws are made as well as NumPy allows (float32, a fast generator, chunks that stay in cache, as many threads as
-the quadrature has), timed on a few contexts and multiplied up; the output says on how many. Ratios are of processor
-time, which other work on the machine distorts less than it does the wall clock.
+The draws are optimised NumPy (float32, a fast generator, chunks that fit the cache, the same number of threads as the
+quadrature). They are timed on a sample of contexts, whose size is printed, and scaled up. Ratios are of processor time,
+which other work on the machine distorts less than the wall clock.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Posterior:
 
     @classmethod
     def learned(cls, actions: int, rng: np.random.Generator) -> "Posterior":
-        """From 10 to 5,000 observations of each action, as a bandit that has begun to prefer some would have."""
+        """From 10 to 5,000 observations of each action, as for a bandit that already prefers some actions."""
         parts = []
         for count in np.geomspace(10, 5000, actions).astype(int):
             X = contexts(count, rng)
@@ -83,7 +83,7 @@ def drawn(location: np.ndarray, scale: np.ndarray, dof: np.ndarray, noise: Calla
 
 
 def drawn_once(X: np.ndarray, posterior: Posterior) -> np.ndarray:
-    """As `drawn`, with one set of weight draws for all contexts: far less noise to make, but a noise all share."""
+    """Like `drawn`, with one set of weight draws for all contexts: far fewer draws, but correlated errors."""
     rng = np.random.default_rng(1)
     shrink = np.sqrt(posterior.dof[:, None] / rng.chisquare(posterior.dof[:, None], (len(posterior.dof), DRAWS)))
     normal = rng.standard_normal((len(posterior.dof), FEATURES, DRAWS))
@@ -108,7 +108,7 @@ def wins(rewards, actions: int) -> np.ndarray:
 
 
 def reference(location: np.ndarray, scale: np.ndarray, dof: np.ndarray) -> np.ndarray:
-    """One row to about 1e-10: Gauss-Legendre on ∫ f_a ∏ F_b, between points that crowd around every location."""
+    """One row to about 1e-10: Gauss-Legendre on ∫ f_a ∏ F_b, with breakpoints dense around every location."""
     location = location - location.max()
     steps = np.concatenate([np.arange(0, 8, 0.5), np.geomspace(8, -stdtrit(dof.min(), 1e-13), 25)])
     points = np.unique(location[:, None] + scale[:, None] * np.concatenate([-steps, steps]))
@@ -124,7 +124,7 @@ def reference(location: np.ndarray, scale: np.ndarray, dof: np.ndarray) -> np.nd
 
 
 def timed(work: Callable, repeats: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """The least seconds taken, by the wall and by the processors, and the result."""
+    """Smallest wall-clock and CPU seconds, and the result."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter(), time.process_time()
@@ -172,10 +172,10 @@ def grow(count: int, actions: int, rng: np.random.Generator) -> None:
 
 
 def stretch(count: int, actions: int, rng: np.random.Generator) -> None:
-    """Scales that differ a million-fold within every row, with light and with heavy tails."""
+    """Scales that differ by a factor of 10⁶ within every row, with light and with heavy tails."""
     location, scale, dof = Posterior.learned(actions, rng).marginals(contexts(count, rng))
     scale = scale * 10 ** rng.uniform(-6, 0, scale.shape)
-    print("\nscales 10⁶-fold apart: dof, contexts, seconds, CPU µs per context, TV mean and max over 50 contexts")
+    print("\nscales differing by 10⁶: dof, contexts, seconds, CPU µs per context, TV mean and max over 50 contexts")
     for name, freedom in (("as learned", dof), ("all 2.5", np.full(actions, 2.5))):
         (wall, cpu), exact = timed(lambda nu=freedom: probability_best(location, scale, nu))
         truth = np.array([reference(m, s, freedom) for m, s in zip(location[:50], scale[:50], strict=True)])
@@ -187,7 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--contexts", type=int, default=50_000)
     parser.add_argument("--actions", type=int, default=20)
-    parser.add_argument("--sample", type=int, default=512, help="contexts on which the draws are timed")
+    parser.add_argument("--sample", type=int, default=512, help="number of contexts on which the draws are timed")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)

@@ -1,13 +1,13 @@
-"""Many observations in a lake, learnt from by NeuralLinear-TS in parts, on either engine, with time and memory.
+"""NeuralLinear-TS on many observations in a lake, read in parts, on either engine: time and memory.
 
     python benchmarks/learning.py                                           # 1, 3 and 10 million observations
     python benchmarks/learning.py --observations 200000 --ways memory local # half a minute
 
-38 features, 7 actions. `memory` is the teacher with all observations in memory, as a still without a lake has them.
-Otherwise they are read three times, 200,000 at a time: to look over, to fetch those of the network's minibatches, and
-to regress on the network's features; and a fourth time for the contexts to imitate on, since all of them are new. Each
-run is a process of its own, watched as in scale.py. A state is what the registry keeps of each version, without the
-sample of contexts to imitate on; the error is that of predicted mean rewards.
+38 features, 7 actions. `memory` is the teacher with all observations in memory, as without a lake. The other ways read
+them three times, 200,000 at a time: to validate and summarise, to collect the network's minibatches, and to regress on
+the network's features. A fourth pass reads the contexts to imitate on, since all of them are new. Each run is its own
+process, measured as in scale.py. The state is what the registry stores per version, without the reservoir of contexts;
+the error is that of predicted mean rewards.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--observations", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--ways", nargs="+", default=["memory", "local", "ray"])
-    parser.add_argument("--folder", type=Path, help="for the lake, which takes 2 GB at 10 million")
+    parser.add_argument("--folder", type=Path, help="folder for the lake, which takes 2 GB at 10 million")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:

@@ -1,15 +1,15 @@
-"""Many contexts: labelled exactly from a NeuralLinear posterior and distilled, on either engine, with time and memory.
+"""Many contexts, labelled exactly from a NeuralLinear posterior and distilled, on either engine: time and memory.
 
     python benchmarks/scale.py                                          # 1, 3 and 10 million contexts, both engines
     python benchmarks/scale.py --contexts 100000 --engines local        # a minute
     python benchmarks/scale.py --only summaries
 
-38 features, 7 actions. The contexts are a table of Delta Lake, as they would be in a lake. Each run is a process of its
-own; its memory is the largest sum over it and all processes that it started, taken twice a second, with what they
-share counted once, and its processor time is theirs too: on a machine that has other things to do, that is what to
-compare. Then the same labels are imitated by one student, and by two on Ray that are averaged.
+38 features, 7 actions. The contexts are a Delta Lake table. Each run is its own process. Memory is the peak total of
+the process and its children, sampled twice a second, with shared memory counted once. Processor time includes the
+children too; compare that on a busy machine. Then one student imitates the same labels, and two on Ray whose weights
+are averaged.
 
-Observations summarised for Linear-TS are beside the same product of matrices by NumPy alone, both on one core.
+Summaries of observations for Linear-TS are compared with the same matrix product in NumPy, both on one core.
 """
 
 import argparse
@@ -33,9 +33,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--contexts", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--engines", nargs="+", default=["local", "ray"])
-    parser.add_argument("--observations", type=int, default=10_000_000, help="that are summarised")
+    parser.add_argument("--observations", type=int, default=10_000_000, help="number of observations to summarise")
     parser.add_argument("--only", choices=["summaries", "contexts"])
-    parser.add_argument("--folder", type=Path, help="for the table and the labels, which take 4 GB at 10 million")
+    parser.add_argument(
+        "--folder", type=Path, help="folder for the table and the labels, which take 4 GB at 10 million"
+    )
     parser.add_argument("--step", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
@@ -52,7 +54,7 @@ def _summaries(n: int) -> None:
     found = _step("summarise", ["--observations", str(n)], threads=1)
     print(f"{n:,} observations x {FEATURES} features x {ACTIONS} actions for Linear-TS, one core")
     print(f"  summarise                    {n / found['seconds'] / 1e6:6.1f} million rows/s")
-    print(f"  the product of matrices      {n / found['bound'] / 1e6:6.1f} million rows/s, with rows in cache")
+    print(f"  matrix product alone         {n / found['bound'] / 1e6:6.1f} million rows/s, with rows in cache")
 
 
 def _contexts(folder: Path, sizes: list[int], engines: list[str]) -> None:
@@ -83,7 +85,7 @@ def _contexts(folder: Path, sizes: list[int], engines: list[str]) -> None:
 
 
 def _step(name: str, arguments: list[str], threads: int | None = None) -> dict[str, Any]:
-    # Ray's workers make way for other programs, unless they are told not to: on a busy machine that is no comparison.
+    # Ray's workers run at low priority by default, which would distort the comparison on a busy machine.
     equal = {"RAY_worker_niceness": "0"}
     limits = {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "MKL")} if threads else {}
     command = [sys.executable, __file__, "--step", name, *arguments]
@@ -91,11 +93,11 @@ def _step(name: str, arguments: list[str], threads: int | None = None) -> dict[s
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# ---- steps, each in a process of its own
+# ---- steps, each in its own process
 
 
 def _summarise(given: argparse.Namespace) -> dict[str, Any]:
-    """In parts of 200,000, as they come from the lake."""
+    """Contexts in parts of 200,000, as read from the lake."""
     import potstill as ps
     from potstill.teachers import LinearTS
 
@@ -184,7 +186,7 @@ def _students(given: argparse.Namespace) -> dict[str, Any]:
 
 
 class Kept:
-    """Labels that an earlier step has left in a folder."""
+    """Labels that an earlier step wrote to a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = sorted(folder.glob("*.safetensors"))
@@ -200,7 +202,7 @@ class Kept:
 
 
 def problem() -> Any:
-    """The one that benchmarks of scale have in common."""
+    """The problem shared by the scale benchmarks."""
     import potstill as ps
 
     return ps.Problem(
@@ -211,7 +213,7 @@ def problem() -> Any:
 
 
 def rewards_of(contexts: np.ndarray, actions: np.ndarray, noise: np.random.Generator | None = None) -> np.ndarray:
-    """Rewards that bend in the context, with noise: a posterior that is neither sharp nor flat."""
+    """Noisy rewards, nonlinear in the context: a posterior that is neither sharp nor flat."""
     direction = np.random.default_rng(2).standard_normal((FEATURES, ACTIONS)) / np.sqrt(FEATURES)
     mean = np.tanh(3 * (contexts - 0.5) @ direction)[np.arange(len(actions)), actions]
     return mean if noise is None else mean + 0.5 * noise.standard_normal(len(actions))
@@ -228,7 +230,7 @@ def _observations() -> Any:
 
 
 class Watched:
-    """Megabytes of this process and of all that it started, again and again; and the processor time of each."""
+    """Samples the memory of this process and its children in MB, and the processor time of each."""
 
     def __enter__(self) -> "Watched":
         self.megabytes, self.processor = [0.0], {}

@@ -1,4 +1,4 @@
--- The load of benchmarks/service.py, for wrk: requests that are all different, each under an id of its own.
+-- The load of benchmarks/service.py, for wrk: every request is different and has its own id.
 -- Arguments: the prefix of the ids, and how many decisions a request asks for (0: one, without a batch).
 
 local features, kept = 38, 200

@@ -1,15 +1,14 @@
-"""The decision service on one core: durable decisions per second, beside an endpoint that does nothing.
+"""The decision service on one core: durable decisions per second, compared with an endpoint that does nothing.
 
     python benchmarks/service.py                       # about a minute; needs wrk and taskset
     python benchmarks/service.py --folder /data --seconds 20
 
-The server has core 0 to itself as far as others leave it, wrk has core 1. A request has 38 numeric features; the policy
-has two hidden layers of 100 and 7 actions. "bare" is a Starlette endpoint that reads the same body and answers with as
-many bytes, and is the bound for single decisions. Every decision is on disk before it is answered: the folder has to
-be on a disk. "swaps" publishes a new policy every half second meanwhile. "updates" has `potstill update` learn from the
-example workspace again and again, at the priority that `potstill serve --update-every` gives it, on the server's core.
-CPU is that of the server, kernel included, for each decision: it says what a core could do where others keep the
-machine busy.
+The server is pinned to core 0, wrk to core 1. A request has 38 numeric features; the policy has two hidden layers of
+100 and 7 actions. "bare" is a Starlette endpoint that reads the same body and replies with the same number of bytes; it
+is the bound for single decisions. Every decision is on disk before the reply, so the folder must be on a disk. "swaps"
+publishes a new policy every half second. "updates" runs `potstill update` on the example workspace in a loop on the
+server's core, at the priority that `potstill serve --update-every` gives it. CPU is that of the server per decision,
+kernel included: it shows the capacity of a core even on a busy machine.
 """
 
 import argparse
@@ -70,7 +69,7 @@ def make_workspace(folder: Path) -> Workspace:
 
 @contextmanager
 def serving(kind: str, folder: Path) -> Iterator[tuple[int, str]]:
-    """A server on core 0; its process and address."""
+    """Start a server on core 0; yields its process and address."""
     command = ["taskset", "-c", "0", sys.executable, __file__, "--serve", kind, "--folder", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -82,7 +81,7 @@ def serving(kind: str, folder: Path) -> Iterator[tuple[int, str]]:
 
 
 def serve(kind: str, folder: Path) -> None:
-    """What the server's process runs."""
+    """Main function of the server's process."""
     import uvicorn
 
     from potstill.service.process.uvicorn_protocol import server_config
@@ -127,7 +126,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def load(url: str, *, connections: int, seconds: float, size: int) -> dict[str, float]:
-    """Run wrk on core 1; what it has measured."""
+    """Run wrk on core 1, and return its measurements."""
     path = "decide/batch" if size else "decide"
     shape = f"-t 1 -c {connections} -d {seconds:g}s --timeout 10s".split()
     address = [f"{url}/v1/{NAME}/{path}", "--", f"{time.time_ns()}", str(size)]
@@ -148,7 +147,7 @@ def wait_until_up(url: str) -> None:
 
 
 class Row(NamedTuple):
-    """What is measured: which server, connections, decisions in a request (0: no batch), what goes on beside it."""
+    """One measurement: server, connections, decisions per request (0: no batch), and concurrent work."""
 
     name: str
     kind: str
@@ -170,7 +169,7 @@ TITLES = {"conn": 5, "decisions/s": 12, "CPU µs": 9, "core": 8, "p50 ms": 9, "p
 
 
 def run(row: Row, folder: Path, seconds: float) -> float:
-    """One row of the table; decisions per second."""
+    """Print one row of the table, and return decisions per second."""
     with serving(row.kind, folder) as (pid, url):
         wait_until_up(url)
         load(url, connections=row.connections, seconds=1, size=row.size)
@@ -190,7 +189,7 @@ def run(row: Row, folder: Path, seconds: float) -> float:
 
 @contextmanager
 def swapping(folder: Path) -> Iterator[None]:
-    """A new version every half second."""
+    """Publish a new version every half second."""
     workspace, stop = Workspace(folder), threading.Event()
 
     def swap() -> None:
@@ -208,13 +207,13 @@ def swapping(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def updating(folder: Path) -> Iterator[None]:
-    """One update after the other, of another workspace."""
+    """Run updates of another workspace in a loop."""
     potstill, place = [sys.executable, "-m", "potstill.cli"], str(folder / "example")
     subprocess.run([*potstill, "init", place, "--example"], stdout=subprocess.DEVNULL, check=True)
     command = [*potstill, "update", place, "--watch", "--every", "1s", "--force"]
     process = subprocess.Popen(["taskset", "-c", "0", "nice", "-n", str(NICE), *command], stdout=subprocess.DEVNULL)
     try:
-        while Workspace(place).registry.head() is None:  # it has begun in earnest
+        while Workspace(place).registry.head() is None:  # wait until it is learning
             time.sleep(0.1)
         yield
     finally:
@@ -227,7 +226,7 @@ BESIDE = {"": nullcontext, "swaps": swapping, "updates": updating}
 
 
 def sync_ms(folder: Path) -> tuple[float, float]:
-    """To write and sync what 32 decisions take, on core 0: median and 99th percentile, with nothing else going on."""
+    """Milliseconds to write and sync the bytes of 32 decisions on core 0, idle: median and 99th percentile."""
     os.sched_setaffinity(0, {0})
     taken = []
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -236,15 +235,17 @@ def sync_ms(folder: Path) -> tuple[float, float]:
             os.write(file.fileno(), os.urandom(32 * 400))
             os.fdatasync(file.fileno())
             taken.append(time.perf_counter() - began)
-    os.sched_setaffinity(0, {1})  # from here on this process leaves core 0 to the server
+    os.sched_setaffinity(0, {1})  # leave core 0 to the server
     return tuple(np.percentile(taken, [50, 99]) * 1e3)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to measure")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="folder on the disk to measure"
+    )
     parser.add_argument("--seconds", type=float, default=6)
-    parser.add_argument("--only", default="", help="the rows whose names contain this")
+    parser.add_argument("--only", default="", help="measure only rows whose names contain this")
     parser.add_argument("--serve", choices=["bare", "whole"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:

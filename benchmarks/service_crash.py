@@ -1,11 +1,11 @@
-"""Kill the service's processes at random moments under load, and count what is in the lake after that.
+"""Crash test of the service: kill its processes under load, then compare the lake with the acknowledgements.
 
     python benchmarks/service_crash.py                 # a minute: three services, 20 seconds each
     python benchmarks/service_crash.py --rounds 1 --seconds 60
 
-Workers and the flusher get `kill -9` every few tenths of a second; each service ends by one of the whole of it. Threads
-decide, one by one and in batches, and reward; nothing is sent twice. Every decision and reward that was acknowledged
-must be in the lake once, decisions as they were answered; what was not may be there once or not.
+Workers and the flusher get `kill -9` every few tenths of a second; in the end the whole service does. Threads request
+decisions, singly and in batches, and report rewards, without retries. Every acknowledged decision and reward must be in
+the lake exactly once, decisions with the replied action; others may be there once or not at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KILLED = ("potstill.service.process.worker", "potstill.service.process.flusher")
 
 
 class Caller(threading.Thread):
-    """Decides and rewards as fast as it can, and keeps what was acknowledged; `end` it, and `join` it."""
+    """Decides and rewards as fast as possible, and records acknowledgements; call `end`, then `join`."""
 
     def __init__(self, running: Running, name: str) -> None:
         super().__init__()
@@ -50,11 +50,11 @@ class Caller(threading.Thread):
         self._random, self._ended = random.Random(name), threading.Event()
 
     def end(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._ended.set()
 
     def run(self) -> None:
-        """The thread; it reconnects after a connection error."""
+        """Main loop of the thread; reconnects when the connection breaks."""
         while not self._ended.is_set():
             connection = http.client.HTTPConnection("127.0.0.1", self._running.port, timeout=10)
             try:
@@ -101,7 +101,7 @@ def kill_often(running: Running, seconds: float, kills: Counter[str], rng: rando
 
 
 def play(workspace: Workspace, folder: Path, number: int, seconds: float, kills: Counter[str]) -> list[Caller]:
-    """One service from its start to its sudden end."""
+    """Run one service from its start until it is killed."""
     with serving(folder, workspace.url, "--workers", 2) as running:
         callers = [Caller(running, f"{number}-{thread}") for thread in range(THREADS)]
         for caller in callers:
@@ -114,7 +114,7 @@ def play(workspace: Workspace, folder: Path, number: int, seconds: float, kills:
             caller.end()
         for caller in callers:
             caller.join()
-        while any(Path(f"/proc/{pid}").exists() for pid in left):  # they answer what they have begun
+        while any(Path(f"/proc/{pid}").exists() for pid in left):  # requests in flight may still be answered
             time.sleep(0.1)
     return callers
 
@@ -144,8 +144,8 @@ def judge(workspace: Workspace, callers: list[Caller]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="services, one after the other")
-    parser.add_argument("--seconds", type=float, default=20, help="of each")
+    parser.add_argument("--rounds", type=int, default=3, help="number of services, one after the other")
+    parser.add_argument("--seconds", type=float, default=20, help="seconds per service")
     options = parser.parse_args()
     kills: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as place:

@@ -1,7 +1,7 @@
-"""The shape of the code: sizes of files, how they hang together, and who knows that actions are a list.
+"""Code metrics: sizes of files, coupling, and files that assume a list of actions.
 
 python benchmarks/shape.py                      # the working tree
-python benchmarks/shape.py --against 1c0e425    # beside an earlier commit
+python benchmarks/shape.py --against 1c0e425    # compared with an earlier commit
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def imports(path: Path) -> list[tuple[str, str]]:
 
 
 def importers(found: dict[str, Path], *, through_doors: bool) -> Counter[str]:
-    """For each module, how many others import it or a name of it.
+    """For each module, the number of others that import it or one of its names.
 
-    Through doors, a name that a room's `__init__` exports counts for the module that has it, and the `__init__`
-    itself, which only passes names on, does not count.
+    With `through_doors`, a name exported by a package's `__init__` counts for the module that defines it, and the
+    `__init__` itself does not count.
     """
     doors = {name: path for name, path in found.items() if path.name == "__init__.py"}
     homes = {

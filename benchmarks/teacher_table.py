@@ -1,8 +1,8 @@
-"""Every teacher on the wheel and on video upload: its own regret, that of its distilled policy, and what they cost.
+"""Every teacher on the wheel and on video upload: its regret, that of its distilled policy, and the time of both.
 
 Usage: python benchmarks/teacher_table.py [--trials 5] [--batches 8] [--size 500] [--teachers linear-ts ...] [--json]
 Prints the table of docs/teachers.md. Policies are distilled on the observed contexts and 4,000 others. Trials are
-paired: a teacher and its policy meet the same contexts with the same luck. Each teacher has a process of its own.
+paired: a teacher and its policy get the same contexts and reward noise. Each teacher runs in its own process.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--batches", type=int, default=8)
-    parser.add_argument("--size", type=int, default=500, help="decisions in a batch")
+    parser.add_argument("--size", type=int, default=500, help="decisions per batch")
     parser.add_argument("--teachers", nargs="*", default=available())
-    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

@@ -1,12 +1,12 @@
-"""What each teacher of the registry costs offline: seconds to update and to label, and how they grow.
+"""Offline cost of each registered teacher: seconds to update and to label, and their growth.
 
     python benchmarks/teachers.py                     every teacher, 50,000 observations x 117 features, 2 and 7 actions
     python benchmarks/teachers.py --teacher linear-ts --observations 10000 50000 --actions 7
 
-Each teacher runs in a process of its own. `first` is an update in a fresh process, which compiles what there is to
-compile; `update` is the same update again, and `cpu` its processor time over all cores, which says more on a machine
-that is busy with other things. `x gram` is the update as a multiple of the one thing that any regression has to do, X'X
-of all observations in float64, measured in the same process.
+Each teacher runs in its own process. `first` is an update in a fresh process, compilation included; `update` is the
+same update again, and `cpu` its processor time over all cores, which is more reliable on a busy machine. `x gram` is
+the update as a multiple of the minimum for any regression, X'X of all observations in float64, measured in the same
+process.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from potstill.keys import Key
 from potstill.teachers import TEACHERS
 
 FEATURES, CONTEXTS = 117, 10_000
-#: Seconds for an update of 50,000 observations on 2 cores.
+#: Target seconds for an update of 50,000 observations on 2 cores.
 TARGETS = {"linear-ts": 0.5, "neural-linear-ts": 5.0, "bootstrap-ts": 10.0, "gaussian-process-ts": 20.0}
 
 
 def example(n: int, actions: int) -> ps.Observations:
-    """Rewards that bend a little in the contexts, with noise."""
+    """Noisy rewards, slightly nonlinear in the contexts."""
     problem = ps.Problem(
         name="benchmark",
         context=tuple(ps.Numeric(f"x{i}", low=0, high=1) for i in range(FEATURES)),
@@ -53,7 +53,7 @@ def seconds(action: Callable[[], Any], clock: Callable[[], float] = time.perf_co
 
 
 def measure(name: str, n: int, actions: int) -> dict[str, float]:
-    """One teacher, in this process."""
+    """Measure one teacher in this process."""
     teacher, observations = TEACHERS[name](), example(n, actions)
     prior, contexts = teacher.init(observations.problem), observations.contexts[:CONTEXTS]
     first, _ = seconds(lambda: teacher.update(prior, observations, Key(0)))
@@ -66,7 +66,7 @@ def measure(name: str, n: int, actions: int) -> dict[str, float]:
 
 
 def apart(name: str, n: int, actions: int) -> dict[str, float] | None:
-    """One teacher, in a process of its own; None if it fails."""
+    """Measure one teacher in its own process; None if it fails."""
     command = [sys.executable, __file__, "--one", name, str(n), str(actions)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

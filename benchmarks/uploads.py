@@ -1,12 +1,13 @@
-"""A real client, end to end: uploads against the running service, with delayed rewards and updates beside it.
+"""End to end with a real client: uploads against the running service, with delayed rewards and concurrent updates.
 
     python benchmarks/uploads.py                       # 50,000 uploads, a few minutes
     python benchmarks/uploads.py --uploads 10000 --every 5s
 
-`potstill serve --update-every` runs in processes of its own. A client asks for each decision over HTTP, from several
-threads, and reports the reward a few seconds later; one upload in twenty is never heard of again and counts as failed.
-The same uploads are then played in one process, with as many batches and no delay, and by a uniform policy; the best
-action's expected reward is the bound. Shown is the expected reward of what was chosen, in ten stretches.
+`potstill serve --update-every` runs in its own processes. A client requests each decision over HTTP, from several
+threads, and reports the reward a few seconds later; one upload in twenty gets no reward and counts as failed. The same
+uploads then run in one process, with the same number of batches and no delay, and under a uniform policy; the best
+action's expected reward is the bound. The table shows the expected reward of the chosen actions, in ten equal parts of
+the run.
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ STRETCHES, THREADS, LOST = 10, 4, 0.05
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--uploads", type=int, default=50_000)
-    parser.add_argument("--every", default="10s", help="between two updates")
-    parser.add_argument("--seconds", type=float, default=120.0, help="over which the uploads are spread")
+    parser.add_argument("--every", default="10s", help="time between two updates")
+    parser.add_argument("--seconds", type=float, default=120.0, help="duration of the run, in seconds")
     parser.add_argument("--delay", type=float, default=2.0, help="mean seconds until a reward")
     given = parser.parse_args()
     rng = np.random.default_rng(0)
     contexts = WORLD.contexts(given.uploads, rng)
     means = WORLD.means(contexts)
-    luck = rng.random(given.uploads)
+    noise = rng.random(given.uploads)
     with tempfile.TemporaryDirectory() as folder, Service(Path(folder), given.every) as service:
         began = time.monotonic()
-        chosen, versions = service.play(contexts, luck, given.seconds, given.delay)
+        chosen, versions = service.play(contexts, noise, given.seconds, given.delay)
         took = time.monotonic() - began
     batches = max(len(set(versions)) - 1, 1)
-    print(f"{given.uploads:,} uploads in {took:.0f} s, {batches} versions served after the uniform one")
-    alone = in_process(contexts, luck, batches)
+    print(f"{given.uploads:,} uploads in {took:.0f} s, {batches} versions served after the uniform policy")
+    alone = in_process(contexts, noise, batches)
     rows = {
         "service": means[np.arange(given.uploads), chosen],
         "in one process": means[np.arange(given.uploads), alone],
@@ -67,15 +68,15 @@ def main() -> None:
         print(f"{name:16}" + "".join(f"{part.mean():7.3f}" for part in np.array_split(row, STRETCHES)))
     late = [np.array_split(rows[name], STRETCHES)[-1].mean() for name in ("service", "in one process", "uniform")]
     gained = (late[0] - late[2]) / (late[1] - late[2])
-    print(f"in the end the service gains {gained:.0%} of what the loop in one process gains on uniform")
+    print(f"at the end, the service's gain over uniform is {gained:.0%} of that of the loop in one process")
 
 
-def in_process(contexts: dict[str, np.ndarray], luck: np.ndarray, batches: int) -> np.ndarray:
+def in_process(contexts: dict[str, np.ndarray], noise: np.ndarray, batches: int) -> np.ndarray:
     """The same uploads, decided and learnt from in one process."""
     still = ps.Still(WORLD.problem, LinearTS(), seed=0)
     encoded = WORLD.encode(contexts)
-    chosen = np.empty(len(luck), np.int64)
-    for rows in np.array_split(np.arange(len(luck)), batches + 1):
+    chosen = np.empty(len(noise), np.int64)
+    for rows in np.array_split(np.arange(len(noise)), batches + 1):
         actions, propensities = still.policy.decide_many(encoded[rows], [f"upload-{i}" for i in rows])
         chosen[rows] = actions
         part = {name: column[rows] for name, column in contexts.items()}
@@ -84,23 +85,23 @@ def in_process(contexts: dict[str, np.ndarray], luck: np.ndarray, batches: int) 
                 WORLD.problem,
                 contexts=encoded[rows],
                 actions=actions,
-                rewards=rewards(part, actions, luck[rows]),
+                rewards=rewards(part, actions, noise[rows]),
                 propensities=propensities,
             )
         )
     return chosen
 
 
-def rewards(contexts: dict[str, np.ndarray], actions: np.ndarray, luck: np.ndarray) -> np.ndarray:
-    """What each upload earns: by the same luck, whoever decides."""
+def rewards(contexts: dict[str, np.ndarray], actions: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Reward of each upload, with the same noise for every policy."""
     rows = np.arange(len(actions))
     success = WORLD.success(contexts)[rows, actions]
     quality = WORLD.means(contexts)[rows, actions] / success
-    return np.where(luck < success * (1 - LOST), quality, 0.0)
+    return np.where(noise < success * (1 - LOST), quality, 0.0)
 
 
 class Service:
-    """`potstill serve` with updates, and a client of it."""
+    """`potstill serve` with updates, and its client."""
 
     def __init__(self, folder: Path, every: str) -> None:
         described: dict[str, Any] = msgspec.to_builtins(WORLD.problem)
@@ -128,10 +129,10 @@ class Service:
         self.process.wait()
 
     def play(
-        self, contexts: dict[str, np.ndarray], luck: np.ndarray, seconds: float, delay: float
+        self, contexts: dict[str, np.ndarray], noise: np.ndarray, seconds: float, delay: float
     ) -> tuple[np.ndarray, list[int]]:
-        """Upload everything at an even pace; the actions, and the versions that chose them."""
-        n = len(luck)
+        """Upload everything at an even pace; returns the actions and the policy versions that chose them."""
+        n = len(noise)
         chosen, versions = np.empty(n, np.int64), [0] * n
         delays = np.random.default_rng(1).exponential(delay, n)
         names = WORLD.problem.actions.names
@@ -144,7 +145,7 @@ class Service:
             answer = self.client.decide(context, id=f"upload-{i}")
             chosen[i], versions[i] = names.index(answer.action), answer.policy
             one = {name: column[i : i + 1] for name, column in contexts.items()}
-            earned = rewards(one, chosen[i : i + 1], luck[i : i + 1])[0]
+            earned = rewards(one, chosen[i : i + 1], noise[i : i + 1])[0]
             if earned:
                 later.reward(time.monotonic() + delays[i], answer.id, float(earned))
 
@@ -156,7 +157,7 @@ class Service:
 
 
 class Later:
-    """Rewards that are reported when their time has come."""
+    """Reports rewards when they are due."""
 
     def __init__(self, client: Client) -> None:
         self._client, self._due, self._lock = client, [], threading.Lock()
@@ -170,7 +171,7 @@ class Later:
             heapq.heappush(self._due, (at, name, earned))
 
     def finish(self) -> None:
-        """Report no more: what is due later comes too late."""
+        """Stop reporting; rewards that are due later are dropped."""
         self._ended.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Shared by all tests: one example problem, and a bounded, repeatable hypothesis."""
+"""Fixtures of all tests: an example problem, object stores, and a bounded, deterministic Hypothesis profile."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -8,7 +8,7 @@ import pytest
 
 import potstill as ps
 
-# Repeatable runs: a failure on one machine is a failure on every machine.
+# Deterministic runs: a failure on one machine is a failure on every machine.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 hypothesis.settings.load_profile("repeatable")
 
@@ -34,7 +34,7 @@ def context() -> dict[str, object]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The logs of workspaces in object stores go to a folder of the tests', not to the user's."""
+    """Keep the local logs of object-store workspaces in a temporary folder, not in the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -42,7 +42,7 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def _s3() -> Iterator[None]:
-    """A server for all tests. Its environment stays: changing it while native threads read it can crash a process."""
+    """One S3 server for all tests. Its environment variables stay set: changing them under native threads can crash."""
     object_store = pytest.importorskip("object_store", reason="needs moto and obstore", exc_type=ImportError)
     with object_store.s3_server() as environment, pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
@@ -52,11 +52,11 @@ def _s3() -> Iterator[None]:
 
 @pytest.fixture
 def s3(_s3: None) -> str:
-    """The address of an empty prefix on a real S3-compatible server."""
+    """URL of an empty prefix on an S3-compatible server."""
     return f"s3://bucket/{uuid4().hex}"
 
 
 @pytest.fixture(params=["folder", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: object) -> str:
-    """Where a workspace can be: a folder, then an object store."""
+    """Location of a workspace: a folder, then an object store."""
     return str(tmp_path) if request.param == "folder" else request.getfixturevalue("s3")

@@ -17,14 +17,14 @@ def refused(item, what):
 
 
 def killed_once(item, folder):
-    """The item, from the second worker that is asked for item 2; the first one is killed on the way."""
+    """Return the item; the first worker that gets item 2 is killed before it returns."""
     if item == 2 and _first(Path(folder) / "killed"):
         os.kill(os.getpid(), signal.SIGKILL)
     return item * 10
 
 
 def killed_after_labelling(numbered, work, folder):
-    """As `label_shard`; of shard 1 the first worker is killed when the labels are written and nobody knows."""
+    """Like `label_shard`; the first worker of shard 1 is killed after writing the labels, before it returns."""
     found = label_shard(numbered, work)
     if numbered[0] == 1 and _first(Path(folder) / "killed"):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -32,7 +32,7 @@ def killed_after_labelling(numbered, work, folder):
 
 
 def killed_after_looking(partition, *common):
-    """As `summarize_partition`; the first worker is killed when it has looked, and nobody knows what it found."""
+    """Like `summarize_partition`; the first worker is killed after its work, before it returns."""
     *given, folder = common
     found = summarize_partition(partition, *given)
     if _first(Path(folder) / "killed-looking"):
@@ -41,7 +41,7 @@ def killed_after_looking(partition, *common):
 
 
 def killed_after_observing(stretch, *common):
-    """As `join_slice`; the first worker with observations is killed when they are written and nobody knows."""
+    """Like `join_slice`; the first worker with observations is killed after writing them, before it returns."""
     *given, folder = common
     found = join_slice(stretch, *given)
     if found.files and _first(Path(folder) / "killed-observing"):

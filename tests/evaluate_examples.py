@@ -15,11 +15,11 @@ from potstill.evaluate.terms import Terms, compute_terms
 
 TINY = ps.Problem(name="tiny", context=[ps.Boolean("x")], actions=ps.Discrete(["a", "b", "c"]))
 CONTEXTS = np.array([[0.0], [1.0]], np.float32)
-#: How probable the two contexts are, what the log does in each, and what the target would do.
+#: Probabilities of the two contexts, and of actions in each under the logging and the target policy.
 SHARES = np.array([0.4, 0.6])
 LOGGING = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
 TARGET = np.array([[0.1, 0.9, 0.0], [0.3, 0.3, 0.4]])
-#: The mean reward of each action in each context; a reward is this plus or minus `NOISE`, one as likely as the other.
+#: Mean reward of each action in each context; a reward is this plus or minus `NOISE`, with equal probability.
 MEANS = np.array([[1.0, 2.0, 0.0], [0.5, -1.0, 3.0]])
 NOISE = 0.5
 VALUE = float(SHARES @ (TARGET * MEANS).sum(axis=1))
@@ -27,7 +27,7 @@ VALUE = float(SHARES @ (TARGET * MEANS).sum(axis=1))
 
 @dataclass
 class Event:
-    """One possible row, and how probable it is."""
+    """One possible row and its probability."""
 
     context: int
     action: int
@@ -45,7 +45,7 @@ def events(logging=LOGGING, noise=NOISE) -> list[Event]:
 
 
 def logs(rows: int, *, logging=LOGGING, stated=None, noise=NOISE) -> Iterator[tuple[ArrayLog, float]]:
-    """Every log of `rows` rows with its probability; `stated` are the logged propensities, right or wrong."""
+    """Every log of `rows` rows with its probability; `stated` are the logged propensities, correct or not."""
     stated = logging if stated is None else stated
     for chosen in product(events(logging, noise), repeat=rows):
         x, a = np.array([e.context for e in chosen]), np.array([e.action for e in chosen])
@@ -65,7 +65,7 @@ def table(rows: np.ndarray):
 
 
 def terms_of(log, what, model=None, **options) -> Terms:
-    """The terms of one target, under a reward model that is a function of contexts (zeros if left out)."""
+    """The terms of one target, with a reward model that is a function of contexts (default: zeros)."""
     fixed = FunctionModel(model or (lambda contexts: np.zeros((len(contexts), len(log.problem.actions)))))
     return compute_terms(log, [target(log.problem, what)], fixed, **options).terms[0]
 

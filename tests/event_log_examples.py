@@ -1,4 +1,4 @@
-"""Rewards to log in tests, a small problem for them, and what can be read of a spool."""
+"""Event-log helpers: a small problem, rewards to log, and a reader of a spool's ids."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ PROBLEM = ps.Problem(name="greeting", context=[ps.Boolean("returning")], actions
 
 
 def reward(id: object) -> LoggedReward:  # noqa: A002
-    """A reward of some id."""
+    """A reward for a decision id."""
     return LoggedReward(id=str(id), reward=1.0, time=1_700_000_000_000_000)
 
 

@@ -1,4 +1,4 @@
-"""Made-up policies for tests."""
+"""Random policies for tests."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Made-up experiments: units with habits of their own, who come back, in two arms."""
+"""Simulated experiments: returning units with individual reward rates, in two arms."""
 
 from typing import NamedTuple
 
@@ -25,15 +25,15 @@ metrics = ["watched"]
 
 
 class World(NamedTuple):
-    """How units behave.
+    """Parameters of a simulated experiment.
 
     Attributes:
-        units: how many.
-        effect: of treatment, on the reward of each decision.
-        share: of units in treatment.
-        days: of the experiment, and as many before it.
-        each_day: decisions of a unit on a day, in the mean.
-        returning: the share of units that are there from the beginning; others begin on any day.
+        units: Number of units.
+        effect: Effect of treatment on the reward of each decision.
+        share: Share of units in treatment.
+        days: Days of the experiment; the data also covers as many days before it.
+        each_day: Mean number of decisions per unit and day.
+        returning: Share of units present from the beginning; others start on a random day.
     """
 
     units: int = 1000
@@ -45,7 +45,7 @@ class World(NamedTuple):
 
 
 def log(world: World, seed: int = 0) -> pl.DataFrame:
-    """Observations of a made-up experiment, half of the time before it."""
+    """Observations of a simulated experiment, and of an equally long period before it."""
     rng = np.random.default_rng(seed)
     habits, treated = rng.beta(2, 3, world.units), rng.random(world.units) < world.share
     begins = np.where(rng.random(world.units) < world.returning, -world.days, rng.integers(0, world.days, world.units))
@@ -85,7 +85,7 @@ def workspace(place, frame: pl.DataFrame | None = None, config: str = CONFIG) ->
 
 
 def units(n: int, rng: np.random.Generator, effect: float = 0.0, share: float = 0.5, past: bool = False) -> Units:
-    """Units with Poisson rewards at a rate of their own, heavy users among them."""
+    """Units with Poisson rewards at individual rates, including heavy users."""
     treated, rate = rng.random(n) < share, rng.gamma(2, 0.2, n)
     decisions = 1.0 + rng.poisson(rng.gamma(1, 3, n))
     reward = rng.poisson((rate + effect * treated) * decisions).astype(np.float64)

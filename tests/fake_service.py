@@ -1,4 +1,4 @@
-"""A service that speaks the URLs of the real one, keeps what it is told, and fails on demand."""
+"""A fake service: has the URLs of the real one, records requests, and fails on demand."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Any
 
 from potstill.policy import Policy
 
-#: Ways in which a request can fail; each is used up by one request.
+#: Faults to inject; each applies to one request.
 CUT, LOST_REPLY, SLOW = "cut", "lost reply", "slow"
 
 
 class FakeService:
-    """What the service was told, and what it will do next.
+    """Recorded requests, and faults to inject.
 
     Attributes:
-        observations: by id, each body that arrived for it.
-        rewards: by (id, key), each body that arrived for it.
-        faults: what happens to the next requests: a status, (status, headers[, body]) or a way above;
-            ``LOST_REPLY`` does what was asked for, and then hangs up.
-        bad_ids: rows with these ids are refused.
+        observations: Bodies received, by id.
+        rewards: Bodies received, by (id, key).
+        faults: Faults of the next requests: a status, (status, headers[, body]) or a fault above; ``LOST_REPLY``
+            processes the request and then closes the connection.
+        bad_ids: Ids of rows to reject.
         requests: (method, path, headers) of each request.
     """
 
@@ -59,7 +59,7 @@ class FakeService:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self) -> None:
-        """The network is cut: connections end, and no new ones are taken."""
+        """Cut the network: close connections, and accept no new ones."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -140,7 +140,7 @@ class _Server(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # connections that end early are what is tested
+        pass  # connections that end early are part of the tests
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._reply(status, extra, reply, slow=fault == SLOW)
 
     def do_OPTIONS(self) -> None:
-        """What a browser asks before it sends JSON to another origin."""
+        """CORS preflight of a browser."""
         self._reply(204, {}, b"")
 
     def _hang_up(self, first: bytes) -> None:

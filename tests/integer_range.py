@@ -1,6 +1,7 @@
-"""An action space that lives in the tests alone: whole numbers from low to high, restricted to intervals.
+"""An action space for tests: integers from low to high, restricted to intervals.
 
-It uses nothing but the public contract. Its head is not a softmax over a list: two outputs tilt and bend it.
+It uses only the public contract. Its head is not a softmax over a list: two outputs set the slope and the curvature of
+the log-probabilities.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from scipy.special import entr, log_softmax, softmax
 from potstill.errors import InvalidAction, shown
 from potstill.spaces import Divergences, FiniteDistribution, WireTypes, check_floor, mix_floor, register
 
-SHARP = 10  # outputs of order one make distributions of a few numbers
+SHARP = 10  # outputs of order one concentrate the distribution on a few numbers
 
 
 class IntegerRange(msgspec.Struct, frozen=True, tag_field="type", tag="integer-range"):

@@ -1,4 +1,4 @@
-"""Shared by the tests of the native kernel: a policy with every kind of feature, and comparisons with the oracle."""
+"""Helpers of the native kernel's tests: a policy with every kind of feature, and comparisons with the oracle."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from potstill.policy import Layer
 from potstill.policy.draw import uniform
 from potstill.policy.runtime import why_not_native
 
-#: For a whole file: its tests need the kernel.
+#: Marks a test file that needs the kernel.
 needs_native = pytest.mark.skipif(why_not_native() is not None, reason=f"no native kernel: {why_not_native()}")
 
 FEATURES = [
@@ -57,7 +57,7 @@ def assert_agree(policy, context, decision_id, eligible=None, floor=None):
 
 
 def outcome(call):
-    """What a call gives: its value, or its error."""
+    """Result of a call: its value or its error."""
     try:
         return call()
     except Exception as error:
@@ -65,7 +65,7 @@ def outcome(call):
 
 
 def assert_same_outcome(policy, context, **options):
-    """Both runtimes refuse in the same words, or agree."""
+    """Both runtimes agree, or raise the same error message."""
     expected = outcome(lambda: policy.with_runtime("numpy").decide(context, **options))
     found = outcome(lambda: policy.decide(context, **options))
     if isinstance(expected, ps.Decision) and isinstance(found, ps.Decision):

@@ -1,4 +1,4 @@
-"""An S3-compatible server of the tests' own, on loopback, in a process that is stopped by its id."""
+"""An S3-compatible test server on loopback, in its own process, stopped by process id."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def s3_server() -> Iterator[dict[str, str]]:
-    """Start moto's server; yields the environment with which clients find it. The bucket is called ``bucket``."""
+    """Start moto's server; yields the environment variables for its clients. The bucket is called ``bucket``."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]

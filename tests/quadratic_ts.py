@@ -1,6 +1,6 @@
 """A teacher for `IntegerRange`: the reward is quadratic in the action, with coefficients linear in the context.
 
-It samples actions and has no list of propensities, as teachers of spaces without a list do.
+It only samples actions, without propensities, as teachers of infinite spaces do.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class QuadraticTS(msgspec.Struct, frozen=True, tag_field="type", tag="quadratic-
         return state._replace(precision=precision, weighted=state.weighted + x.T @ observations.rewards / self.noise**2)
 
     def sample_actions(self, state, contexts, n, key):
-        """int64[N, n]: each maximises one posterior draw over the whole range."""
+        """Actions int64[N, n]; each maximises one posterior draw over the whole range."""
         every = np.arange(state.ends[0], state.ends[1] + 1)
         z = 2 * (every - every[0]) / (every[-1] - every[0]) - 1
         basis = np.stack([z, z**2], axis=1)

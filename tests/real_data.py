@@ -1,4 +1,4 @@
-"""Skips a test whose real data is not there, with the message that says how to get it."""
+"""Skips tests whose real data is missing, with a message on how to get it."""
 
 import pytest
 

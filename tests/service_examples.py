@@ -1,4 +1,4 @@
-"""The service in tests: in this process, asked without a network, or a real server in a process of its own."""
+"""Service helpers: an application in this process, called without a network, or a server in its own process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from potstill.workspace import Workspace
 
 
 class Answer(NamedTuple):
-    """What a request was answered with."""
+    """Reply to a request."""
 
     status: int
     headers: dict[str, str]
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 class Asker:
-    """Asks an application that is open."""
+    """Sends requests to an application in this process."""
 
     def __init__(self, app: Any, prefix: str) -> None:
         self.app, self.prefix = app, prefix
@@ -48,7 +48,7 @@ class Asker:
         return await self.ask("POST", path, sent, {"content_type": "application/json", **headers})
 
     async def ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        """Send a request in one piece; names of headers with _ for -."""
+        """Send a request in one piece; headers are keyword arguments with _ for -."""
         sent: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Asker:
 
 @asynccontextmanager
 async def opened(workspace: Workspace, **options: Any) -> AsyncIterator[Asker]:
-    """An application that serves a workspace in this process, as long as the block runs."""
+    """Serve a workspace in this process within the block."""
     app = App([workspace], Options(**{"log_timeout": 30.0, **options}))
     await app.open()
     try:
@@ -77,7 +77,7 @@ async def opened(workspace: Workspace, **options: Any) -> AsyncIterator[Asker]:
 
 
 def publish(workspace: Workspace, seed: int | None = None) -> Policy:
-    """A new version with random weights, which serves."""
+    """Publish and serve a new version with random weights."""
     head = workspace.registry.head()
     version = workspace.registry.next_version()
     layers = random_layers(workspace.problem, seed=version if seed is None else seed)
@@ -87,13 +87,13 @@ def publish(workspace: Workspace, seed: int | None = None) -> Policy:
 
 
 def experiment(control: str = '{ action = "720p" }', **options: str) -> bytes:
-    """The section of an experiment for `potstill.toml`; values as they are written there."""
+    """The experiment section of `potstill.toml`; values in TOML syntax."""
     lines = {"name": '"hd"', "control": control, **options}
     return b"\n[experiment]\n" + "\n".join(f"{name} = {value}" for name, value in lines.items()).encode() + b"\n"
 
 
 def flushed(workspace: Workspace) -> Any:
-    """The lake with all that is in the log; for when no log is open."""
+    """The lake after flushing the whole log; no log may be open."""
     from potstill.events.lake import Flusher
     from potstill.events.wal import Spool
 
@@ -104,7 +104,7 @@ def flushed(workspace: Workspace) -> Any:
 
 
 class Server(NamedTuple):
-    """A server that runs."""
+    """A running server."""
 
     url: str
     pid: int
@@ -112,11 +112,11 @@ class Server(NamedTuple):
 
 @contextmanager
 def running(*places: str | Path, **options: Any) -> Iterator[str]:
-    """Serve workspaces as long as the block runs; the address of the service.
+    """Serve workspaces within the block; yields the URL of the service.
 
     Args:
-        places: of the workspaces.
-        options: simple ones of `potstill.service.app.Options`.
+        places: Locations of the workspaces.
+        options: Options of `potstill.service.app.Options` with JSON values.
     """
     with server(*places, **options) as started:
         yield started.url
@@ -124,9 +124,9 @@ def running(*places: str | Path, **options: Any) -> Iterator[str]:
 
 @contextmanager
 def server(*places: str | Path, **options: Any) -> Iterator[Server]:
-    """The same, with the process that serves; one that was killed in the block is no error."""
+    """Like `running`, but yields the process too; killing it within the block is not an error."""
     told = json.dumps({"places": list(map(str, places)), "options": options})
-    # On a thread of its own here, the service would share this process's interpreter with those that call it.
+    # A thread in this process would share the interpreter with the callers.
     process = subprocess.Popen([sys.executable, __file__, told], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -142,7 +142,7 @@ def server(*places: str | Path, **options: Any) -> Iterator[Server]:
 
 
 def main() -> None:
-    """Serve until told to stop; the port is printed when requests are taken."""
+    """Serve until stopped; prints the port when it accepts requests."""
     import uvicorn
 
     told = json.loads(sys.argv[1])

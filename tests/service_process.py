@@ -1,4 +1,4 @@
-"""A service of the tests' own: `potstill serve` in a process, on loopback, stopped by its id."""
+"""`potstill serve` in its own process on loopback, stopped by process id."""
 
 import http.client
 import json
@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE = 30  # seconds for anything that takes a moment on an idle machine
+PATIENCE = 30  # timeout in seconds, generous for a busy machine
 
 
 class Running:
-    """A service that runs."""
+    """A running service."""
 
     def __init__(self, process, folder: Path) -> None:
         self.process, self._folder = process, folder
@@ -25,16 +25,16 @@ class Running:
 
     @property
     def printed(self) -> str:
-        """What it said on standard output."""
+        """Its standard output."""
         return (self._folder / "stdout").read_text()
 
     @property
     def errors(self) -> str:
-        """What it said on standard error."""
+        """Its standard error."""
         return (self._folder / "stderr").read_text()
 
     def ask(self, method, path, body=None, token=None):
-        """Status and reply of one request, on a connection of its own."""
+        """Status and reply of one request, on a new connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             return asked(connection, method, path, body, token)
@@ -42,7 +42,7 @@ class Running:
             connection.close()
 
     def children(self) -> dict[str, list[int]]:
-        """The processes of the service, by the module that they run."""
+        """The processes of the service, by module."""
         found: dict[str, list[int]] = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -55,7 +55,7 @@ class Running:
         return found
 
     def stop(self, number=signal.SIGTERM) -> int:
-        """Ask for the end, and wait for it: the exit code."""
+        """Stop the service gracefully, and return its exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
@@ -69,7 +69,7 @@ class Running:
 
 @contextmanager
 def serving(folder: Path, *arguments: object, port: int = 0, **variables: str) -> Iterator[Running]:
-    """Start a service; what it says goes to files in a folder."""
+    """Start a service; its output goes to files in a folder."""
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "potstill.cli", "serve", *map(str, arguments), "--port", str(port)]
     with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
@@ -92,7 +92,7 @@ def asked(connection, method, path, body=None, token=None):
 
 
 def until(found, seconds=PATIENCE):
-    """What a function finds, asked again and again until it finds something."""
+    """Poll a function until it returns a true value, and return that."""
     deadline = time.monotonic() + seconds
     while not (result := found()):
         assert time.monotonic() < deadline, f"nothing after {seconds} seconds: {found}"
@@ -101,7 +101,7 @@ def until(found, seconds=PATIENCE):
 
 
 class Load:
-    """Threads that decide and reward as fast as they can, and know what was acknowledged."""
+    """Threads that decide and reward as fast as possible, and record acknowledgements."""
 
     def __init__(
         self, running: Running, problem: str, context: dict[str, object], threads: int = 4, name: str = "load"
@@ -125,7 +125,7 @@ class Load:
             thread.join()
 
     def _run(self, thread: int) -> None:
-        """Reconnects while the service runs."""
+        """Main loop of a thread; reconnects while the service runs."""
         number = 0
         while not self._ended.is_set():
             connection = http.client.HTTPConnection("127.0.0.1", self._running.port, timeout=PATIENCE)

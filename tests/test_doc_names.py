@@ -14,7 +14,7 @@ from potstill.cli import app
 from potstill.workspace import Config
 
 ROOT = Path(__file__).parents[1]
-#: Pages about the code as it is. Results and the changelog also speak of the past.
+#: Pages about the current code. Results and the changelog also describe the past.
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -30,9 +30,9 @@ MODULES = {
     ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
     for path in (ROOT / "src").rglob("*.py")
 }
-#: In names of examples, what the reader is to replace.
+#: Placeholders in example names.
 PLACEHOLDER = "mine"
-#: Ends of file names, which look like attributes.
+#: File extensions, which look like attributes.
 SUFFIXES = [
     "py",
     "toml",
@@ -62,7 +62,7 @@ SECTIONS = {
 
 
 def spans(page):
-    """Code spans, also those in comments of fenced blocks."""
+    """Code spans, including those in comments of fenced blocks."""
     text = page.read_text(encoding="utf-8")
     fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
     comments = [comment for block in fenced for comment in re.findall(r"#.*`.*", block)]
@@ -71,7 +71,7 @@ def spans(page):
 
 
 def command_lines(page):
-    """Lines of `potstill`, from fenced blocks and code spans; continued lines are joined."""
+    """Lines that call `potstill`, from fenced blocks and code spans; continued lines are joined."""
     text = page.read_text(encoding="utf-8")
     lines = [line for block in re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S) for line in _joined(block)]
     for line in [*lines, *spans(page)]:
@@ -85,7 +85,7 @@ def _joined(block):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_exist(page):
-    """A file that is named by its path, or by its end, is in the repository."""
+    """Files named by their path, or by its end, are in the repository."""
     paths = [f"/{path.relative_to(ROOT)}" for path in FILES]
     for span in spans(page):
         for name in re.findall(r"(?<![\w*…./-])[\w./-]*\w+\.(?:py|c|h|js|sh|lua|inc|pyi)(?![\w*])", span):
@@ -116,7 +116,7 @@ def _has(kind, attribute):
 
 
 def _value(name):
-    """What a dotted name stands for; None if there is no such thing."""
+    """The object with a dotted name; None if there is none."""
     parts = name.split(".")
     end = next((end for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in MODULES), 0)
     value = importlib.import_module(".".join(parts[:end])) if end else None

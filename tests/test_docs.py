@@ -1,4 +1,4 @@
-"""The code in the documentation runs, and what it says about itself is true."""
+"""The code in the documentation runs, and its links and claims hold."""
 
 import re
 import tomllib

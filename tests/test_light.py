@@ -1,4 +1,4 @@
-"""The online half stays light: what decides brings nothing that learns."""
+"""The online half stays light: deciding imports no learning library."""
 
 import subprocess
 import sys

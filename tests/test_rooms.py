@@ -1,4 +1,4 @@
-"""The house: rooms have doors, every module stands in a layer, no private name crosses a file, one base of errors."""
+"""Architecture: packages are imported by their `__init__`, every module has a layer, private names stay private."""
 
 import ast
 import importlib
@@ -48,12 +48,12 @@ EXPORTS = {
 
 
 def room(module):
-    """The folder that a module is in; for a package, the package itself."""
+    """Package of a module; for a package, the package itself."""
     return module if module in PACKAGES else module.rpartition(".")[0]
 
 
 def test_rooms_are_entered_by_their_doors():
-    """A file is imported by its own folder and what is below it; others import the folder."""
+    """A module is imported only within its package; others import the package."""
     around = []
     for importer, module, name in IMPORTS:
         target = f"{module}.{name}" if f"{module}.{name}" in MODULES else module

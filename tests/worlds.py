@@ -1,4 +1,4 @@
-"""A small world to log from: fast uploads want high quality, slow ones low."""
+"""A small simulated problem to log from: high quality is best for fast uploads, low quality for slow ones."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from potstill.keys import Key
 from potstill.workspace import Workspace
 
 HOUR = 3_600_000_000
-#: Noon of a day, microseconds since 1970.
+#: Noon of some day, in microseconds since 1970.
 NOON = 20_000 * 24 * HOUR + 12 * HOUR
-#: A moment at which every decision of `log` is final.
+#: A time at which every decision of `log` is final.
 LATER = NOON + 3 * HOUR
 
 CONFIG = b"""
@@ -59,7 +59,7 @@ def reward(context: dict[str, object], action: str) -> float:
 def log(
     workspace: Workspace, policy: ps.Policy, n: int, *, seed: int = 0, at: int = NOON, rewarded: float = 0.8
 ) -> None:
-    """Decide n times by a policy, and log decisions and most rewards."""
+    """Decide n times with a policy, and log decisions and most rewards."""
     rng = Key(seed).child("rewarded").generator()
     events = []
     for i, context in enumerate(contexts(n, seed)):

@@ -44,7 +44,7 @@ def test_without_the_kernel_numpy_decides_and_says_why(monkeypatch, problem, con
     assert policy.runtime == "numpy"
     assert runtime.why_not_native() == "it was not built"
     assert policy.decide(context, id="x").propensity == 0.25
-    with pytest.raises(RuntimeError, match="asked for, but it was not built"):
+    with pytest.raises(RuntimeError, match="requested, but it was not built"):
         policy.with_runtime("native")
 
 

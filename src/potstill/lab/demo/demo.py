@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True):
     Attributes:
         actions: Positions of the chosen actions, int64[N].
         rewards: Observed rewards, float64[N].
-        regrets: Expected reward given up against the best action, float64[N].
+        regrets: Expected reward lost against the best action, float64[N].
     """
 
     actions: Actions

@@ -15,7 +15,7 @@ from potstill.lab.demo.demo import Batch, Demo, usage
 from potstill.lab.demo.results import Results, Row, microseconds, ratio
 from potstill.progress import bars
 
-# Heading and width of each column: 78 characters in all, as a terminal has 80.
+# Heading and width of each column; 78 characters in total, to fit a terminal of 80.
 _COLUMNS = {
     "decisions": 9,
     "Potstill": 9,

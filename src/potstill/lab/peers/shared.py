@@ -26,5 +26,5 @@ class TimedPeer:
 
 
 def with_intercept(contexts: Float32) -> Float64:
-    """Contexts and a column of ones, float64[N, d + 1], for regressions without an intercept of their own."""
+    """Contexts and a column of ones, float64[N, d + 1], for regressions without an intercept."""
     return np.column_stack([contexts.astype(np.float64), np.ones(len(contexts))])

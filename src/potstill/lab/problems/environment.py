@@ -105,8 +105,8 @@ class Simulation:
         if len(encoded) < size:
             raise LabError(f"asked for {size} decisions, but this trial has only {len(encoded)} left")
         actions, propensities = choose(encoded)
-        luck = self.key.child("rewards", self._at).generator()
-        rewards = self.environment.rewards(contexts, actions, luck)
+        noise = self.key.child("rewards", self._at).generator()
+        rewards = self.environment.rewards(contexts, actions, noise)
         self._at += size
         observations = Observations(self.problem, encoded, actions.astype(np.int32), rewards, propensities)
         return Batch(observations, float(regrets(self.environment.means(contexts), actions).sum()))

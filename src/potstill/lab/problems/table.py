@@ -152,8 +152,8 @@ class ClassificationProblem(TableProblem):
 
     def rewards(self, contexts: Columns, actions: NDArray[np.integer[Any]], rng: np.random.Generator) -> Float64:
         """One of the outcomes of each action, float64[N]."""
-        luck = rng.integers(self._outcomes.shape[2], size=len(actions))
-        rewards: Float64 = self._outcomes[self._classes[contexts["row"]], actions, luck]
+        outcome = rng.integers(self._outcomes.shape[2], size=len(actions))
+        rewards: Float64 = self._outcomes[self._classes[contexts["row"]], actions, outcome]
         return rewards
 
 
@@ -222,7 +222,7 @@ def _known(table: pl.DataFrame, name: str, what: str, read: Callable[[pl.Series]
     column = table[name].fill_nan(None) if table[name].dtype.is_float() else table[name]
     known = table.with_columns(read(column).alias(name)).drop_nulls(name)
     if known.is_empty():
-        raise LabError(f"{what} {name!r}: no row of the table has a value ({len(table)} rows in all)")
+        raise LabError(f"{what} {name!r}: no row of the table has a value ({len(table)} rows)")
     return known
 
 

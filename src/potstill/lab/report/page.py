@@ -70,7 +70,7 @@ LATENCY = _flowed("""
 """)
 
 COMPLEXITY = _flowed("""
-    Measured scaling beside the paper's table of complexity: one dimension grows while the others are fixed. C is
+    Measured scaling compared with the paper's table of complexity: one dimension grows, the others are fixed. C is
     d·h + h², a forward pass up to the last of two hidden layers of h units. Fitted is the exponent of the increase over
     the smallest size; expected is the same fit to the paper's formula.
 

@@ -107,7 +107,7 @@ def comparisons(runs: Runs) -> list[Compared]:
 
 
 def latencies(measured: Sequence[Latency]) -> list[Timed]:
-    """Rows with the paper's numbers beside them."""
+    """Rows of measured latencies with the paper's numbers."""
     here = {(one.problem, one.algorithm): one.median_us for one in measured}
     return [_timed(one, here) for one in measured]
 

@@ -78,7 +78,7 @@ class Run:
         return self.algorithm.removesuffix("-il") if self.algorithm.endswith("-il") else None
 
     @property
-    def luck(self) -> list[tuple[int, int]]:
+    def trial_keys(self) -> list[tuple[int, int]]:
         """Number and seed of each trial; runs that agree in both had the same requests and reward noise."""
         return [(trial.trial, trial.seed) for trial in self.trials]
 
@@ -110,14 +110,14 @@ class Run:
 
     def against(self, other: Run) -> Comparison | None:
         """Comparison on the trials that both have; None if there are none."""
-        both = sorted(set(self.luck) & set(other.luck))
+        both = sorted(set(self.trial_keys) & set(other.trial_keys))
         if not both or self.measure != other.measure:
             return None
         name = "IL" if self.imitates == other.algorithm else self.title
         return Comparison.of(self._ends(both), other._ends(both), self.measure, name)
 
-    def _ends(self, luck: Sequence[tuple[int, int]]) -> Float64:
-        return self.final[[self.luck.index(one) for one in luck]]
+    def _ends(self, trial_keys: Sequence[tuple[int, int]]) -> Float64:
+        return self.final[[self.trial_keys.index(one) for one in trial_keys]]
 
 
 class Runs:

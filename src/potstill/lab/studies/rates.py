@@ -165,7 +165,7 @@ def _held_out(table: TableProblem, rates: Rates) -> tuple[Any, Any]:
 
 
 def taught(environment: Environment, decisions: int, seed: int) -> Any:
-    """State of Linear-TS after `decisions` of its own."""
+    """State of Linear-TS after taking `decisions` decisions."""
     agent = Undistilled(environment.problem, LinearTS(), Key(seed).child("agent").integer())
     whole, rest = divmod(decisions, _BATCH)
     # A trial does not learn from its last batch, so one more batch of a single decision is added.

@@ -11,7 +11,7 @@ from potstill.lab.studies.rates import ABOVE_FLOOR, AS_GOOD, BELOW_BLIND, EXACT,
 from potstill.pages import Chart, Page, Section, Table
 
 _COPPER, _GREY = "#c8662b", "#8b919b"
-# From many labels to few; all can be told apart on white and on near-black.
+# From many labels to few; all are distinguishable on white and on near-black.
 _BLUES = ["#2f5d9b", "#4a83c4", "#6ba3d6", "#3f9c8f", "#63b78a", "#9ccb72", "#c9b458"]
 
 
@@ -219,7 +219,7 @@ def _bar(point: Point) -> dict[str, float]:
 
 
 def _guides(findings: Findings) -> list[alt.Chart]:
-    """Lines of the theorem's slopes, beside the curves."""
+    """Guide lines with the theorem's slopes."""
     first, last = findings.rates.contexts[0], findings.rates.contexts[-1]
     exact, few = findings.curve(EXACT)[0].mean, findings.curve(findings.rates.labels[0])[-1].mean
     # Below the curve of exact labels, and above that of the fewest labels.

@@ -113,7 +113,7 @@ typedef struct {
 POTSTILL_API size_t potstill_scratch_size(const potstill_policy *policy);
 
 /* Encodes a context: values[feature_count], in the order of the features, to encoded[width].
- * If a value is refused, *refused (unless NULL) is the position of its feature. */
+ * If a value is rejected, *refused (unless NULL) is the position of its feature. */
 POTSTILL_API potstill_status potstill_encode(const potstill_policy *policy, const potstill_value *values,
                                              float *encoded, size_t *refused);
 

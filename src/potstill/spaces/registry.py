@@ -71,7 +71,7 @@ def learning(space: ActionSpace) -> Learning:
 
 def off_policy(space: ActionSpace) -> OffPolicy:
     """Off-policy evaluation on a space."""
-    module = _registered(space).ope or "potstill.spaces.general_ope"
+    module = _registered(space).ope or "potstill.spaces.ope"
     found: OffPolicy = importlib.import_module(module).off_policy(space)
     return found
 

@@ -16,7 +16,7 @@ from potstill.evaluate import ArrayLog, Block, compute_terms, evaluate, fitted, 
 from potstill.evaluate.models import FunctionModel
 from potstill.policy import Layer
 from potstill.spaces import WireTypes, off_policy, register, registry
-from potstill.spaces.general_ope import GeneralOffPolicy
+from potstill.spaces.ope import GeneralOffPolicy
 
 
 class StepDistribution:

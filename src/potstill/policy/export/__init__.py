@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-from potstill.errors import UnsupportedSpace, shown
+from potstill.errors import InvalidOption, UnsupportedSpace, shown
 from potstill.policy.policy import Policy
 
 #: Target: module with a ``write(policy, directory, name) -> list[Path]``.
@@ -26,7 +26,7 @@ def export(policy: Policy, to: str, directory: str | Path, name: str = "policy")
         name: Base name of the files and of the symbols they define.
     """
     if to not in TARGETS:
-        raise ValueError(f"cannot export to {to!r}; the targets are {', '.join(TARGETS)}")
+        raise InvalidOption(f"cannot export to {to!r}; the targets are {', '.join(TARGETS)}")
     if policy.problem.actions.head().kernel != "softmax":
         raise UnsupportedSpace(
             f"only policies over a list of actions can be exported, got {shown(policy.problem.actions)}"

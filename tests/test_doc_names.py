@@ -1,5 +1,6 @@
 """Documentation names modules, commands and options that exist."""
 
+import ast
 import importlib
 import inspect
 import re
@@ -52,6 +53,8 @@ SUFFIXES = [
     "md",
     "inc",
 ]
+#: Names of other libraries that are also modules here.
+FOREIGN = {"ray.init", "onnx.ModelProto"}
 #: Options of other programs.
 OTHERS = {"--bag", "--squarecb", "--cb_explore", "--cats"}
 SECTIONS = {
@@ -100,6 +103,17 @@ def test_modules_and_their_names_exist(page):
         match = re.fullmatch(r"((?:[a-z_]+\.)+\w+)(?:\(.*\))?", span)
         if match and match[1].rpartition(".")[2] not in SUFFIXES:
             assert _exists(match[1]), f"{page.name}: there is no {match[1]}"
+
+
+def test_names_in_docstrings_exist():
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            for name in re.findall(r"`((?:[a-z_]+\.)+\w+)`", ast.get_docstring(node) or ""):
+                known = name.rpartition(".")[2] in SUFFIXES or name in FOREIGN
+                assert known or _exists(name), f"{path.relative_to(ROOT)}: there is no {name}"
 
 
 def _exists(name):

@@ -1,6 +1,6 @@
 """Off-policy evaluation for any space, from its contract alone; slower than a space's own module.
 
-The reward model is one ridge regression for all actions, on the context, ``space.features(action)`` and their products.
+The reward model is one ridge regression for all actions, on the context, ``ActionSpace.features(action)`` and their products.
 Expectations are sums over ``distribution.nodes()``.
 """
 

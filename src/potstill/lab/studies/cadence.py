@@ -315,6 +315,6 @@ def study(cadence: Cadence, environment: Callable[[], Environment], mapped: Mapp
     Args:
         cadence: Settings of the study.
         environment: Makes the simulated problem; a function from a module, so that other processes can call it.
-        mapped: Applies a function to all tasks, as `map` or `studies.mapped` do.
+        mapped: Applies a function to all tasks, as `map` or `potstill.parallel.parallel_map` do.
     """
     return Findings.of(cadence, list(mapped(outcome, cells(cadence, environment))))

@@ -336,7 +336,7 @@ def study(rates: Rates, environment: Environment, mapped: Mapped) -> Findings:
     Args:
         rates: Settings of the study.
         environment: The problem. Half of the rows of a table are held out to measure on.
-        mapped: Applies a function to all tasks, as `map` or `studies.mapped` do.
+        mapped: Applies a function to all tasks, as `map` or `potstill.parallel.parallel_map` do.
     """
     tasks = lessons(rates, environment)
     points = [point for some in mapped(learn, tasks) for point in some]

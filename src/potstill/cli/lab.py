@@ -205,8 +205,8 @@ def report(
 ) -> None:
     """Report finished trials: figures, tables, and decision latency on this machine.
 
-    Writes report.html, figures as PNG, summary.json and results.md, for all problems, presets and algorithms have
-    finished trials.
+    Writes report.html, figures as PNG, summary.json and results.md, for all problems, presets and algorithms
+    that have finished trials.
     """
     from potstill.lab.report import write_report as written
 

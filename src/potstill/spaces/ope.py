@@ -1,7 +1,7 @@
 """Off-policy evaluation for any space, from its contract alone; slower than a space's own module.
 
-The reward model is one ridge regression for all actions, on the context, ``ActionSpace.features(action)`` and their products.
-Expectations are sums over ``distribution.nodes()``.
+The reward model is one ridge regression for all actions, on the context, ``ActionSpace.features(action)`` and their
+products. Expectations are sums over ``distribution.nodes()``.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ def test_an_import_at_the_same_time_loses_nothing_and_is_not_forgotten(workspace
     assert [cut.kind for cut in complete_cuts(workspace.lake, workspace.cuts)] == ["join", "import"]
     assert sorted(workspace.lake.scan("observations").collect()["id"]) == ["a", "old"]
     with pytest.raises(AlreadyImported):
-        backfill.add(workspace.lake, workspace.cuts, workspace.problem, iter([old]), source)
+        backfill.add_history(workspace.lake, workspace.cuts, workspace.problem, iter([old]), source)
 
 
 def test_a_cut_is_not_completed_after_another_that_it_does_not_know(workspace):

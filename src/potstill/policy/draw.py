@@ -29,6 +29,8 @@ def uniform(decision_id: str, salt: bytes) -> float:
 
 def uniforms(decision_ids: Sequence[str], salt: bytes) -> NDArray[np.float64]:
     """The draws of many decisions, float64[N]; the same numbers as `uniform`."""
+    if len(decision_ids) < _FEW:
+        return np.array([uniform(decision_id, salt) for decision_id in decision_ids])
     encoded = [id_bytes(decision_id) for decision_id in decision_ids]
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     hashes = np.empty(len(encoded), np.uint64)

@@ -1,7 +1,7 @@
 """Sample ratio mismatch: whether the observed split of units matches the configured share.
 
 A mismatch means that units were lost or added depending on the arm (a crash, a redirect, a filter, a log that drops
-events). The arms are then not comparable, whatever the effect. See Fabijan et al. 2019, "Diagnosing sample ratio
+events). The arms are then not comparable, however large the effect. See Fabijan et al. 2019, "Diagnosing sample ratio
 mismatch in online controlled experiments".
 """
 

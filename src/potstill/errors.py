@@ -72,3 +72,7 @@ class InvalidModel(PotstillError, ValueError):
 
 class InvalidOption(PotstillError, ValueError):
     """An option or argument is unknown or out of range; the message names it, its value and the way out."""
+
+
+class LabError(PotstillError, ValueError):
+    """A problem, a run or an option of the lab is invalid; the message names the value and the way out."""

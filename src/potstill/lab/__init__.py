@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from potstill.lazy import lazy
 
 if TYPE_CHECKING:
-    from potstill.lab.errors import LabError
+    from potstill.errors import LabError
     from potstill.lab.problems import ClassificationProblem, DoseProblem, Environment, VideoUpload, Wheel
 
 __all__ = ["ClassificationProblem", "DoseProblem", "Environment", "LabError", "VideoUpload", "Wheel"]

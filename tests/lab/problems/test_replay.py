@@ -7,9 +7,9 @@ from math import comb
 import numpy as np
 import pytest
 
+from potstill.errors import LabError
 from potstill.keys import Key
 from potstill.lab import VideoUpload
-from potstill.lab.errors import LabError
 from potstill.lab.problems.replay import LogExhausted, Replay, logged, parts_of, read_part, write_log
 from potstill.problem import Boolean, Discrete, Numeric, Observations, Problem
 

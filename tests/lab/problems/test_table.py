@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from potstill.errors import LabError
 from potstill.lab import ClassificationProblem, DoseProblem
-from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import regrets
 from potstill.problem import Boolean, Categorical, Numeric
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.distill import Report, Still
+from potstill.errors import LabError
 from potstill.keys import Key
-from potstill.lab.errors import LabError
 from potstill.lab.problems import Columns, Float64, VideoUpload, regrets
 from potstill.policy import Policy
 from potstill.problem import Observations

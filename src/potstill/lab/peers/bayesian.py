@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from bayesianbandits import Arm, ContextualAgent, NormalInverseGammaRegressor, ThompsonSampling
 
-from potstill.lab.peers.shared import TimedPeer, with_intercept
+from potstill.lab.peers import TimedPeer, with_intercept
 from potstill.lab.problems import Choices, Float32
 from potstill.problem import Observations
 

@@ -12,7 +12,7 @@ import numpy as np
 from vowpalwabbit import Workspace
 
 from potstill.keys import Key
-from potstill.lab.peers.shared import TimedPeer
+from potstill.lab.peers import TimedPeer
 from potstill.lab.problems import Choices, Float32
 from potstill.problem import Observations
 

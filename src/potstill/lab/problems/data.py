@@ -17,9 +17,8 @@ from typing import Literal
 import msgspec
 import polars as pl
 
-from potstill.errors import PotstillError
+from potstill.errors import LabError, PotstillError
 from potstill.files import write_atomically
-from potstill.lab.errors import LabError
 
 _SECONDS = 60
 #: Column names in the consortium's sheet, and those in the file that this project was built with.

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.errors import LabError
 from potstill.keys import Key
-from potstill.lab.errors import LabError
 from potstill.problem import Observations, Problem
 
 Float32 = NDArray[np.float32]

@@ -19,10 +19,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from potstill.errors import PotstillError
+from potstill.errors import LabError, PotstillError
 from potstill.files import write_atomically
 from potstill.keys import Key
-from potstill.lab.errors import LabError
 from potstill.lab.problems import data
 from potstill.lab.problems.environment import Batch, Choose, Environment
 from potstill.problem import Observations, Problem

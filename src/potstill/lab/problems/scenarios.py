@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from potstill.errors import LabError
 from potstill.keys import Key
-from potstill.lab.errors import LabError
 from potstill.lab.problems.environment import Environment, Simulation, World
 from potstill.lab.problems.replay import Progress, Replay, parts_of, rows_for, upload_log
 from potstill.lab.problems.table import ClassificationProblem, DoseProblem

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.lab.errors import LabError
+from potstill.errors import LabError
 from potstill.lab.problems.environment import Columns, Float32, Float64
 from potstill.problem import Discrete, Feature, Problem, Reward
 from potstill.tables import checked_contexts, features_of, in_one_line, read_csv

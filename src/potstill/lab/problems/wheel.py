@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.lab.errors import LabError
+from potstill.errors import LabError
 from potstill.lab.problems.environment import Columns, Float32, Float64
 from potstill.problem import Discrete, Numeric, Problem
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from potstill.errors import LabError
 from potstill.files import write_atomically
-from potstill.lab.errors import LabError
 from potstill.lab.measure import PROBLEMS, Measurements, take_measurements
 from potstill.lab.problems import MissingData, scenario
 from potstill.lab.report.page import page

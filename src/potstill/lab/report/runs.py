@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from potstill.lab.errors import LabError
+from potstill.errors import LabError
 from potstill.lab.problems import SCENARIOS, Float64, is_known, scenario
 from potstill.lab.runs import ALGORITHMS, Comparison, Estimate, Measure, Trial, results
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from potstill.errors import LabError
 from potstill.lab import peers
-from potstill.lab.errors import LabError
 from potstill.lab.runs.presets import PRESETS
 from potstill.lab.runs.trial import Agent, Distilled, Fixed, Undistilled
 from potstill.policy import Policy

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from potstill.errors import LabError
 from potstill.files import write_atomically
-from potstill.lab.errors import LabError
 from potstill.lab.runs.trial import Turn
 
 

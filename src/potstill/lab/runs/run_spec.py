@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from potstill.lab.errors import LabError
+from potstill.errors import LabError
 from potstill.lab.problems import SCENARIOS, MissingData, OwnTable, Scenario, TableProblem, find_scenario, refuse_unused
 from potstill.lab.runs import runner
 from potstill.lab.runs.algorithms import Algorithm, PeerAlgorithm, named

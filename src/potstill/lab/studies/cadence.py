@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from potstill.errors import LabError
 from potstill.keys import Key
-from potstill.lab.errors import LabError
 from potstill.lab.problems import Choices, Environment, Float32, Simulation
 from potstill.lab.runs import ALGORITHMS, PRESETS, Agent, Fixed, Turn, UpdateResult, play
 from potstill.parallel import advance

@@ -23,8 +23,8 @@ from scipy.special import softmax
 from scipy.stats import t as student_t
 
 from potstill.distill import Student, fidelity, imitate
+from potstill.errors import LabError
 from potstill.keys import Key
-from potstill.lab.errors import LabError
 from potstill.lab.problems import Environment, Float32, Float64, Simulation, TableProblem
 from potstill.lab.runs import Undistilled, play
 from potstill.parallel import advance

@@ -281,10 +281,10 @@ def test_tables_that_cannot_be_read_are_named(tmp_path):
     with pytest.raises(UnreadableTable, match="there is no such file"):
         TableLog(str(tmp_path / "nowhere.csv"), COLUMNS)
     (tmp_path / "bad.parquet").write_bytes(b"not parquet at all")
-    with pytest.raises(InvalidLog, match=r"bad\.parquet: "):
+    with pytest.raises(UnreadableTable, match=r"bad\.parquet: "):
         TableLog(str(tmp_path / "bad.parquet"), COLUMNS)
     (tmp_path / "empty.csv").write_bytes(b"")
-    with pytest.raises(InvalidLog, match=r"empty\.csv: "):
+    with pytest.raises(UnreadableTable, match=r"empty\.csv: "):
         TableLog(str(tmp_path / "empty.csv"), COLUMNS)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 import polars as pl
 
 from potstill.errors import PotstillError
+from potstill.tables.infer import in_one_line
 
 
 class UnreadableTable(PotstillError, ValueError):
@@ -28,7 +29,7 @@ def scan_table(place: str) -> pl.LazyFrame:
             return _scan_delta(place)
         return _readable(_scan_file(place, ending))
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise UnreadableTable(f"{place}: {error}") from error
+        raise UnreadableTable(f"{place}: {in_one_line(error)}") from error
 
 
 def _scan_file(place: str, ending: str) -> pl.LazyFrame:

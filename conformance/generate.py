@@ -58,6 +58,9 @@ POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
     "numbers.policy": ("numbers", (33, 20), "tanh", 0.5, 0.0),
     "no-features.policy": ("no-features", (4,), "tanh", 1.0, 0.1),
     "many-actions.policy": ("many-actions", (12,), "tanh", 1.0, 0.001),
+    # Scores 14 to 90 apart: propensities down to the smallest float32, where rounding matters most.
+    "far-apart.policy": ("numbers", (50,), "tanh", 20.0, 0.0),
+    "farther-apart.policy": ("many-actions", (24, 24), "relu", 6.0, 0.0),
 }
 
 
@@ -121,6 +124,7 @@ def make_case(rng: np.random.Generator, policy: ps.Policy, i: int) -> dict[str, 
         "floor": floor,
         "encoded": policy.problem.encode(context).tolist(),
         "probabilities": p.tolist(),
+        "agreement": float(policy.agreement([context])[0]),
         "u": uniform(decision_id, bytes.fromhex(policy.metadata.salt)),
         "action": decision.action,
         "propensity": decision.propensity,

@@ -1,12 +1,15 @@
 /**
- * The student network. Sums are float64, which in JavaScript is faster than rounding each step to float32 and agrees
- * with the NumPy definition up to rounding; probabilities are rounded to float32 at the end.
+ * The student network, as defined: float64 on float32 weights, with probabilities rounded to float32 at the end. Values
+ * beyond the range of float32 are an overflow, as in runtimes that compute in float32.
  */
 
-import { shown } from "./errors.js";
+import { InvalidPolicy, shown } from "./errors.js";
 
 /** Outputs are computed eight at a time, in eight local variables: the fastest variant measured in V8. */
 const BLOCK = 8;
+
+/** The largest float32. */
+const LARGEST = (2 - 2 ** -23) * 2 ** 127;
 
 const ACTIVATIONS = { tanh, relu };
 
@@ -132,11 +135,23 @@ function store(output, bias, at, s0, s1, s2, s3, s4, s5, s6, s7) {
 
 /** 1 − 2 / (1 + e²ˣ): an absolute error of about 2⁻⁵², which is enough here, and faster than Math.tanh. */
 function tanh(values, size) {
-  for (let i = 0; i < size; i++) values[i] = 1 - 2 / (1 + Math.exp(2 * values[i]));
+  for (let i = 0; i < size; i++) {
+    checkRange(values[i]);
+    values[i] = 1 - 2 / (1 + Math.exp(2 * values[i]));
+  }
 }
 
 function relu(values, size) {
-  for (let i = 0; i < size; i++) values[i] = Math.max(values[i], 0);
+  for (let i = 0; i < size; i++) {
+    checkRange(values[i]);
+    values[i] = Math.max(values[i], 0);
+  }
+}
+
+/** Reject what float32 cannot hold: finite weights can sum up to it. */
+function checkRange(value) {
+  if (Math.abs(value) <= LARGEST) return;
+  throw new InvalidPolicy("its weights are so large that its scores are not finite in this context");
 }
 
 /** Reject a floor above one over the number of actions, or below 0. */
@@ -154,6 +169,7 @@ export function softmax(scores, mask, floor, p) {
   for (let k = 0; k < p.length; k++) {
     if (mask !== null && mask[k] === 0) continue;
     allowed++;
+    checkRange(scores[k]);
     if (scores[k] > best) best = scores[k];
   }
   let total = 0;
@@ -161,7 +177,7 @@ export function softmax(scores, mask, floor, p) {
     scores[k] = mask !== null && mask[k] === 0 ? 0 : Math.exp(scores[k] - best);
     total += scores[k];
   }
-  const share = (1 - allowed * floor) / total;
+  const share = Math.max(0, 1 - allowed * floor) / total;
   for (let k = 0; k < p.length; k++) {
     p[k] = mask !== null && mask[k] === 0 ? 0 : share * scores[k] + floor;
   }

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runInNewContext } from "node:vm";
 
-import { InvalidContext, Policy } from "../potstill.js";
-import { network, policyFile } from "../testing/craft.js";
+import { InvalidContext, InvalidPolicy, Policy } from "../potstill.js";
+import { network, policyFile, tensor } from "../testing/craft.js";
 
 const CONTEXT = { bandwidth: 30, connection: "4g", hd: true };
 const policy = Policy.load(policyFile());
@@ -54,6 +54,24 @@ test("probabilities are a new array each time, and sum to 1", () => {
   const copy = p.slice();
   policy.probabilities({ bandwidth: 90 });
   assert.deepEqual(p, copy);
+});
+
+test("weights that overflow float32 are refused, in a hidden layer and in the scores", () => {
+  const filled = (first, second) => ({
+    ...network(6, 4, 3),
+    "layers.0.weight": tensor([6, 4], Array(24).fill(first)),
+    "layers.1.weight": tensor([4, 3], Array(12).fill(second)),
+  });
+  const hidden = filled(3e38, 1e-30);
+  const scores = filled(5, 3e38);
+  for (const activation of ["tanh", "relu"]) {
+    for (const tensors of [hidden, scores]) {
+      const policy = Policy.load(policyFile({ metadata: { activation }, tensors }));
+      const refusal = (error) => error instanceof InvalidPolicy && /scores are not finite/.test(error.message);
+      assert.throws(() => policy.decide({ bandwidth: 90, connection: "4g", hd: true }, { id: "a" }), refusal);
+      assert.throws(() => policy.probabilities({ bandwidth: 90, connection: "4g", hd: true }), refusal);
+    }
+  }
 });
 
 test("a decision has what has to be logged, and no more", () => {

@@ -1,15 +1,16 @@
 /**
  * Checks the runtime against the vectors of the Python reference (`conformance/README.md`), in Node and in a browser.
  *
- * Encoded numbers must be bit-identical, but a logarithm may round to the next float32; probabilities must agree to
- * 1e-6, u to the bit, and the action must be the same unless u of the total lies within 1e-6 of an edge between
- * actions.
+ * Encoded numbers must be bit-identical, but a logarithm may round to the next float32; probabilities must agree to the
+ * relative precision of their case, u to the bit, and the action must be the same unless u of the total lies within that
+ * precision of an edge between actions.
  */
 
 import { Policy } from "../potstill.js";
 import { keyOf, uniform } from "../src/draw.js";
 
-const TOLERANCE = 1e-6;
+/** Below this, a probability may be 0. */
+const UNDERFLOW = 1e-37;
 
 /**
  * Run all vectors. `readFile(name)` gives (a promise of) a file's bytes.
@@ -41,7 +42,7 @@ function checkCase(policy, expected, report, fail) {
   const { context, id, eligible, floor } = expected;
   report.cases++;
   checkEncoded(policy, policy.encode(context), expected.encoded, report, fail);
-  checkProbabilities(policy.probabilities(context, { eligible, floor }), expected.probabilities, fail);
+  checkProbabilities(policy.probabilities(context, { eligible, floor }), expected, fail);
   const u = uniform(id, keyOf(policy.metadata.salt));
   if (u !== expected.u) fail(`u is ${u}, not ${expected.u}`);
   const decision = policy.decide(context, { id, eligible, floor });
@@ -76,16 +77,20 @@ function areNeighbours(a, b) {
   return Math.abs(bits[0] - bits[1]) === 1;
 }
 
-function checkProbabilities(actual, expected, fail) {
-  const far = expected.findIndex((p, k) => !(Math.abs(actual[k] - p) <= TOLERANCE));
+function agrees(actual, expected, agreement) {
+  return Math.abs(actual - expected) <= agreement * expected + UNDERFLOW;
+}
+
+function checkProbabilities(actual, { probabilities: expected, agreement }, fail) {
+  const far = expected.findIndex((p, k) => !agrees(actual[k], p, agreement));
   if (actual.length !== expected.length) fail(`${actual.length} probabilities, not ${expected.length}`);
   else if (far >= 0) fail(`probability ${far} is ${actual[far]}, not ${expected[far]}`);
 }
 
 function checkDecision(decision, expected, report, fail) {
   if (decision.action === expected.action) {
-    const off = Math.abs(decision.propensity - expected.propensity);
-    if (!(off <= TOLERANCE)) fail(`propensity is ${decision.propensity}, not ${expected.propensity}`);
+    const { propensity, agreement } = expected;
+    if (!agrees(decision.propensity, propensity, agreement)) fail(`propensity is ${decision.propensity}, not ${expected.propensity}`);
   } else if (isAtEdge(expected)) {
     report.edges++;
   } else {
@@ -93,10 +98,10 @@ function checkDecision(decision, expected, report, fail) {
   }
 }
 
-function isAtEdge({ probabilities, u }) {
+function isAtEdge({ probabilities, u, agreement }) {
   const total = probabilities.reduce((sum, p) => sum + p, 0);
   let cumulative = 0;
-  return probabilities.some((p) => Math.abs((cumulative += p) - u * total) <= TOLERANCE);
+  return probabilities.some((p) => Math.abs((cumulative += p) - u * total) <= agreement);
 }
 
 function checkInvalid(policy, { context, error, id = "decision", eligible, floor }, report, fail) {

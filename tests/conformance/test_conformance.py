@@ -9,11 +9,10 @@ import pytest
 from conformance.runtimes import RUNTIMES
 
 import potstill as ps
-from potstill.policy.runtime import why_not_native
+from potstill.policy import UNDERFLOW, why_not_native
 
 VECTORS = Path(__file__).parents[2] / "conformance" / "vectors"
 SUITE = json.loads((VECTORS / "vectors.json").read_text(encoding="utf-8"))
-TOLERANCE = 1e-6
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
@@ -41,8 +40,8 @@ def log_columns(problem):
 def test_a_runtime_reproduces_every_case(start, entry, record_property):
     problem, runtime, at_an_edge = policy_of(entry["file"]).problem, start(entry["file"]), 0
     for case in entry["cases"]:
-        expected = np.float32(case["probabilities"])
-        np.testing.assert_allclose(runtime.probabilities(case), expected, atol=TOLERANCE, rtol=0)
+        expected, agreement = np.float32(case["probabilities"]), case["agreement"]
+        np.testing.assert_allclose(runtime.probabilities(case), expected, rtol=agreement, atol=UNDERFLOW)
         if runtime.encodes:
             encoded, wanted = runtime.encode(case["context"]), np.float32(case["encoded"])
             logs = log_columns(problem)
@@ -52,13 +51,13 @@ def test_a_runtime_reproduces_every_case(start, entry, record_property):
             assert runtime.u(case["id"]) == case["u"]
             action, propensity = runtime.decide(case)
             if action == case["action"]:
-                assert propensity == pytest.approx(case["propensity"], abs=TOLERANCE)
+                assert propensity == pytest.approx(case["propensity"], rel=agreement, abs=UNDERFLOW)
             else:
                 cumulative = np.cumsum(expected, dtype=float)
-                assert np.abs(cumulative - case["u"] * cumulative[-1]).min() < TOLERANCE
+                assert np.abs(cumulative - case["u"] * cumulative[-1]).min() < agreement
                 at_an_edge += 1
     record_property("decisions that differ at an edge", at_an_edge)
-    # Such an edge is hit about once in a million draws, so in these vectors never.
+    # Such an edge is hit about once in 100,000 draws, and these vectors have 360.
     assert at_an_edge == 0
 
 

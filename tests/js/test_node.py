@@ -42,7 +42,7 @@ def test_a_wrong_vector_is_noticed(program, js, vectors, tmp_path):
     )
     wrong = [
         good | {"encoded": [x + 1e-6 for x in good["encoded"]]},
-        good | {"probabilities": [p + 3e-6 for p in good["probabilities"]]},
+        good | {"probabilities": [1.001 * p for p in good["probabilities"]]},
         good | {"u": good["u"] + 2.0**-53},
         good | {"action": other},
         good | {"propensity": good["propensity"] + 3e-6},

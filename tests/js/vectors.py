@@ -94,6 +94,7 @@ def random_case(rng: np.random.Generator, policy: ps.Policy) -> dict[str, Any]:
         **options,
         "encoded": policy.problem.encode(context).tolist(),
         "probabilities": policy.probabilities(context, **options).tolist(),
+        "agreement": float(policy.agreement([context])[0]),
         "u": uniform(decision_id, bytes.fromhex(policy.metadata.salt)),
         "action": decision.action,
         "propensity": decision.propensity,

@@ -158,7 +158,7 @@ def show_audit(found: Audit, console: Console, *, as_json: bool) -> None:
     fixed = f"; {found.fixed:,} had a fixed action" if found.fixed else ""
     console.print(f"{found.checked:,} of {found.decisions:,} decisions recomputed{fixed}", highlight=False)
     if found.clean:
-        largest = f"largest difference {found.largest:.2g}"
+        largest = f"largest relative difference {found.largest:.2g}"
         console.print(f"[green]all propensities and actions match[/] ({largest})", highlight=False)
     problems = {
         "propensities that differ": found.propensities,

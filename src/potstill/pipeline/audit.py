@@ -10,14 +10,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.policy import Policy
+from potstill.policy import UNDERFLOW, Policy
 from potstill.registry import CorruptVersion, UnknownVersion
 from potstill.spaces import lake_columns
 from potstill.tables import context_fits, encode_contexts
 from potstill.workspace import Workspace
 
-#: Runtimes agree to this precision (docs/policy-format.md); a larger difference is not rounding.
-TOLERANCE = 1e-6
 EXAMPLES = 20
 #: Modes of decisions without a policy: a fixed action with propensity 1. A control arm that is an older policy has no
 #: such mode, and is recomputed like any decision of that version.
@@ -53,7 +51,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         actions: Number of actions that differ from the draw of their id.
         missing: Number of decisions whose policy version is not in the registry or not readable, by version.
         unfit: Number of decisions whose context or action does not fit the problem of their policy.
-        largest: Largest difference between a logged and a recomputed propensity.
+        largest: Largest difference between a logged and a recomputed propensity, relative to the recomputed one.
         mismatches: First decisions that disagree.
     """
 
@@ -119,7 +117,7 @@ class _Policies:
 
     def _load(self, version: int) -> Policy | None:
         try:
-            return self._workspace.registry.policy(version)
+            return self._workspace.registry.policy(version).with_runtime("numpy")  # the definition
         except (UnknownVersion, CorruptVersion):
             return None
 
@@ -139,14 +137,16 @@ def _compare(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
     space = policy.problem.actions
     columns = lake_columns(space)
     logged, allowed = columns.actions(rows["action"]), columns.allowed(rows["eligible"])
-    distribution = policy.distribution(encode_contexts(rows, policy.problem), eligible=allowed, floor=floor)
+    contexts = encode_contexts(rows, policy.problem)
+    tolerance = policy.agreement(contexts)  # a larger difference is not rounding (docs/policy-format.md)
+    distribution = policy.distribution(contexts, eligible=allowed, floor=floor)
     computed = distribution.propensity(logged).astype(np.float64)
     stated = rows["propensity"].to_numpy()
     u = policy.uniforms(rows["id"].to_list()).reshape(len(rows), -1)
-    possible = distribution.drawn(u, logged, TOLERANCE)
+    possible = distribution.drawn(u, logged, tolerance)
     possible |= rows["mode"].is_not_null().to_numpy()  # in apprentice mode the policy did not draw the action
     error = np.abs(stated - computed)
-    wrong = ~(error <= TOLERANCE)
+    wrong = ~(error <= tolerance * computed + UNDERFLOW)
     mismatches = _mismatches(policy, rows, wrong, "propensity", stated.tolist(), computed.tolist())
     if not possible.all():
         drawn = space.decode(distribution.draw(u))
@@ -155,7 +155,7 @@ def _compare(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
         checked=len(rows),
         propensities=int(wrong.sum()),
         actions=int((~possible).sum()),
-        largest=float(error.max(initial=0)),
+        largest=float((error / np.maximum(computed, UNDERFLOW)).max(initial=0)),
         mismatches=mismatches[:EXAMPLES],
     )
 

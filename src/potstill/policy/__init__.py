@@ -6,11 +6,12 @@ from potstill.policy.draw import SALT_BYTES, uniform
 from potstill.policy.explain import explain
 from potstill.policy.native_runtime import digests
 from potstill.policy.network import Activation, Layer, outputs
-from potstill.policy.policy import Policy
+from potstill.policy.policy import UNDERFLOW, Policy
 from potstill.policy.runtime import default, why_not_native
 
 __all__ = [
     "SALT_BYTES",
+    "UNDERFLOW",
     "Activation",
     "Decision",
     "InvalidPolicy",

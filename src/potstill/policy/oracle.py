@@ -25,7 +25,7 @@ class Oracle:
     def __init__(self, metadata: Metadata, layers: Sequence[Layer], head: Head) -> None:
         self._head = head
         self._problem = metadata.problem
-        self._layers = layers
+        self._layers = [Layer(*(array.astype(np.float64) for array in layer)) for layer in layers]
         self._activation = metadata.activation
         self._salt = bytes.fromhex(metadata.salt)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from potstill._version import __version__
 from potstill.files import write_atomically
-from potstill.policy import artifact
+from potstill.policy import artifact, network
 from potstill.policy.artifact import FORMAT, InvalidPolicy, Lineage, Metadata
 from potstill.policy.contract import Mask, Row, RuntimeName
 from potstill.policy.decision import Decision
@@ -23,6 +23,12 @@ from potstill.policy.network import Activation, Float32, Layer
 from potstill.policy.runtime import start
 from potstill.problem import Context, Contexts, Problem
 from potstill.spaces import Actions, Allowed, Distribution, FiniteSpace, finite
+
+#: Unit of `Policy.agreement`: 16 float32 roundoffs. The native kernel and ONNX Runtime stay below 6
+#: (tests/policy/test_agreement.py).
+AGREEMENT = 2.0**-20
+#: Below this, a propensity may be 0 in float32.
+UNDERFLOW = 1e-37
 
 
 class Policy:
@@ -184,6 +190,16 @@ class Policy:
     def with_salt(self, salt: bytes) -> Policy:
         """The same policy under another salt, which gives the same ids different draws."""
         return self._with(salt=salt.hex())
+
+    def agreement(self, contexts: Contexts) -> NDArray[np.float64]:
+        """The relative precision to which all runtimes agree on propensities, float64[N].
+
+        It grows with the size of the scores' terms: float32 rounds a score of 50 by 50 times as much as a score of 1.
+        """
+        encoded = self._runtime.encode_many(contexts)
+        error = network.rounding_error(self._layers, self._metadata.activation, encoded)
+        relative: NDArray[np.float64] = AGREEMENT * (1 + error.max(axis=1))
+        return relative
 
     def uniforms(self, ids: Sequence[str]) -> NDArray[np.float64]:
         """The draws of decisions with these ids: float64[N] if the action space takes one each."""

@@ -66,8 +66,8 @@ class Distribution(Protocol):
     def propensity(self, actions: Actions) -> Float64:
         """The exact probability, or density, of one action per row, float[N]."""
 
-    def drawn(self, u: Float64, actions: Actions, tolerance: float) -> Bool:
-        """Whether `u` draws these actions, up to an error of `tolerance` in the propensities, bool[N]."""
+    def drawn(self, u: Float64, actions: Actions, tolerance: float | Float64) -> Bool:
+        """Whether `u` draws these actions, bool[N], up to an error of `tolerance` (of each row) in the propensities."""
 
     def nodes(self) -> Iterator[tuple[Actions, Float64]]:
         """Actions and weights such that Σ weight · f(action) is the expectation of f; exact for a counting measure."""
@@ -91,8 +91,8 @@ class Head(Protocol):
     def check_floor(self, floor: object) -> None:
         """Reject a floor that is not a number, or that no distribution can satisfy."""
 
-    def distribution(self, outputs: Float32, allowed: Allowed | None, floor: float) -> Distribution:
-        """Distributions for outputs float32[N, outputs]; zeros give the uniform one."""
+    def distribution(self, outputs: Float64, allowed: Allowed | None, floor: float) -> Distribution:
+        """Distributions for outputs float64[N, outputs]; zeros give the uniform one."""
 
 
 @runtime_checkable
@@ -188,7 +188,7 @@ class Learning(Protocol):
     def start(self, labels: Float32) -> Float32:
         """Outputs of a student that predicts the mean label in every context, float32[outputs]."""
 
-    def divergence(self, outputs: Float32, labels: Float32) -> Float64:
+    def divergence(self, outputs: Float64, labels: Float32) -> Float64:
         """KL(teacher ‖ student) of each row in nats, float64[N], in NumPy."""
 
     def divergences(self, labels: Float32, distribution: Any) -> Divergences:

@@ -39,7 +39,7 @@ class FiniteDistribution:
         taken: Float64 = self.p[np.arange(len(self.p)), actions]
         return taken
 
-    def drawn(self, u: Float64, actions: Actions, tolerance: float) -> Bool:
+    def drawn(self, u: Float64, actions: Actions, tolerance: float | Float64) -> Bool:
         """Whether u falls into the interval of each action, widened by the tolerance."""
         p = self.p.astype(np.float64)
         upper, rows = p.cumsum(axis=1), np.arange(len(p))
@@ -67,7 +67,7 @@ def choose(probabilities: Float32, u: Float64) -> NDArray[np.int64]:
     return chosen
 
 
-def mix_floor(p: Float32, eligible: Bool | None, floor: float) -> Float32:
+def mix_floor(p: NDArray[Any], eligible: Bool | None, floor: float) -> NDArray[Any]:
     """Mix probabilities with the uniform distribution over the m eligible actions: (1 - m·floor)·p + floor.
 
     No eligible action is then rarer than the floor.
@@ -75,8 +75,10 @@ def mix_floor(p: Float32, eligible: Bool | None, floor: float) -> Float32:
     if floor <= 0:
         return p
     allowed = np.ones_like(p, bool) if eligible is None else np.broadcast_to(eligible, p.shape)
-    share = np.float32(1) - allowed.sum(axis=-1, keepdims=True).astype(np.float32) * np.float32(floor)
-    return np.where(allowed, share * p + np.float32(floor), np.float32(0))
+    # Rounding may give a share below 0 where the floor is one over the number of actions.
+    share = np.maximum(1 - allowed.sum(axis=-1, keepdims=True) * floor, 0).astype(p.dtype)
+    mixed: NDArray[Any] = np.where(allowed, share * p + p.dtype.type(floor), p.dtype.type(0))
+    return mixed
 
 
 def check_floor(floor: object, actions: int) -> None:

@@ -55,7 +55,7 @@ class PointMass:
         equal = same_actions(self.actions, actions).astype(np.float64)
         return equal if self.fallback is None else np.where(self.permitted, equal, self.fallback.propensity(actions))
 
-    def drawn(self, u: Float64, actions: Actions, tolerance: float) -> Bool:
+    def drawn(self, u: Float64, actions: Actions, tolerance: float | Float64) -> Bool:
         """Whether `u` draws these actions; the point mass has no tolerance."""
         equal = same_actions(self.actions, actions)
         if self.fallback is None:

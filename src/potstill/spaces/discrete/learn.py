@@ -45,9 +45,9 @@ class FiniteLearning(msgspec.Struct, frozen=True):
         scores: Float32 = np.log(np.maximum(labels.mean(axis=0), RAREST))
         return scores
 
-    def divergence(self, outputs: Float32, labels: Float32) -> Float64:
+    def divergence(self, outputs: Float64, labels: Float32) -> Float64:
         """The cross-entropy minus the entropy of the label."""
-        cross_entropy = -(labels * log_softmax(outputs.astype(np.float64), axis=1)).sum(axis=1)
+        cross_entropy = -(labels * log_softmax(outputs, axis=1)).sum(axis=1)
         kl: Float64 = cross_entropy - entr(labels.astype(np.float64)).sum(axis=1)
         return kl
 

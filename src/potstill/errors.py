@@ -33,7 +33,10 @@ class InvalidObservation(PotstillError, ValueError):
 
 def shown(value: object) -> str:
     """A value for an error message: its repr, truncated, and its type."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of more digits than Python prints, or deep nesting
+        text = "a value too long to show"
     if len(text) > MAX_SHOWN:
         text = text[:MAX_SHOWN] + "…"
     return f"{text} ({type(value).__name__})"

@@ -4,11 +4,13 @@ import math
 import re
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import potstill as ps
+from potstill.tables import context_column, encode_contexts
 
 ACTIONS = ps.Discrete(["a", "b"])
 
@@ -133,6 +135,43 @@ def test_encoded_arrays_pass_and_are_checked(problem):
     rows[2, 4] = np.inf
     with pytest.raises(ps.InvalidContext, match=r"non-finite number at \(2, 4\)"):
         problem.encode_many(rows)
+
+
+@pytest.mark.parametrize("value", [10**5000, -(10**5000), 10**400], ids=["5001 digits", "negative", "401 digits"])
+def test_an_integer_that_no_float_can_hold_is_the_callers_error(value):
+    problem = problem_of(ps.Numeric("x", low=0, high=1))
+    for encode in (
+        lambda: problem.encode({"x": value}),
+        lambda: problem.encode_many([{"x": value}]),
+        lambda: problem.encode_many({"x": [value]}),
+        lambda: ps.Policy.uniform(problem).decide({"x": value}),
+    ):
+        with pytest.raises(ps.InvalidContext, match=r"feature 'x': expected a finite number, got .* \(int\)"):
+            encode()
+
+
+def test_an_encoded_number_beyond_float32_is_the_callers_error():
+    problem = problem_of(ps.Numeric("x", low=0, high=1))
+    with pytest.raises(ps.InvalidContext, match=r"non-finite number at \(0,\): 1e\+300"):
+        problem.encode(np.array([1e300]))
+    with pytest.raises(ps.InvalidContext, match=r"non-finite number at \(1, 0\): -1e\+300"):
+        ps.Policy.uniform(problem).probabilities_many(np.array([[0.5], [-1e300]]))
+
+
+def test_categories_that_differ_by_trailing_nuls_are_different_everywhere():
+    values = ["a", "a\0", "b\0\0"]
+    problem = problem_of(ps.Categorical("c", values))
+    given, columns = [*values, "b", "a\0\0"], [0, 1, 2, 3, 3]
+    expected = np.eye(4, dtype=np.float32)[columns]
+    np.testing.assert_array_equal([problem.encode({"c": value}) for value in given], expected)
+    np.testing.assert_array_equal(problem.encode_many([{"c": value} for value in given]), expected)
+    np.testing.assert_array_equal(problem.encode_many({"c": given}), expected)
+    np.testing.assert_array_equal(problem.encode_many({"c": np.array(given, object)}), expected)
+    np.testing.assert_array_equal(problem.encode_many({"c": np.array(["a", "b"])}), expected[[0, 3]])
+    frame = pl.DataFrame({context_column("c"): given})
+    np.testing.assert_array_equal(encode_contexts(frame, problem), expected)
+    policy = ps.Policy.uniform(problem)
+    np.testing.assert_array_equal(policy.encode_rows([(value,) for value in given]), expected)
 
 
 def test_no_rows_and_no_features(problem):

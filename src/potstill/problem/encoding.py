@@ -82,10 +82,12 @@ class Encoder:
             raise InvalidContext(
                 f"an array is taken as already encoded and must have {self.width} columns, got shape {array.shape}"
             )
-        if not np.isfinite(array).all():
-            place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        with np.errstate(over="ignore"):
+            encoded = np.ascontiguousarray(array, np.float32)
+        if not (finite := np.isfinite(encoded)).all():  # also 1e300, which float32 cannot hold
+            place = tuple(int(i) for i in np.argwhere(~finite)[0])
             raise InvalidContext(f"encoded context has a non-finite number at {place}: {array[place]}")
-        return np.ascontiguousarray(array, np.float32)
+        return encoded
 
     def _unknown(self, names: Iterable[object]) -> InvalidContext:
         unknown = next(name for name in names if name not in self._names)

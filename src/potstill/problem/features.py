@@ -197,8 +197,8 @@ class Categorical(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
 
     def encode_column(self, column: NDArray[Any]) -> Float32 | None:
         """Encode a string array to float32[N, width]; None if it has to go value by value."""
-        if column.dtype.kind != "U":
-            return None
+        if column.dtype.kind != "U" or any(value.endswith("\0") for value in self.values):
+            return None  # NumPy's arrays of strings drop trailing NULs, which tell values apart
         order = np.argsort(self.values)
         known = np.asarray(self.values)[order]
         place = np.minimum(np.searchsorted(known, column), len(known) - 1)

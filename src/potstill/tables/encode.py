@@ -47,7 +47,8 @@ def _filled(column: pl.Series, feature: Feature) -> NDArray[Any]:
         unseen = len(places)
         codes = column.replace_strict(places, default=unseen, return_dtype=pl.UInt32).fill_null(unseen)
         # As codes first: an array of strings is as wide as its longest, and an unknown one can be of any length.
-        return np.take(np.array([*feature.values, _UNSEEN]), codes.to_numpy())
+        kind = object if any(value.endswith("\0") for value in feature.values) else None
+        return np.take(np.array([*feature.values, _UNSEEN], kind), codes.to_numpy())
     if feature.missing == "flag":
         column = column.fill_null(feature.low if isinstance(feature, Numeric) else False)
     elif feature.missing != "error":

@@ -1,7 +1,7 @@
 /** Reads the policy file and rejects invalid ones. `docs/policy-format.md` specifies it. */
 
 import { InvalidPolicy, quoted } from "./errors.js";
-import { choice, field, misfit, typed } from "./fields.js";
+import { checkDepth, choice, field, misfit, typed } from "./fields.js";
 import { ACTIVATION_NAMES, checkFloor } from "./network.js";
 import { Problem } from "./problem.js";
 import { metadataEntry, readHeader, readTensors } from "./safetensors.js";
@@ -27,6 +27,7 @@ function readMetadata(header) {
   const text = metadataEntry(header, "potstill");
   if (text === undefined) throw new InvalidPolicy("a safetensors file, but not a policy: it has no potstill metadata");
   const metadata = parseObject(text);
+  checkDepth(metadata, "its metadata");
   const format = field(metadata, "format", ["int"], "$");
   if (format !== FORMAT) throw new InvalidPolicy(`format version ${format}; this version of Potstill reads ${FORMAT}`);
   return checkMetadata(metadata);
@@ -85,8 +86,10 @@ function readLayers(tensors, problem) {
   return Array.from({ length: count }, (_, i) => {
     const outputs = i === count - 1 ? problem.actions.length : sizeOf(tensors.get(`layers.${i}.bias`));
     const weight = tensorOf(tensors, `layers.${i}.weight`, [inputs, outputs]);
+    const bias = tensorOf(tensors, `layers.${i}.bias`, [outputs]);
+    if (outputs === 0) throw new InvalidPolicy(`tensor layers.${i}.bias is empty; a layer has at least one unit`);
     inputs = outputs;
-    return { weight, bias: tensorOf(tensors, `layers.${i}.bias`, [outputs]) };
+    return { weight, bias };
   });
 }
 

@@ -11,7 +11,19 @@ const TYPES = {
   str: (value) => typeof value === "string",
 };
 
+/** The deepest nesting of JSON that is read, as in Python. */
+const MAX_DEPTH = 64;
+
 const LONE_SURROGATE = /\p{Cs}/u;
+
+/** Reject JSON that nests too deep. Level by level, since a file may nest deeper than the call stack allows. */
+export function checkDepth(root, where) {
+  const isNested = (value) => typeof value === "object" && value !== null;
+  let depth = 0;
+  for (let level = [root].filter(isNested); level.length; level = level.flatMap(Object.values).filter(isNested)) {
+    if (++depth > MAX_DEPTH) throw new InvalidPolicy(`${where} nests more than ${MAX_DEPTH} levels deep`);
+  }
+}
 
 /** The error for invalid metadata at a path such as `$.problem.name`. */
 export function misfit(message, path) {

@@ -1,6 +1,7 @@
 /** The container of a policy file: 8 bytes of header length, a JSON header, then the tensors' bytes. */
 
 import { InvalidPolicy, shown, typeName } from "./errors.js";
+import { checkDepth } from "./fields.js";
 
 const METADATA = "__metadata__";
 const LENGTH_BYTES = 8;
@@ -47,6 +48,7 @@ function parseHeader(bytes) {
     throw unreadable(error.message);
   }
   if (typeName(header) !== "object") throw unreadable(`Expected \`object\`, got ${shown(header)}`);
+  checkDepth(header, "its header");
   return header;
 }
 

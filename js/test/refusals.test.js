@@ -221,12 +221,24 @@ test("a header that does not describe the bytes after it", () => {
   }
 });
 
-test("metadata nested deeper than calls can be", () => {
-  const depth = 200_000;
+test("metadata and headers nest at most 64 levels deep", () => {
   const metadata = JSON.parse(readMetadata(policyFile()));
   const text = JSON.stringify({ ...metadata, sha256: "0".repeat(64), lineage: "HERE" });
-  const nested = text.replace('"HERE"', "[".repeat(depth) + "]".repeat(depth));
-  assert.equal(Policy.load(policyFile({ text: nested })).version, 3);
+  const nested = (depth) => text.replace('"HERE"', "[".repeat(depth) + "]".repeat(depth));
+  assert.equal(Policy.load(policyFile({ text: nested(63) })).version, 3);
+  for (const depth of [64, 900, 200_000]) {
+    assertRefused(policyFile({ text: nested(depth) }), /^its metadata nests more than 64 levels deep$/, depth);
+  }
+  const deep = JSON.parse("[".repeat(100) + "]".repeat(100));
+  const header = { __metadata__: { potstill: text }, x: deep };
+  assertRefused(container(header), /^its header nests more than 64 levels deep$/, "header");
+});
+
+test("a layer without units", () => {
+  const empty = { dtype: "F32", shape: [0], values: [] };
+  const tensors = { ...network(6, 4, 3), "layers.0.weight": { ...empty, shape: [6, 0] }, "layers.0.bias": empty };
+  tensors["layers.1.weight"] = { ...empty, shape: [0, 3] };
+  assertRefused(policyFile({ tensors }), /^tensor layers.0.bias is empty; a layer has at least one unit$/);
 });
 
 function readMetadata(file) {

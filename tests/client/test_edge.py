@@ -305,8 +305,11 @@ class TestPolicy:
     def test_a_stored_file_that_is_damaged_is_downloaded_again(self, device, service, tmp_path):
         device()
         path = tmp_path / "edge/current.policy"
-        path.write_bytes(path.read_bytes()[:-1])
-        assert device().policy.version == 3
+        sound = path.read_bytes()
+        deep = b'{"__metadata__":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        for damaged in (sound[:-1], b"", len(deep).to_bytes(8, "little") + deep):
+            path.write_bytes(damaged)
+            assert device().policy.version == 3
         assert ps.Policy.load(path).version == 3
         path.write_bytes(b"")
         service.stop()

@@ -89,6 +89,24 @@ def test_non_finite_weights(policy, bad):
         ps.Policy.from_bytes(resealed(policy, layers))
 
 
+@pytest.mark.parametrize("depth", [100, 900, 100_000])
+def test_json_that_nests_too_deep_is_no_policy(policy, depth):
+    nested = "[" * depth + "]" * depth
+    data = policy.to_bytes()
+    size = int.from_bytes(data[:8], "little")
+    in_header = data[8 : 8 + size].rstrip()[:-1] + b',"x":' + nested.encode() + b"}"
+    with pytest.raises(ps.InvalidPolicy, match=f"its header nests {depth + 1} levels deep"):
+        ps.Policy.from_bytes(len(in_header).to_bytes(8, "little") + in_header + data[8 + size :])
+    text = f'{{"format": 1, "x": {nested}}}'
+    with pytest.raises(ps.InvalidPolicy, match=f"its metadata nests {depth + 1} levels deep"):
+        ps.Policy.from_bytes(save({"x": np.zeros(3)}, {"potstill": text}))
+
+
+def test_brackets_in_names_are_no_nesting(problem):
+    named = ps.Problem(name='[{"' * 100, context=problem.context, actions=problem.actions)
+    assert ps.Policy.from_bytes(ps.Policy.uniform(named).to_bytes()).problem == named
+
+
 def test_layers_that_do_not_fit(policy):
     with pytest.raises(ps.InvalidPolicy, match=r"layers.1.weight must be float32\[8, 4\], got float32\[8, 6\]"):
         ps.Policy.from_bytes(resealed(policy, policy.layers[:2]))

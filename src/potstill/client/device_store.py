@@ -65,7 +65,7 @@ class PolicyStore:
             self.current, self.etag = self._checked(data), etag_of(data)
         except FileNotFoundError:
             return
-        except InvalidPolicy as error:
+        except (InvalidPolicy, OSError) as error:
             self.reason = f"{self._path}: {error}"
             log.error("the stored policy is not used: %s", self.reason)
 

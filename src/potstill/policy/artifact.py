@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import msgspec
@@ -19,6 +20,9 @@ from potstill.problem import Problem
 FORMAT = 1
 _KEY = "potstill"
 _NO_CHECKSUM = "0" * 64
+#: The deepest nesting of JSON that is read. Potstill writes about six levels; parsers run out of stack at thousands.
+MAX_DEPTH = 64
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class InvalidPolicy(PotstillError, ValueError):
@@ -111,6 +115,7 @@ def _metadata_text(data: bytes) -> str:
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > len(data) - 8:
         raise InvalidPolicy(f"truncated, or no policy file: a header of {size} bytes in a file of {len(data)}")
+    _refuse_depth(data[8 : 8 + size], "its header")
     try:
         header = msgspec.json.decode(data[8 : 8 + size], type=_Header)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -120,7 +125,16 @@ def _metadata_text(data: bytes) -> str:
     return header.metadata[_KEY]
 
 
+def _refuse_depth(text: bytes, where: str) -> None:
+    brackets = np.frombuffer(_STRING.sub(b"", text), np.uint8)
+    opened = np.isin(brackets, (ord("["), ord("{"))).astype(np.int64)
+    closed = np.isin(brackets, (ord("]"), ord("}")))
+    if (depth := (opened - closed).cumsum().max(initial=0)) > MAX_DEPTH:
+        raise InvalidPolicy(f"{where} nests {depth} levels deep; a policy file has at most {MAX_DEPTH}")
+
+
 def _metadata(text: str) -> Metadata:
+    _refuse_depth(text.encode(), "its metadata")
     try:
         stated = msgspec.json.decode(text, type=_Format).format
         if stated != FORMAT:
@@ -167,6 +181,8 @@ def _layers(tensors: dict[str, NDArray[Any]], problem: Problem) -> list[Layer]:
         )
         weight = _tensor(tensors, f"layers.{i}.weight", (inputs, outputs))
         layers.append(Layer(weight, _tensor(tensors, f"layers.{i}.bias", (outputs,))))
+        if not outputs:
+            raise InvalidPolicy(f"tensor layers.{i}.bias is empty; a layer has at least one unit")
         inputs = outputs
     return layers
 

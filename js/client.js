@@ -1,6 +1,6 @@
 /** A client of the decision service, over fetch: one request per decision. */
 
-import { shown } from "./src/errors.js";
+import { InvalidContext, quoted, shown } from "./src/errors.js";
 import { freshId } from "./src/ids.js";
 import { Policy } from "./src/policy.js";
 import { QueueFull, Unreachable } from "./src/edge/errors.js";
@@ -44,7 +44,7 @@ export class Client {
   async decide(context, options = {}) {
     const asked = requestOf(context, options);
     try {
-      return await this.#service.post("decide", JSON.stringify(asked), 200);
+      return await this.#service.post("decide", json(asked), 200);
     } catch (error) {
       return this.#fallBack(asked, error);
     }
@@ -54,7 +54,7 @@ export class Client {
   async decideBatch(requests) {
     const asked = requests.map(({ context, ...options }) => requestOf(context, options));
     try {
-      const { decisions } = await this.#service.post("decide/batch", JSON.stringify({ requests: asked }), 200);
+      const { decisions } = await this.#service.post("decide/batch", json({ requests: asked }), 200);
       return decisions;
     } catch (error) {
       return asked.map((one) => this.#fallBack(one, error));
@@ -83,7 +83,7 @@ export class Client {
 
   /** Send decisions that were taken elsewhere. */
   async observe(observations) {
-    const bodies = observations.map((one) => JSON.stringify(one));
+    const bodies = observations.map(json);
     if (bodies.length) await this.#service.postRows("observe", "observations", bodies);
     return bodies.length;
   }
@@ -147,6 +147,16 @@ export class Client {
     if (this.#fallen.size > REMEMBERED) this.#fallen.delete(this.#fallen.values().next().value);
     return { id: asked.id, action, propensity: 1, policy: null, mode: "fallback" };
   }
+}
+
+/** A value as JSON. NaN and infinity would become null, which would pass for a missing value. */
+function json(value) {
+  return JSON.stringify(value, (name, item) => {
+    if (typeof item !== "number" || Number.isFinite(item)) return item;
+    throw new InvalidContext(
+      `${quoted(name)}: expected a finite number, got ${shown(item)}; send null for a missing value`,
+    );
+  });
 }
 
 function warn(row, reason) {

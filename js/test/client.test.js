@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, test } from "node:test";
 
 import { Client, QueueFull, Refused, Unreachable } from "../client.js";
@@ -165,6 +166,26 @@ test("rewards, options and addresses that make no sense are refused", () => {
   for (const token of ["", "pst_secret\n", "pst secret"]) {
     assert.throws(() => client({ token }), /^TypeError: token must be printable ASCII without spaces; was it read/);
   }
+});
+
+test("NaN and infinity are not sent as missing values", async () => {
+  const one = client();
+  const refused = { name: "InvalidContext", message: /^'bandwidth': expected a finite number, got .*; send null for/ };
+  for (const value of [NaN, Infinity, -Infinity]) {
+    const context = { ...CONTEXT, bandwidth: value };
+    await assert.rejects(one.decide(context), refused);
+    await assert.rejects(one.decideBatch([{ context }]), refused);
+    await assert.rejects(one.observe([{ id: "a", context, action: "low", propensity: 0.5, policy: 1 }]), refused);
+  }
+  assert.deepEqual(service.bodies, []);
+  await one.decide({ ...CONTEXT, hd: null });
+});
+
+test("an answer that unpacks to more than 64 MiB is refused", async () => {
+  const packed = gzipSync(Buffer.alloc(65 * 2 ** 20));
+  assert.ok(packed.length < 2 ** 17);
+  service.faults = Array(4).fill([200, { "content-encoding": "gzip" }, packed]);
+  await assert.rejects(client({ timeout: 20_000 }).policy(), /the answer is larger than 64 MiB/);
 });
 
 test("observations, policy and status", async () => {

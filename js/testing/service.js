@@ -10,7 +10,7 @@ export class FakeService {
   /** Bodies received, by id, and by id and key. */
   observations = new Map();
   rewards = new Map();
-  /** Faults of the next requests: a status, [status, headers], "cut", "lost" (processed without reply) or "slow". */
+  /** Faults of the next requests: a status, [status, headers, body], "cut", "lost" (processed without reply), "slow". */
   faults = [];
   badIds = new Set();
   requests = [];
@@ -45,8 +45,8 @@ export class FakeService {
     const body = Buffer.concat(chunks).toString();
     const fault = this.faults.shift();
     if (typeof fault === "number" || Array.isArray(fault)) {
-      const [status, headers] = [fault].flat();
-      response.writeHead(status, headers).end('{"error":"on demand"}');
+      const [status, headers, reply = '{"error":"on demand"}'] = [fault].flat();
+      response.writeHead(status, headers).end(reply);
       return;
     }
     if (fault === "cut") {

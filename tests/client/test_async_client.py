@@ -1,11 +1,12 @@
 """The asynchronous client: the same logic, so the tests are about what waits and what goes on meanwhile."""
 
 import asyncio
+import gzip
 
 import pytest
 from fake_service import CUT, SLOW
 
-from potstill.client import AsyncClient, QueueFull, Refused, Retry, ServiceError, Unreachable
+from potstill.client import AsyncClient, QueueFull, Refused, Retry, ServiceError, Unreachable, http
 
 
 @pytest.fixture
@@ -47,6 +48,22 @@ def test_failures_are_tried_again(service, context, pauses, unhurried):
 
     asyncio.run(play())
     assert pauses == [0.05, 0.1]
+
+
+def test_a_reply_that_is_compressed_or_too_large_is_refused(service, context, unhurried, monkeypatch):
+    monkeypatch.setattr(http, "MAX_REPLY", 10_000)
+
+    async def play():
+        async with AsyncClient(service.url, **unhurried) as client:
+            service.faults = [(200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(1_000_000)))] * 4
+            with pytest.raises(Unreachable, match=r"compressed \(gzip\)"):
+                await client.decide(context)
+            service.faults = [(200, {}, bytes(10_001))] * 4
+            with pytest.raises(Unreachable, match="larger than"):
+                await client.decide(context)
+            await client.decide(context)
+
+    asyncio.run(play())
 
 
 def test_the_deadline_and_the_fallback(service, context):

@@ -1,5 +1,6 @@
 """The client against a service that fails on demand."""
 
+import gzip
 import json
 import logging
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from fake_service import CUT, LOST_REPLY, SLOW
 
 import potstill as ps
-from potstill.client import Client, QueueFull, Refused, Retry, ServiceError, Unreachable
+from potstill.client import Client, QueueFull, Refused, Retry, ServiceError, Unreachable, http
 
 
 @pytest.fixture
@@ -61,6 +62,36 @@ def test_what_json_cannot_say_is_refused_before_it_is_sent(client, service, cont
     with pytest.raises(ps.InvalidContext, match="expected a plain value, got <object"):
         client.decide(context | {"connection": object()})
     assert service.bodies == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), np.float32("nan")])
+def test_not_a_number_is_no_missing_value(client, service, context, value):
+    bad = context | {"bandwidth_kbps": value}
+    wanted = r"expected a finite number, got .*; send None for a missing value - at `\$.*context.bandwidth_kbps`"
+    with pytest.raises(ps.InvalidContext, match=wanted):
+        client.decide(bad)
+    with pytest.raises(ps.InvalidContext, match=wanted):
+        client.decide_batch([{"context": context}, {"context": bad}])
+    with pytest.raises(ps.InvalidContext, match=wanted):
+        client.observe([{"id": "a", "context": bad, "action": "360p", "propensity": 0.5, "policy": 0}])
+    with pytest.raises(ps.InvalidContext, match="cannot be sent as JSON"):
+        client.decide(context | {"bandwidth_kbps": 10**5000})
+    assert service.bodies == []
+    client.decide(context | {"connection": None})
+    assert service.bodies[0]["context"]["connection"] is None
+
+
+def test_a_reply_that_is_compressed_or_too_large_is_refused(client, service, context, monkeypatch):
+    monkeypatch.setattr(http, "MAX_REPLY", 10_000)
+    packed = gzip.compress(bytes(1_000_000))
+    service.faults = [(200, {"Content-Encoding": "gzip"}, packed)] * 4
+    with pytest.raises(Unreachable, match=r"compressed \(gzip\)"):
+        client.decide(context)
+    service.faults = [(200, {}, bytes(10_001))] * 4
+    with pytest.raises(Unreachable, match="larger than"):
+        client.decide(context)
+    assert client.decide(context).action in ("360p", "480p", "720p", "1080p")
+    assert service.requests[-1][2]["accept-encoding"] == "identity"
 
 
 def test_a_refusal_is_raised_with_the_services_words(client, service, context):

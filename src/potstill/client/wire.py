@@ -118,11 +118,27 @@ def now() -> datetime:
 def encode(value: object) -> bytes:
     """A value as JSON; `InvalidContext` if JSON cannot express it."""
     try:
-        return _encode(value)
+        data = _encode(value)
     except UnicodeEncodeError as error:
         raise InvalidContext(f"text must be valid Unicode, got {shown(error.object)}") from None
-    except (TypeError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidContext(f"the context cannot be sent as JSON: {error}") from None
+    if b"null" in data:  # msgspec writes NaN and infinity as null, which would pass for a missing value
+        _refuse_not_finite(msgspec.to_builtins(value, enc_hook=_plain), "$")
+    return data
+
+
+def _refuse_not_finite(value: object, path: str) -> None:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _refuse_not_finite(item, f"{path}.{name}")
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            _refuse_not_finite(item, f"{path}[{i}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InvalidContext(
+            f"expected a finite number, got {shown(value)}; send None for a missing value - at `{path}`"
+        )
 
 
 def listed(name: str, bodies: Sequence[bytes]) -> bytes:

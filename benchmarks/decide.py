@@ -83,7 +83,7 @@ def onnx_forward() -> Decide:
     from potstill.policy.export.onnx import to_model
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(to_model(POLICY).SerializeToString(), options)
     return lambda i: session.run(None, {"context": ROWS[i : i + 1]})
 

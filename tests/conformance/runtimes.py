@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,23 +49,22 @@ class OnnxRuntime:
     def __init__(self, policy: ps.Policy) -> None:
         import onnxruntime
 
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # it warns that an optional input is optional
         self.actions = policy.problem.actions
-        self.sessions: dict[float, Any] = {}
-        self.start = lambda floor: onnxruntime.InferenceSession(
-            to_model(policy.with_floor(floor)).SerializeToString(), options
-        )
         self.floor = policy.floor
+
+        @cache
+        def session(floor: float, eligible: bool) -> Any:
+            model = to_model(policy.with_floor(floor), eligible=eligible)
+            return onnxruntime.InferenceSession(model.SerializeToString())
+
+        self.session = session
 
     def probabilities(self, case: dict[str, Any]) -> Any:
         floor = self.floor if case["floor"] is None else case["floor"]
-        if floor not in self.sessions:
-            self.sessions[floor] = self.start(floor)
         feed = {"context": np.array([case["encoded"]], np.float32)}
         if case["eligible"] is not None:
             feed["eligible"] = self.actions.restrict(case["eligible"]).allowed
-        return self.sessions[floor].run(None, feed)[0][0]
+        return self.session(floor, "eligible" in feed).run(None, feed)[0][0]
 
 
 class Text(ctypes.Structure):

@@ -12,6 +12,7 @@ from examples import random_layers
 
 import potstill as ps
 from potstill.policy.export import TARGETS, export
+from potstill.policy.export.onnx import to_model
 
 onnx = pytest.importorskip("onnx")
 
@@ -54,6 +55,38 @@ def test_exported_c_compiles_without_a_warning_and_decides_as_python(which, comp
 
 
 @pytest.mark.parametrize("which", ["policy", "odd"])
+def test_a_cpp_program_links_the_exported_c(which, request, tmp_path):
+    if not shutil.which("c++"):
+        pytest.skip("no C++ compiler here")
+    policy = request.getfixturevalue(which)
+    written = export(policy, "c", tmp_path, "video")
+    objects = []
+    for path in (tmp_path / "video.c", tmp_path / "potstill.c"):
+        objects.append(str(path.with_suffix(".o")))
+        subprocess.run(["cc", *WARNINGS, "-O1", "-c", str(path), "-o", objects[-1]], check=True)
+    assert {tmp_path / "video.h", tmp_path / "potstill.h"} <= set(written)
+    program = tmp_path / "program.cpp"
+    program.write_text(
+        """
+        #include "video.h"
+        #include <cstdio>
+        #include <vector>
+        int main() {
+            std::vector<potstill_value> values(VIDEO_FEATURES);
+            potstill_decision decision{};
+            const potstill_status status = video_decide(values.data(), "example", &decision);
+            std::printf("%s %s", potstill_message(status), video_actions[video_policy.actions - 1]);
+        }
+        """
+    )
+    subprocess.run(
+        ["c++", "-Wall", "-Wextra", "-Werror", str(program), *objects, "-o", str(tmp_path / "p")], check=True
+    )
+    printed = subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True).stdout
+    assert printed == f"a value is missing {policy.problem.actions.names[-1]}"
+
+
+@pytest.mark.parametrize("which", ["policy", "odd"])
 def test_exported_javascript_decides_as_python(which, request, tmp_path):
     if not shutil.which("node"):
         pytest.skip("no node here")
@@ -72,13 +105,21 @@ def test_exported_javascript_decides_as_python(which, request, tmp_path):
 
 
 def test_exported_onnx_carries_the_metadata(odd, tmp_path):
-    [path] = export(odd, "onnx", tmp_path, "video")
-    model = onnx.load(path)
+    written = export(odd, "onnx", tmp_path, "video")
+    assert [path.name for path in written] == ["video.onnx", "video.eligible.onnx"]
+    model = onnx.load(written[0])
     onnx.checker.check_model(model, full_check=True)
     properties = {p.key: p.value for p in model.metadata_props}
     described = json.loads(properties["potstill"])
     assert msgspec.convert(described["problem"], ps.Problem) == odd.problem
     assert described["floor"] == 0.01
+
+
+@pytest.mark.parametrize("eligible", [False, True])
+def test_onnx_runtime_loads_the_export_without_a_warning(odd, eligible, capfd):
+    session = pytest.importorskip("onnxruntime").InferenceSession(to_model(odd, eligible=eligible).SerializeToString())
+    assert [one.name for one in session.get_inputs()] == ["context", "eligible"][: 1 + eligible]
+    assert capfd.readouterr().err == ""
 
 
 def test_what_cannot_be_exported_is_said(policy, tmp_path):

@@ -136,7 +136,7 @@ def export(
     """Export a policy to run without Python.
 
     c: a header, a source file with the weights, and an example. js: an ES module with the policy, and its runtime.
-    onnx: a model from encoded contexts to probabilities.
+    onnx: a model from encoded contexts to probabilities, and one that also takes the eligible actions.
     """
     from potstill.policy.export import export as exported
 

@@ -83,12 +83,20 @@ enum {{
 
 enum {{ {upper}_WIDTH = {problem.width}, {upper}_SCRATCH = {2 * max(map(_stride, policy.layers))} }};
 
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
 extern const potstill_policy {name}_policy;
 extern const char *const {name}_actions[{upper}_ACTIONS];
 
 /* Encodes a context and chooses an action for it. The same id always gives the same action.
  * For eligible actions, another floor, or probabilities, call the functions of potstill.h with &{name}_policy. */
 potstill_status {name}_decide(const potstill_value *values, const char *id, potstill_decision *decision);
+
+#ifdef __cplusplus
+}}
+#endif
 
 #endif
 """

@@ -1,6 +1,6 @@
-"""Policy to ONNX: from encoded contexts, and optionally eligible actions, to probabilities.
+"""Policy to ONNX: from encoded contexts to probabilities, in one model for all actions and one for eligible ones.
 
-The caller encodes contexts and draws actions. The model's metadata (key ``potstill``, the same JSON as in the policy
+Two models, because ONNX Runtime warns about an input with a default. The caller encodes contexts and draws actions. The model's metadata (key ``potstill``, the same JSON as in the policy
 file) and docs/policy-format.md specify the encoding.
 """
 
@@ -20,31 +20,36 @@ _OPERATORS = {"tanh": "Tanh", "relu": "Relu"}
 
 
 def write(policy: Policy, directory: Path, name: str) -> list[Path]:
-    """Write and check ``name.onnx``."""
-    path = directory / f"{name}.onnx"
-    path.write_bytes(to_model(policy).SerializeToString())
-    return [path]
+    """Write and check ``name.onnx`` and ``name.eligible.onnx``."""
+    models = {f"{name}.onnx": to_model(policy), f"{name}.eligible.onnx": to_model(policy, eligible=True)}
+    for file, model in models.items():
+        (directory / file).write_bytes(model.SerializeToString())
+    return [directory / file for file in models]
 
 
-def to_model(policy: Policy) -> Any:
+def to_model(policy: Policy, *, eligible: bool = False) -> Any:
     """The policy as a checked ``onnx.ModelProto``.
 
-    Inputs: ``context`` float32[N, d]; ``eligible`` bool[N, K] or bool[1, K], all true by default. Output:
+    Inputs: ``context`` float32[N, d] and, if `eligible`, ``eligible`` bool[N, K] or bool[1, K]. Output:
     ``probabilities`` float32[N, K].
     """
     import onnx
     from onnx import TensorProto, helper
 
     actions = len(policy.layers[-1].bias)
+    nodes = [*_network(policy), *(_eligible_head() if eligible else _head())]
+    used = {name for _, inputs, _ in nodes for name in inputs}
+    inputs = [helper.make_tensor_value_info("context", TensorProto.FLOAT, ["N", policy.problem.width])]
+    if eligible:
+        inputs.append(helper.make_tensor_value_info("eligible", TensorProto.BOOL, ["N or 1", actions]))
     graph = helper.make_graph(
-        [helper.make_node(operator, inputs, [output]) for operator, inputs, output in _nodes(policy)],
+        [helper.make_node(operator, inputs, [output]) for operator, inputs, output in nodes],
         policy.problem.name,
-        inputs=[
-            helper.make_tensor_value_info("context", TensorProto.FLOAT, ["N", policy.problem.width]),
-            helper.make_tensor_value_info("eligible", TensorProto.BOOL, ["N or 1", actions]),
-        ],
+        inputs=inputs,
         outputs=[helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", actions])],
-        initializer=[onnx.numpy_helper.from_array(array, name) for name, array in _constants(policy).items()],
+        initializer=[
+            onnx.numpy_helper.from_array(array, name) for name, array in _constants(policy).items() if name in used
+        ],
     )
     model = helper.make_model(
         graph, producer_name="potstill", opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8
@@ -55,11 +60,11 @@ def to_model(policy: Policy) -> Any:
 
 
 def _constants(policy: Policy) -> dict[str, Any]:
-    # An initializer with the name of an input is that input's default.
+    everywhere = max(0.0, 1 - len(policy.layers[-1].bias) * policy.floor)
     constants: dict[str, Any] = {
-        "eligible": np.ones((1, len(policy.layers[-1].bias)), bool),
         "never": np.array(-np.inf, np.float32),
         "floor": np.array(policy.floor, np.float32),
+        "share of the network": np.array(everywhere, np.float32),
         "zero": np.array(0, np.float32),
         "one": np.array(1, np.float32),
         "last axis": np.array([-1], np.int64),
@@ -69,17 +74,29 @@ def _constants(policy: Policy) -> dict[str, Any]:
     return constants
 
 
-def _nodes(policy: Policy) -> Iterator[tuple[str, list[str], str]]:
-    """The graph as operator, inputs, output; the floor's share is 1 - m·floor over the m eligible actions."""
-    hidden = "context"
-    for i in range(len(policy.layers)):
+#: Operator, inputs, output.
+_Node = tuple[str, list[str], str]
+
+
+def _network(policy: Policy) -> Iterator[_Node]:
+    hidden, last = "context", len(policy.layers) - 1
+    for i in range(last + 1):
         yield "MatMul", [hidden, f"weight {i}"], f"product {i}"
-        yield "Add", [f"product {i}", f"bias {i}"], f"layer {i}"
-        hidden = f"layer {i}"
-        if i < len(policy.layers) - 1:
+        yield "Add", [f"product {i}", f"bias {i}"], "all scores" if i == last else f"layer {i}"
+        if i < last:
             hidden = f"hidden {i}"
             yield _OPERATORS[policy.metadata.activation], [f"layer {i}"], hidden
-    yield "Where", ["eligible", hidden, "never"], "scores"
+
+
+def _head() -> Iterator[_Node]:
+    yield "Softmax", ["all scores"], "softmax"
+    yield "Mul", ["share of the network", "softmax"], "shared"
+    yield "Add", ["shared", "floor"], "probabilities"
+
+
+def _eligible_head() -> Iterator[_Node]:
+    """The floor's share is 1 - m·floor over the m eligible actions."""
+    yield "Where", ["eligible", "all scores", "never"], "scores"
     yield "Softmax", ["scores"], "softmax"
     yield "Where", ["eligible", "floor", "zero"], "floors"
     yield "ReduceSum", ["floors", "last axis"], "floor mass"

@@ -1,7 +1,8 @@
 """Policy to ONNX: from encoded contexts to probabilities, in one model for all actions and one for eligible ones.
 
-Two models, because ONNX Runtime warns about an input with a default. The caller encodes contexts and draws actions. The model's metadata (key ``potstill``, the same JSON as in the policy
-file) and docs/policy-format.md specify the encoding.
+There are two models, because ONNX Runtime warns about an input with a default. The caller encodes contexts and draws
+actions. The model's metadata (key ``potstill``, the same JSON as in the policy file) and docs/policy-format.md specify
+the encoding.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from potstill.experiments.rules import read_rules
-from potstill.workspace import read_config, read_problem, template
+from potstill.problem import Problem
+from potstill.workspace import read_config, template
 
 PAGE = Path(__file__).parents[2] / "docs" / "service.md"
 
@@ -13,7 +14,7 @@ def test_the_section_and_the_rules_of_the_page_are_accepted():
     files = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     (section,) = (text for text in files if text.startswith("[experiment]"))
     (rules,) = (text for text in files if text.startswith("# rules.toml"))
-    problem = read_problem(template.PROBLEM.encode(), "problem.toml")
+    problem = Problem.from_toml(template.PROBLEM.encode(), "problem.toml")
     experiment = read_config(section.encode()).experiment
     assert experiment is not None
     experiment.check(problem)

@@ -84,7 +84,7 @@ def rule(when: str, action: str = "480p") -> str:
     [
         ("", r"rules.toml: .*missing required field `default`"),
         ('default = "4k"', r"rules.toml: default: unknown action '4k' \(str\); the actions are 360p, 480p, 720p"),
-        ('default = "360p"\nrules = []', "unknown field `rules`"),
+        ('default = "360p"\nrules = []', "unknown key 'rules' \\(did you mean 'rule'"),
         ('default = "360p"\n[[rule]]\naction = "480p"', "rule 1: .*missing required field `when`"),
         ("default =", "rules.toml: "),
         (

@@ -57,14 +57,14 @@ def test_combinations_of_teachers_and_values(workspace):
 @pytest.mark.parametrize(
     ("teachers", "alternatives", "refusal"),
     [
-        (["cubic-ts"], [], "candidate 'cubic-ts': unknown teacher 'cubic-ts'; available:"),
+        (["cubic-ts"], [], "candidate 'cubic-ts': unknown teacher 'cubic-ts'; must be one of"),
         ([], ["hidden=[1]"], "--set must look like student.hidden=[[50], [100, 100]]"),
         ([], ["log.rotate_bytes=[1]"], "--set must look like"),
         ([], ["student.hidden=8"], "the values must be in brackets"),
         ([], ["student.hidden=[8"], "is not a TOML array"),
         ([], ["student.steps=[0]"], "steps must be"),
-        ([], ["teacher.colour=['red']"], "teacher 'linear-ts' has no option 'colour'; its options are precision"),
-        ([], ["student.hiden=[[8]]"], "unknown field `hiden`"),
+        ([], ["teacher.colour=['red']"], "teacher 'linear-ts': unknown key 'colour'; must be one of: precision"),
+        ([], ["student.hiden=[[8]]"], "unknown key 'hiden' (did you mean 'hidden'"),
     ],
 )
 def test_settings_that_do_not_exist_are_refused(workspace, teachers, alternatives, refusal):

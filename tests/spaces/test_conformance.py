@@ -67,5 +67,8 @@ def test_a_tag_that_is_taken_or_missing_is_refused():
 def test_an_unknown_type_in_a_problem_file_lists_those_there_are(tmp_path):
     text = 'name = "p"\ncontext = []\n[actions]\ntype = "discreet"\nnames = ["a", "b"]\n'
     (tmp_path / "problem.toml").write_text(text)
-    with pytest.raises(ps.InvalidProblem, match=r"type must be one of discrete, .*integer-range.*, got 'discreet'"):
+    with pytest.raises(
+        ps.InvalidProblem,
+        match=r"unknown type 'discreet' \(did you mean 'discrete'\?\); must be one of: discrete, .*integer-range",
+    ):
         ps.Problem.load(tmp_path / "problem.toml")

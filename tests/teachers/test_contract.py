@@ -24,7 +24,7 @@ def test_a_configuration_makes_an_equal_teacher(name):
 
 def test_a_configuration_that_is_wrong_says_where():
     assert from_config({"type": "linear-ts", "discount": 0.9}) == LinearTS(discount=0.9)
-    with pytest.raises(ValueError, match=re.escape("unknown teacher 'magic'; available: ")):
+    with pytest.raises(ValueError, match=re.escape("unknown teacher 'magic'; must be one of: ")):
         from_config({"type": "magic"})
     with pytest.raises(ValueError, match=re.escape("teacher 'linear-ts': Expected `float`, got `str` - at `$.alpha`")):
         from_config({"type": "linear-ts", "alpha": "six"})

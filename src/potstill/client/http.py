@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from potstill.client.sansio import NoReply, Outcome, Reply, Send
+from potstill.errors import PotstillError
 
 if TYPE_CHECKING:
     import httpx
@@ -98,7 +99,7 @@ class AsyncHttp:
         await self._client.aclose()
 
 
-class _Unacceptable(Exception):
+class _Unacceptable(PotstillError):
     """A reply that is not read to its end."""
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from potstill.decode import convert, from_toml
 from potstill.errors import InvalidAction, shown
 from potstill.experiments.config import ExperimentConfig, InvalidExperiment
 from potstill.policy import Policy
@@ -93,7 +94,7 @@ class _Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def read_rules(data: bytes, problem: Problem, where: str) -> Rules:
     """Rules from the text of their file; `InvalidExperiment` if they do not fit the problem."""
     try:
-        text = msgspec.toml.decode(data, type=_Text)
+        text = from_toml(data, _Text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidExperiment(f"{where}: {error}") from error
     default = _action(text.default, problem, f"{where}: default")
@@ -103,7 +104,7 @@ def read_rules(data: bytes, problem: Problem, where: str) -> Rules:
 
 def _rule(stated: dict[str, Any], problem: Problem, where: str) -> Rule:
     try:
-        text = msgspec.convert(stated, _RuleText)
+        text = convert(stated, _RuleText)
     except msgspec.ValidationError as error:
         raise InvalidExperiment(f"{where}: {error}") from error
     action = _action(text.action, problem, f"{where}: action")

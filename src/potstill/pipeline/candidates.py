@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from potstill.decode import convert
 from potstill.distill import Student
 from potstill.teachers import from_config
 from potstill.workspace import Config, InvalidConfig
@@ -33,7 +34,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         """Raise `InvalidConfig` if there is no such teacher or student."""
         try:
             from_config(self.teacher)
-            msgspec.convert(self.student, Student)
+            convert(self.student, Student)
         except ValueError as error:  # includes those of msgspec
             raise InvalidConfig(f"candidate {self.name!r}: {error}") from error
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
+from potstill.decode import convert
 from potstill.distill import Still, Student
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
@@ -35,7 +34,7 @@ class Start(NamedTuple):
 def configured(workspace: Workspace) -> tuple[AnyTeacher, Student]:
     """The teacher and the student of `potstill.toml`."""
     try:
-        return from_config(workspace.config.teacher), msgspec.convert(workspace.config.student, Student)
+        return from_config(workspace.config.teacher), convert(workspace.config.student, Student)
     except ValueError as error:  # includes msgspec.ValidationError
         raise InvalidConfig(f"potstill.toml: {error}") from error
 

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill import decode
 from potstill.errors import InvalidProblem, check_distinct, check_name, shown
 from potstill.problem.encoding import Encoder, Float32
 from potstill.problem.features import Feature
@@ -98,10 +99,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
     @classmethod
     def load(cls, path: str | Path) -> Problem:
         """Read a problem from TOML (``problem.toml``)."""
+        return cls.from_toml(Path(path).read_bytes(), str(path))
+
+    @classmethod
+    def from_toml(cls, data: bytes, where: str) -> Problem:
+        """A problem from the text of its file; errors name `where`."""
         try:
-            return msgspec.toml.decode(Path(path).read_bytes(), type=cls)
+            return decode.from_toml(data, cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidProblem(f"{path}: {error}") from error
+            raise InvalidProblem(f"{where}: {error}") from error
 
     @cached_property
     def _encoder(self) -> Encoder:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from potstill.decode import check_keys
 from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward
 from potstill.registry import Conflict, CorruptVersion, OtherProblem, UnknownVersion
 from potstill.service import docs_page, status
@@ -147,7 +148,8 @@ class ProblemEndpoints:
         try:
             return decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise undecodable(error, self._service.name) from error
+            unknown = "unknown field" in str(error)
+            raise undecodable(_unknown_key(decode, body) if unknown else error, self._service.name) from error
 
     def _read_batch(self, body: bytes) -> list[DecideRequest]:
         requests: list[DecideRequest] = self._read(self._service.requests.read_batch, body).requests
@@ -172,6 +174,19 @@ def _refusing() -> Iterator[None]:
         raise unfit(str(error)) from error
     except OSError as error:
         raise unavailable("storage", "the workspace cannot be written now; retry") from error
+
+
+def _unknown_key(decode: Callable[[bytes], Any], body: bytes) -> msgspec.DecodeError:
+    """The error about an unknown key of a body, with the nearest name."""
+    one_or_more = RewardsRequest if b'"rewards"' in body else RewardRequest
+    try:
+        # All but `_rewards` are methods of a msgspec decoder.
+        check_keys(msgspec.json.decode(body), getattr(getattr(decode, "__self__", None), "type", one_or_more))
+    except msgspec.DecodeError as error:
+        return error
+    except RecursionError:
+        return msgspec.ValidationError("unknown key, with a value that nests too deep")
+    raise AssertionError("a decoder refused a key that its type has")
 
 
 def _rewards(body: bytes) -> RewardRequest | RewardsRequest:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from potstill.errors import InvalidProblem, shown
+from potstill.decode import convert, unknown_name
+from potstill.errors import InvalidProblem
 from potstill.spaces.contract import ActionSpace, LakeColumns, Learning, OffPolicy
 from potstill.spaces.discrete import Discrete
 
@@ -51,9 +52,9 @@ def from_config(config: object) -> Any:
         return config
     kind = config.get("type")
     if kind not in SPACES:
-        raise InvalidProblem(f"actions: type must be one of {', '.join(SPACES)}, got {shown(kind)} - at `$.actions`")
+        raise InvalidProblem(f"{unknown_name('type', kind, SPACES)} - at `$.actions.type`")
     try:
-        return msgspec.convert(config, SPACES[kind].space)
+        return convert(config, SPACES[kind].space)
     except msgspec.ValidationError as error:
         raise InvalidProblem(str(error).replace("`$", "`$.actions")) from error
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
+from potstill.decode import convert, unknown_name
 from potstill.errors import InvalidOption, UnsupportedSpace, shown
 from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
@@ -49,14 +50,9 @@ def from_config(config: dict[str, Any]) -> AnyTeacher:
     """A teacher from its configuration, such as ``{"type": "linear-ts", "discount": 0.99}``."""
     name = config.get("type")
     if name not in TEACHERS:
-        raise InvalidOption(f"unknown teacher {name!r}; available: {', '.join(available())}")
-    options = [field.encode_name for field in msgspec.structs.fields(cast(type[msgspec.Struct], TEACHERS[name]))]
-    if unknown := [option for option in config if option not in ("type", *options)]:
-        raise InvalidOption(
-            f"teacher {name!r} has no option {unknown[0]!r}; its options are {', '.join(options) or 'none'}"
-        )
+        raise InvalidOption(unknown_name("teacher", name, available()))
     try:
-        return msgspec.convert(config, TEACHERS[name])
+        return convert(config, TEACHERS[name])
     except msgspec.ValidationError as error:
         raise InvalidOption(f"teacher {name!r}: {error}") from error
 

@@ -5,7 +5,7 @@ from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeM
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
 from potstill.workspace.overview import Overview, overview
 from potstill.workspace.template import log_example
-from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists, read_problem
+from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists
 
 __all__ = [
     "CONFIG",
@@ -25,7 +25,6 @@ __all__ = [
     "log_example",
     "overview",
     "read_config",
-    "read_problem",
     "rules_of",
     "template",
 ]

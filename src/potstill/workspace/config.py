@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from potstill.decode import from_toml
 from potstill.errors import PotstillError
 from potstill.experiments import ExperimentConfig, in_words
 from potstill.problem import seconds
@@ -138,6 +139,6 @@ class Config(_Section, frozen=True):
 def read_config(data: bytes, where: str = "potstill.toml") -> Config:
     """A configuration from the text of its file."""
     try:
-        return msgspec.toml.decode(data, type=Config)
+        return from_toml(data, Config)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{where}: {in_words(str(error))}") from error

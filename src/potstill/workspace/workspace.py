@@ -9,12 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from potstill.errors import PotstillError
 from potstill.events import EventLog
 from potstill.policy import Policy
-from potstill.problem import InvalidProblem, Problem
+from potstill.problem import Problem
 from potstill.registry import Conflict, OtherProblem, Registry, UnknownVersion
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_storage
 from potstill.workspace.config import Config, InvalidConfig, read_config
@@ -48,7 +46,7 @@ class Workspace:
         self.storage: Storage = open_storage(place)
         self.url = self.storage.url
         try:
-            self.problem: Problem = read_problem(self.storage.read(PROBLEM), child(self.url, PROBLEM))
+            self.problem: Problem = Problem.from_toml(self.storage.read(PROBLEM), child(self.url, PROBLEM))
         except FileNotFoundError:
             raise NoWorkspace(
                 f"{self.url} is not a workspace: it has no {PROBLEM}; create one with potstill init"
@@ -60,7 +58,7 @@ class Workspace:
     def create(cls, place: str | Path, problem: bytes, config: bytes) -> Workspace:
         """A new workspace from the text of its two files. An existing ``potstill.toml`` is kept."""
         storage = open_storage(place)
-        read_problem(problem, PROBLEM)
+        Problem.from_toml(problem, PROBLEM)
         read_config(config)
         try:
             storage.create(PROBLEM, problem)
@@ -133,11 +131,3 @@ def _absolute(stated: str, where: str) -> Path:
     if not path.is_absolute():
         raise InvalidConfig(f"{where}: log.spool must be absolute for a workspace in an object store, got {stated!r}")
     return path
-
-
-def read_problem(data: bytes, where: str) -> Problem:
-    """A problem from the text of its file."""
-    try:
-        return msgspec.toml.decode(data, type=Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidProblem(f"{where}: {error}") from error

@@ -67,7 +67,7 @@ def test_every_option_has_a_line_of_why_before_it() -> None:
         ("[update]\nmax_kl = 0", r"where: Expected `float` > 0.0 - at `\$.update.max_kl`"),
         (
             "[join]\naggregate = 'median'",
-            r"unknown value 'median'; must be one of: .*first, last.* - at `\$.join.aggregate`",
+            r"unknown value 'median' .*must be one of: first, last.* - at `\$.join.aggregate`",
         ),
         ("[join]\nsettle = 'soon'", r"join.settle must look like '30s', '15m', '1h' or '7d', got 'soon'"),
         ("[policy]\nfloor = 1", r"at `\$.policy.floor`"),

@@ -134,7 +134,8 @@ def missing(module, *extras):
     [
         ("polars", ("lake", "learn"), "potstill[lake]"),
         ("deltalake.table", ("lake",), "potstill[lake]"),
-        ("scipy.special", ("lake", "learn"), "potstill[learn]"),
+        ("scipy.special", ("lake", "learn"), "potstill[lake,learn]"),
+        ("scipy.special", ("lake",), "potstill[lake]"),
         ("prometheus_client", ("serve",), "potstill[serve]"),
         ("unheard_of", ("lab",), "potstill[lab]"),
     ],

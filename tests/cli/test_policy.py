@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import potstill as ps
 from potstill.cli import app
+from potstill.workspace import Workspace
 
 CONTEXT = '{"bandwidth_kbps": 900, "connection": "4g", "hd_screen": true}'
 
@@ -85,17 +86,28 @@ def test_status_says_which_runtime_decides(monkeypatch):
         (["decide", "FILE", "[1]"], "the context must be a JSON object"),
         (["decide", "FILE", CONTEXT, "--eligible", "8k"], "unknown action '8k'"),
         (["decide", "FILE", CONTEXT, "--floor", "0.9"], "floor must be a number from 0 to 1/4"),
-        (["decide", "nowhere.policy", CONTEXT], "nowhere.policy"),
+        (["decide", "nowhere.policy", CONTEXT], "nowhere.policy: there is no such file; name a policy file or a work"),
+        (["show", "FOLDER"], "is not a workspace: it has no problem.toml"),
+        (["export", "FOLDER", "--to", "c"], "is not a workspace: it has no problem.toml"),
         (["explain", "FILE", '{"speed": 1}'], "is missing"),
         (["export", "FILE", "--to", "cobol"], "cannot export to 'cobol'; the targets are c, js, onnx"),
     ],
 )
 def test_mistakes_are_named_in_one_line(file, arguments, message):
-    result = run(*(file if a == "FILE" else a for a in arguments))
+    places = {"FILE": file, "FOLDER": file.parent}
+    result = run(*(places.get(a, a) for a in arguments))
     assert result.exit_code == 1
     assert message in result.stderr
     assert result.stderr.startswith("potstill: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_a_workspace_stands_for_what_serves_there(tmp_path):
+    assert run("init", tmp_path / "video").exit_code == 0
+    assert "no version serves yet" in run("show", tmp_path / "video").stderr
+    Workspace(tmp_path / "video").start()
+    assert "version 0" in run("show", tmp_path / "video").stdout
+    assert run("export", tmp_path / "video", "--to", "js", "--out", tmp_path / "js").exit_code == 0
 
 
 def test_a_damaged_file_is_refused(file):

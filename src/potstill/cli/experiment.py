@@ -179,7 +179,7 @@ app.add_typer(experiment)
 
 
 @experiment.command(no_args_is_help=True)
-@requires("lake", "learn")
+@requires("lake")
 def report(
     place: Place,
     name: Annotated[
@@ -260,7 +260,7 @@ def _write(found: Report, out: Path) -> None:
 
 
 @experiment.command()
-@requires("lake", "learn")
+@requires("lake")
 def plan(
     place: Annotated[
         str | None, typer.Argument(metavar="[DIR]", help="Workspace to take mean, deviation and traffic from.")

@@ -23,7 +23,7 @@ class Extra(NamedTuple):
 
 
 EXTRAS = {
-    "lake": Extra(("deltalake", "polars", "obstore"), "workspaces: events, join, object stores"),
+    "lake": Extra(("deltalake", "polars", "obstore", "scipy"), "workspaces: events, join, experiments, object stores"),
     "learn": Extra(("jax", "jaxlib", "optax", "scipy"), "teachers and distillation"),
     "serve": Extra(("uvicorn", "starlette", "prometheus_client", "httptools", "uvloop"), "the decision service"),
     "client": Extra(("httpx", "sniffio"), "clients of the service"),

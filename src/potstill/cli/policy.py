@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from potstill.cli.common import AsJson, exit_on, print_json
+from potstill.cli.common import USER_ERRORS, AsJson, exit_on, print_json
 from potstill.cli.extras import requires
 from potstill.cli.root import app
 from potstill.policy import Policy
@@ -23,7 +23,12 @@ from potstill.spaces import FiniteSpace
 
 BAR = 32
 
-PolicyFile = Annotated[Path, typer.Argument(help="Policy file, as written by Policy.save.", show_default=False)]
+PolicyFile = Annotated[
+    Path,
+    typer.Argument(
+        help="Policy file, as written by Policy.save, or a workspace's folder: what serves there.", show_default=False
+    ),
+]
 ContextText = Annotated[
     str, typer.Argument(help="Context as JSON, such as '{\"hd_screen\": true}'; - reads stdin.", show_default=False)
 ]
@@ -33,11 +38,23 @@ Floor = Annotated[
 ]
 
 
+def read_policy(path: Path) -> Policy:
+    """A policy from its file, or the serving one of a workspace's folder."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file; name a policy file or a workspace's folder")
+    if not path.is_dir():
+        return Policy.load(path)
+    with requires("lake"):
+        from potstill.workspace import Workspace
+
+        return Workspace(path).registry.policy()
+
+
 @app.command()
 def show(policy: PolicyFile, as_json: AsJson = False) -> None:
     """Show a policy file: its problem, lineage, fidelity, and an example context."""
-    with exit_on(ValueError, OSError):
-        loaded = Policy.load(policy)
+    with exit_on(*USER_ERRORS):
+        loaded = read_policy(policy)
     metadata, problem = loaded.metadata, loaded.problem
     example = {feature.name: feature.example for feature in problem.context}
     if as_json:
@@ -70,8 +87,8 @@ def decide(
 
     Example: potstill decide video.policy '{"bandwidth_kbps": 900, "hd_screen": true}' --id upload-123
     """
-    with exit_on(ValueError, OSError):
-        loaded = Policy.load(policy)
+    with exit_on(*USER_ERRORS):
+        loaded = read_policy(policy)
         values = read_context(context)
         allowed = _restriction(eligible, loaded.problem)
         decision = loaded.decide(values, id=id, eligible=allowed, floor=floor)
@@ -106,8 +123,8 @@ def explain(
     """
     from potstill.policy import explain as explained
 
-    with exit_on(ValueError, OSError):
-        explanation = explained(Policy.load(policy), read_context(context), eligible=eligible, floor=floor)
+    with exit_on(*USER_ERRORS):
+        explanation = explained(read_policy(policy), read_context(context), eligible=eligible, floor=floor)
     if as_json:
         print_json(explanation)
         return
@@ -140,8 +157,8 @@ def export(
     """
     from potstill.policy.export import export as exported
 
-    with exit_on(ValueError, OSError):
-        loaded = Policy.load(policy)
+    with exit_on(*USER_ERRORS):
+        loaded = read_policy(policy)
         written = exported(loaded, to, out, name or file_name(loaded.problem))
     if as_json:
         print_json({"written": [str(path) for path in written]})

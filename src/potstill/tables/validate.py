@@ -23,7 +23,8 @@ Propensity, as float32: above 0 and at most 1 for a probability; above 0 and fin
 Time: from 1970 up to the year 2200.
 
 Columns of tables hold one type, and two conveniences follow. Where a number, a boolean or a time is expected, a column
-of strings is parsed, and text that does not parse is refused. A column of booleans is a column of rewards 0 and 1.
+of strings is parsed, and text that does not parse is refused; a boolean is true, t, yes or y, or false, f, no or n, in
+any case. A column of booleans is a column of rewards 0 and 1.
 CSV has no types: an empty cell is null, every cell is text for a category, and 0 and 1 are booleans.
 """
 
@@ -58,6 +59,8 @@ ROW, FITS, REASON = "number of the row", "fits", "reason"
 #: Rows that a message names.
 NAMED = 5
 _STRINGS = (pl.String, pl.Categorical, pl.Enum)
+#: Spellings of a boolean in a column of strings, in any case.
+_YES, _NO = ["true", "t", "yes", "y"], ["false", "f", "no", "n"]
 _ACTION_TYPES: Mapping[str, pl.DataType] = {"string": pl.String(), "integer": pl.Int64(), "number": pl.Float64()}
 
 
@@ -236,7 +239,7 @@ def _typed(feature: Feature, column: pl.Expr, dtype: pl.DataType, *, text: bool)
             return column
         if dtype == pl.String or (text and dtype.is_integer()):
             spelt = column.cast(pl.String).str.to_lowercase()
-            yes, no = (["true", "1"], ["false", "0"]) if text else (["true"], ["false"])
+            yes, no = ([*words, digit] if text else words for words, digit in ((_YES, "1"), (_NO, "0")))
             return pl.when(spelt.is_in(yes)).then(pl.lit(True)).when(spelt.is_in(no)).then(pl.lit(False))
     return pl.lit(None, context_type(feature))
 

@@ -284,15 +284,23 @@ def test_backlog_keeps_workers_to_their_programs_and_begins_with_the_longest():
     assert backlog.take(first.group, set()) is None
 
 
+def test_a_trial_of_milliseconds_does_not_correct_guesses_of_minutes():
+    pace = Pace({"wheel": SMALL}, BOTH)
+    il, ts = ("wheel", "potstill", "linear-ts-il"), ("wheel", "potstill", "linear-ts")
+    guessed = pace.expected(il)
+    pace.finished(ts, 20 * pace.expected(ts))  # starting up took most of it
+    assert pace.expected(il) < 1.5 * guessed
+
+
 def test_pace_believes_what_was_measured():
     pace = Pace({"wheel": SMALL}, BOTH)
     il, ts = ("wheel", "potstill", "linear-ts-il"), ("wheel", "potstill", "linear-ts")
-    ratio = pace.expected(il) / pace.expected(ts)
+    guessed = {group: pace.expected(group) for group in (il, ts)}
     pace.finished(ts, 2.0)
     pace.finished(ts, 4.0)
     assert pace.expected(ts) == 3.0
-    # What was not measured is guessed in proportion.
-    assert pace.expected(il) == pytest.approx(3.0 * ratio)
+    # What was not measured is guessed in proportion, with ten seconds that count as guessed right.
+    assert pace.expected(il) == pytest.approx(guessed[il] * (3.0 + 10) / (guessed[ts] + 10))
     pace.under_way(il, 5.0, 0.5)
     assert pace.expected(il) == 10.0
     assert pace.left({il: 1, ts: 2}, [(il, 4.0)], workers=2) == pytest.approx((10 + 2 * 3 + 6) / 2)

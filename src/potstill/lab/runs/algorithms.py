@@ -108,27 +108,27 @@ def _pair(name: str, title: str, about: str, cost: float, cost_il: float, limit:
 
 
 _OWN = [
-    Algorithm(name="uniform", title="UniformRandom", about="uniform choice, without learning", cost=0.002),
+    Algorithm(name="uniform", title="UniformRandom", about="uniform choice, without learning", cost=0.001),
     Algorithm(
         name="neural-greedy",
         title="Neural-Greedy",
         about="the best prediction of one network, without exploration",
         teacher="neural-greedy",
-        cost=0.1,
+        cost=0.2,
     ),
-    *_pair("linear-ts", "Linear-TS", "a Bayesian linear regression for each action", 0.01, 1.2),
+    *_pair("linear-ts", "Linear-TS", "a Bayesian linear regression for each action", 0.004, 0.6),
     *_pair(
         "neural-linear-ts",
         "NeuralLinear-TS",
         "Bayesian linear regressions on the last hidden layer of a network",
-        0.1,
-        1.3,
+        0.25,
+        0.8,
     ),
-    *_pair("bootstrap-nn-ts", "Bootstrap-NN-TS", "ten bootstrapped networks, one of which decides at random", 1, 2),
+    *_pair("bootstrap-nn-ts", "Bootstrap-NN-TS", "ten bootstrapped networks, one of which decides at random", 0.7, 1.2),
     *_pair(
-        "adaptive-ts", "Adaptive-TS", "a Bayesian linear regression that learns its prior; not in the paper", 0.5, 1
+        "adaptive-ts", "Adaptive-TS", "a Bayesian linear regression that learns its prior; not in the paper", 0.35, 1.2
     ),
-    *_pair("gp-ts", "GP-TS", "a Gaussian process over contexts and actions", 5, 8, GP_DECISIONS),
+    *_pair("gp-ts", "GP-TS", "a Gaussian process over contexts and actions", 1.5, 5, GP_DECISIONS),
 ]
 _PEERS: list[Algorithm] = [
     PeerAlgorithm(name=peer.name, title=peer.title, about=peer.about, peer=peer, cost=peer.cost) for peer in peers.PEERS

@@ -11,6 +11,10 @@ from potstill.lab.runs.algorithms import Algorithm
 Group = tuple[str, str, str]
 
 
+#: Seconds that count as guessed right. Without them, a trial of milliseconds would correct guesses of minutes.
+_PRIOR = 10.0
+
+
 class Pace:
     """Seconds per trial of each group.
 
@@ -52,9 +56,9 @@ class Pace:
     def _correction(self) -> float:
         """Ratio of measured to guessed seconds."""
         guessed = sum(self._guesses[group] for group in self._measured)
-        return sum(map(self.expected, self._measured)) / guessed if guessed else 1.0
+        return (sum(map(self.expected, self._measured)) + _PRIOR) / (guessed + _PRIOR)
 
 
 def _size(scenario: Scenario) -> float:
     """Guessed seconds; the time of an update grows less than linearly with the decisions."""
-    return 1 + scenario.decisions / 20_000
+    return 1 + scenario.decisions / 50_000

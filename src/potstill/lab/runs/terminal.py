@@ -38,14 +38,15 @@ class Display:
     def __call__(self, run: Run) -> None:
         """Show the current progress."""
         done = run.kept + run.finished + len(run.failures)
-        note = f"{done:,} of {run.total:,}, about {duration(run.seconds_left)} left"
+        left = f"about {duration(run.seconds_left)} left"
+        note = f"{done:,} of {run.total:,}, {left}"
         self._bars.update(self._overall, total=run.total, completed=done + sum(run.running.values()), note=note)
         self._draw_running(run.running)
         for failure in run.failures[self._failures :]:
             self._console.print(f"[red]failed:[/] {escape(str(failure.task))}: {escape(failure.error)}", soft_wrap=True)
         self._failures = len(run.failures)
         if not self._console.is_terminal and time.monotonic() - self._told > LINE_EVERY:
-            self._console.print(f"{note} trials", highlight=False)
+            self._console.print(f"{done:,} of {run.total:,} trials, {left}", highlight=False)
             self._told = time.monotonic()
 
     def _draw_running(self, running: dict[Task, float]) -> None:

@@ -48,6 +48,7 @@ _PAGE = Template("""<!doctype html>
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+h1, h2, p, .figures span { overflow-wrap: anywhere; }
 main { max-width: 1040px; margin: 0 auto; padding: 48px 24px 64px; }
 h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px; }
 h2 { font-size: 19px; margin: 0 0 6px; }
@@ -66,9 +67,14 @@ th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
 th, td { padding: 5px 18px 5px 0; border-bottom: 1px solid var(--line); text-align: left; }
 th.number, td.number { text-align: right; }
 td:not(:last-child), td.number { white-space: nowrap; }
+td:last-child:not(.number) { min-width: 15em; }
 pre { overflow-x: auto; padding: 14px 16px; border: 1px solid var(--line); border-radius: 6px; font-size: 13px; }
 footer { color: var(--soft); font-size: 13px; margin-top: 36px; }
-@media (max-width: 520px) { .charts { grid-template-columns: 1fr; } }
+@media (max-width: 520px) {
+  main { padding: 28px 16px 48px; }
+  .charts { grid-template-columns: 1fr; }
+  .chart > div { min-width: 560px; }
+}
 </style>
 </head>
 <body>
@@ -289,7 +295,7 @@ def _headline(figure: str, text: str) -> str:
 
 def _section(section: Section) -> str:
     paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in section.caption.split("\n\n"))
-    charts = "".join(f'<div class="chart" id="{name}"></div>' for name in section.figures)
+    charts = "".join(f'<div class="chart"><div id="{name}"></div></div>' for name in section.figures)
     parts = [f"<h2>{html.escape(section.title)}</h2>{paragraphs}"]
     if charts:
         parts.append(f'<div class="charts{" wide" * section.wide}">{charts}</div>')

@@ -169,7 +169,7 @@ def _workspace_state(workspace: Workspace) -> str:
 
     try:
         head = workspace.registry.standing()
-        mode = read_mode(workspace.storage, workspace.config.serve)
+        mode = read_mode(workspace.storage, workspace.config.serve).mode
         found = experiment_status(workspace, now())
     except USER_ERRORS as error:  # the service runs all the same
         return str(error)

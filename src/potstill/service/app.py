@@ -188,9 +188,9 @@ class App:
 
     def _gauges(self) -> Iterator[ProblemGauges]:
         for service in self._problems:
-            policy = service.snapshots.current.policy
-            version = None if policy is None else policy.version
-            yield ProblemGauges(service.name, version, log_status(service).lag_seconds)
+            current = service.snapshots.current
+            version = None if current.policy is None else current.policy.version
+            yield ProblemGauges(service.name, version, log_status(service).lag_seconds, current.mode_fault is not None)
 
 
 #: By path, then by method.

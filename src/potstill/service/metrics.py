@@ -69,11 +69,13 @@ class ProblemGauges(NamedTuple):
         problem: Name of the problem.
         version: Version of the serving policy; None if there is none.
         lag_seconds: Age of this machine's oldest event that is not in the lake; 0 if all are.
+        mode_fault: Whether the mode that was set last is unusable.
     """
 
     problem: str
     version: int | None
     lag_seconds: float
+    mode_fault: bool = False
 
 
 def share(folder: Path, worker: int) -> None:
@@ -225,9 +227,10 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
         "Age of this machine's oldest event that is not in the lake.",
         labels=["problem"],
     )
+    fault = GaugeMetricFamily("potstill_mode_fault", "1 while mode.json is unusable.", labels=["problem"])
     for one in gauges:
         lag.add_metric([one.problem], one.lag_seconds)
+        fault.add_metric([one.problem], one.mode_fault)
         if one.version is not None:
             version.add_metric([one.problem], one.version)
-    yield version
-    yield lag
+    yield from (version, lag, fault)

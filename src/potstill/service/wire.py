@@ -163,12 +163,16 @@ class LogStatus(Struct, frozen=True, kw_only=True):
 
 
 class StatusReply(Struct, frozen=True, kw_only=True):
-    """Status of a problem; `decisions` and `rewards` are those of the answering worker since it started."""
+    """Status of a problem; `decisions` and `rewards` are those of the answering worker since it started.
+
+    `mode_fault` says why the mode that was set last is not used, if it is not.
+    """
 
     problem: str
     hash: str
     serving: int | None
     mode: str
+    mode_fault: str | None
     experiment: str | None
     experiment_state: str | None
     since: datetime

@@ -112,7 +112,6 @@ class Spool:
         with segment.open("rb") as file:
             file.seek(start)
             write_atomically(copy, file.read())
-        sync_folder(copy.parent)
         return copy
 
     def pending(self) -> Pending:

@@ -16,8 +16,9 @@ from potstill.service.app import create_app
 from potstill.service.auth import Guard
 from potstill.service.limits import Options
 from potstill.service.metrics import Metrics, share
+from potstill.service.process.connections import most_connections
 from potstill.service.process.supervisor import READY
-from potstill.service.process.uvicorn_protocol import server_config
+from potstill.service.process.uvicorn_protocol import Connection, server_config
 from potstill.service.tokens import token_file
 from potstill.workspace import Workspace
 
@@ -69,6 +70,7 @@ def run(spec: Spec, ready: int) -> None:
     workspaces = [Workspace(place) for place in spec.places]
     guards = {w.problem.name: Guard(token_file(w, spec.tokens), required=spec.closed) for w in workspaces}
     app = create_app(workspaces, Options(guards=guards, metrics=Metrics, cors=spec.cors))
+    Connection.most_connections = most_connections(len(workspaces))
     config = server_config(
         AllowedHosts(app, guards.values()),
         loop="uvloop",

@@ -95,18 +95,27 @@ def test_a_killed_worker_is_replaced_and_the_end_under_load_loses_nothing(worksp
     assert_kept(workspace, load, last)
 
 
-def test_processes_end_with_a_parent_that_is_killed(workspace, tmp_path):
-    with serving(tmp_path / "out", workspace.url, "--workers", 2, TMPDIR=str(tmp_path)) as running:
+def shared_mappings(pid):
+    """Files that a process can change through memory."""
+    lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    return {line[5] for line in lines if line[1] == "rw-s" and line[5].startswith("/")}
+
+
+def test_processes_end_with_a_parent_that_is_killed_and_leave_nothing(workspace, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    with serving(tmp_path / "out", workspace.url, "--workers", 2, TMPDIR=str(temporary)) as running:
         children = [pid for pids in running.children().values() for pid in pids]
         assert len(children) == 3
-        assert list(tmp_path.glob("potstill-metrics-*"))
+        # A write to a mapped file on a full disk would end the worker by SIGBUS.
+        assert [shared_mappings(pid) for pid in running.children()[WORKER]] == [{"/memfd:potstill-counts"}] * 2
         with Load(running, "video-upload", CONTEXT) as load:
             until(lambda: len(load.rewarded) > 20)
             running.process.kill()
             until(lambda: not any(map(alive, children)))
     Flusher(Spool(workspace.spool), workspace.lake).flush()
     assert_kept(workspace, load)
-    assert not list(tmp_path.glob("potstill-metrics-*"))
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_second_signal_ends_at_once_with_updates_and_all(workspace, tmp_path):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -15,6 +13,7 @@ import msgspec
 
 from potstill.errors import PotstillError
 from potstill.problem import seconds
+from potstill.service.counts import create_memory
 from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec
@@ -96,10 +95,10 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
     with ExitStack() as stack:
         signals = stack.enter_context(Signals().caught())
         listening = stack.enter_context(closing(_bound(address, settings)))
-        folder = tempfile.mkdtemp(prefix="potstill-metrics-")
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        counts = create_memory(settings.workers)
+        stack.callback(os.close, counts)
         child = partial(Child, lifeline=_lifeline(stack))
-        workers, updaters = _workers(settings, child, listening, folder, closed=not local), _updaters(settings, child)
+        workers, updaters = _workers(settings, child, listening, counts, closed=not local), _updaters(settings, child)
         flusher = child("the flusher", "potstill.service.process.flusher", settings.places)
         service = Service(url=_url(listening), workspaces=workspaces, open=opened, local=local)
         well = supervise(
@@ -177,14 +176,15 @@ def _lifeline(stack: ExitStack) -> int:
 
 
 def _workers(
-    settings: Settings, child: Callable[..., Child], listening: socket.socket, folder: str, *, closed: bool
+    settings: Settings, child: Callable[..., Child], listening: socket.socket, counts: int, *, closed: bool
 ) -> list[Child]:
     specs = [
         Spec(
             places=settings.places,
             number=number,
             descriptor=listening.fileno(),
-            metrics=folder,
+            workers=settings.workers,
+            counts=counts,
             tokens=settings.tokens,
             closed=closed,
             cors=settings.cors,
@@ -196,7 +196,7 @@ def _workers(
             f"worker {spec.number}",
             "potstill.service.process.worker",
             [msgspec.json.encode(spec).decode()],
-            descriptors=[spec.descriptor],
+            descriptors=[spec.descriptor, spec.counts],
             reports=True,
         )
         for spec in specs

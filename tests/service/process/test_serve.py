@@ -118,6 +118,36 @@ def test_processes_end_with_a_parent_that_is_killed_and_leave_nothing(workspace,
     assert list(temporary.iterdir()) == []
 
 
+def test_a_closed_service_stays_closed_without_its_tokens_and_when_a_worker_dies(workspace, tmp_path):
+    token = TokenFile(workspace.storage).create("web", ["decide"])
+    path, body = "/v1/video-upload/decide", {"context": CONTEXT}
+    with serving(tmp_path / "out", workspace.url) as running:
+        assert running.ask("POST", path, body, token)[0] == 200
+        with socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE) as connection:
+            connection.sendall(in_a_trailer(path, token))
+            assert connection.recv(1000).startswith(b"HTTP/1.1 401")
+        workspace.storage.delete("tokens.json")
+        until(lambda: running.ask("POST", path, body, token)[0] == 401)
+        (worker,) = running.children()[WORKER]
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: running.children().get(WORKER, [worker]) != [worker])
+        until(lambda: running.ask("GET", "/ready")[0] == 200)
+        assert running.ask("POST", path, body)[0] == 401
+    with serving(tmp_path / "again", workspace.url) as running:
+        assert "tokens needed" in running.printed
+        assert "tokens.json is missing, and callers need tokens here" in running.errors
+        assert running.ask("POST", path, body)[0] == 401
+
+
+def in_a_trailer(path, token):
+    """A request whose token follows its body."""
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    chunk = (
+        f"Transfer-Encoding: chunked\r\nTrailer: Authorization\r\n\r\n{1 + len(REST):x}\r\n{{{REST.decode()}\r\n0\r\n"
+    )
+    return f"{head}{chunk}Authorization: Bearer {token}\r\n\r\n".encode()
+
+
 def test_a_second_signal_ends_at_once_with_updates_and_all(workspace, tmp_path):
     with serving(tmp_path / "out", workspace.url, "--update-every", "1h") as running:
         children = running.children()

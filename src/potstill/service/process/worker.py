@@ -38,7 +38,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         workers: Number of workers.
         counts: Descriptor of the workers' shared counts.
         tokens: A file of tokens for all workspaces; None for one in each.
-        closed: Whether to refuse callers also where there is no file of tokens.
+        closed: For each workspace, whether to refuse callers also where there is no file of tokens.
         cors: Origins of pages that may call.
     """
 
@@ -48,7 +48,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     counts: int
     tokens: str | None = None
-    closed: bool = False
+    closed: tuple[bool, ...]
     cors: tuple[str, ...] = ()
 
 
@@ -70,7 +70,10 @@ def run(spec: Spec, ready: int) -> None:
     """Answer requests until SIGTERM, and finish those in flight."""
     counts = Counts(spec.counts, spec.number, spec.workers)
     workspaces = [Workspace(place) for place in spec.places]
-    guards = {w.problem.name: Guard(token_file(w, spec.tokens), required=spec.closed) for w in workspaces}
+    guards = {
+        workspace.problem.name: Guard(token_file(workspace, spec.tokens), required=closed)
+        for workspace, closed in zip(workspaces, spec.closed, strict=True)
+    }
     app = create_app(workspaces, Options(guards=guards, metrics=partial(Metrics, counts=counts), cors=spec.cors))
     Connection.most_connections = most_connections(len(workspaces))
     config = server_config(

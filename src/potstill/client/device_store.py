@@ -9,7 +9,7 @@ from pathlib import Path
 
 from potstill.client.calls import etag_of
 from potstill.client.errors import FolderInUse
-from potstill.files import PRIVATE, make_folder, write_atomically
+from potstill.files import PRIVATE, make_folder, remove_stale, write_atomically
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
 
@@ -59,6 +59,7 @@ class PolicyStore:
         return policy
 
     def _start(self) -> None:
+        remove_stale(self._path.parent)
         try:
             data = self._path.read_bytes()
             self.current, self.etag = self._checked(data), etag_of(data)

@@ -121,6 +121,7 @@ class SnapshotWatcher:
     def start(self) -> None:
         """Load the serving version. Where nothing is published yet, publish a uniform policy first."""
         try:
+            self._workspace.storage.sweep()
             self._workspace.start()
         except (*_UNUSABLE, *_UNAVAILABLE) as error:
             self._report(error)

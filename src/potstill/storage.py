@@ -127,7 +127,8 @@ class LocalStorage:
 class ObjectStorage:
     """A prefix in an object store with conditional writes: S3 and compatible stores, GCS, Azure.
 
-    Credentials and endpoints come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
+    Credentials and endpoints come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …). An endpoint
+    without TLS needs ``AWS_ALLOW_HTTP=true``.
     """
 
     def __init__(self, url: str) -> None:
@@ -204,4 +205,11 @@ class ObjectStorage:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return explained(str(error).partition("\n")[0])
+
+
+def explained(message: str) -> str:
+    """A message of the object-store library, with the way out where it does not say it."""
+    if "builder error" in message:  # all that the library says about an endpoint without TLS
+        message += "; if the endpoint is http:// and meant to be, set AWS_ALLOW_HTTP=true"
+    return message

@@ -1,6 +1,7 @@
 """The processes of a service: each may die, and what was acknowledged is there all the same."""
 
 import os
+import re
 import signal
 import socket
 import time
@@ -95,6 +96,10 @@ def test_a_killed_worker_is_replaced_and_the_end_under_load_loses_nothing(worksp
     assert_kept(workspace, load, last)
 
 
+def status(pid):
+    return Path(f"/proc/{pid}/status").read_text()
+
+
 def shared_mappings(pid):
     """Files that a process can change through memory."""
     lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
@@ -107,6 +112,7 @@ def test_processes_end_with_a_parent_that_is_killed_and_leave_nothing(workspace,
     with serving(tmp_path / "out", workspace.url, "--workers", 2, TMPDIR=str(temporary)) as running:
         children = [pid for pids in running.children().values() for pid in pids]
         assert len(children) == 3
+        assert {re.search(r"^Umask:\s+(\d+)", status(pid), re.M)[1] for pid in children} == {"0077"}
         # A write to a mapped file on a full disk would end the worker by SIGBUS.
         assert [shared_mappings(pid) for pid in running.children()[WORKER]] == [{"/memfd:potstill-counts"}] * 2
         with Load(running, "video-upload", CONTEXT) as load:

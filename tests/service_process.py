@@ -68,10 +68,14 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: object, port: int = 0, **variables: str) -> Iterator[Running]:
-    """Start a service; its output goes to files in a folder."""
+def serving(
+    folder: Path, *arguments: object, port: int = 0, open_files: int | None = None, **variables: str
+) -> Iterator[Running]:
+    """Start a service; its output goes to files in a folder. `open_files` limits those of each process."""
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "potstill.cli", "serve", *map(str, arguments), "--port", str(port)]
+    if open_files is not None:
+        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$0" "$@"', *command]
     with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr, env={**os.environ, **variables})
     try:

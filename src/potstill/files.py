@@ -1,25 +1,65 @@
-"""Atomic and durable writes, and file locks."""
+"""Atomic and durable writes, private by default, and file locks."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+#: Permissions of new files. Events hold personal data, so files are for their owner alone unless asked otherwise;
+#: shared ones, such as reports, go by the umask.
+PRIVATE, SHARED = 0o600, 0o666
+PRIVATE_FOLDER = 0o700
+#: Seconds after its last change at which a temporary file counts as left by a killed writer.
+STALE = 24 * 3600.0
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp")
 
-def write_atomically(path: str | Path, data: bytes) -> None:
-    """Write a file atomically and durably: readers see the old or the new contents, also after a crash."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+def write_atomically(path: str | Path, data: bytes, mode: int = PRIVATE) -> None:
+    """Write a file atomically and durably: readers see the old or the new contents, also after a crash.
+
+    Threads, processes and containers may write the same file at once; one of them is last.
+    """
+    with _temporary(Path(path), data, mode) as temporary:
+        temporary.replace(path)
+        sync_folder(temporary.parent)
+
+
+def create_atomically(path: str | Path, data: bytes, mode: int = PRIVATE) -> None:
+    """Like `write_atomically`, but `FileExistsError`, and no change, if the file exists."""
+    with _temporary(Path(path), data, mode) as temporary:
+        os.link(temporary, path)
+        sync_folder(temporary.parent)
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, data: bytes, mode: int) -> Iterator[Path]:
+    """A synced file beside `path` with a name that no other writer has; removed afterwards."""
+    # Not the process id: threads share it, and so do containers that share a folder.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        with temporary.open("wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+            os.fsync(descriptor)
+        yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_stale(folder: str | Path) -> None:
+    """Remove the temporary files that killed writers left in a folder; those younger than `STALE` stay."""
+    with contextlib.suppress(FileNotFoundError):
+        oldest = time.time() - STALE
+        for entry in os.scandir(folder):
+            if _TEMPORARY.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:
+                Path(entry).unlink(missing_ok=True)
 
 
 def sync_folder(folder: str | Path) -> None:
@@ -32,10 +72,10 @@ def sync_folder(folder: str | Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents durably."""
+    """Create a folder and its parents durably, for their owner alone; existing ones keep their permissions."""
     if not folder.is_dir():
         make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
         sync_folder(folder.parent)
 
 
@@ -45,7 +85,7 @@ def hold(path: Path, *, wait: bool) -> int | None:
     Close the descriptor to unlock. Raises `FileNotFoundError` if the folder is missing.
     """
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is(path, descriptor):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from potstill.errors import PotstillError
-from potstill.files import make_folder, sync_folder, write_atomically
+from potstill.files import create_atomically, make_folder, remove_stale, write_atomically
 
 
 class AlreadyThere(PotstillError, FileExistsError):
@@ -46,6 +45,9 @@ class Storage(Protocol):
 
     def names(self, folder: str, after: str = "") -> list[str]:
         """Names of the files directly in a folder, without the folder, sorted; only those after `after`."""
+
+    def sweep(self, folder: str = "") -> None:
+        """Remove what killed writers left directly in a folder; what may still be in use stays."""
 
     def within(self, folder: str) -> Storage:
         """Storage of a subfolder."""
@@ -87,21 +89,14 @@ class LocalStorage:
     def create(self, name: str, data: bytes) -> None:
         """Create a file: hard-link a complete temporary file to the name, which fails if the name exists."""
         path = self._place(name)
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-        write_atomically(temporary, data)
         try:
-            os.link(temporary, path)
+            create_atomically(path, data)
         except FileExistsError:
             raise AlreadyThere(f"{path} exists already") from None
-        finally:
-            temporary.unlink()
-        sync_folder(path.parent)
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file, replacing an existing one."""
-        path = self._place(name)
-        write_atomically(path, data)
-        sync_folder(path.parent)
+        write_atomically(self._place(name), data)
 
     def delete(self, name: str) -> None:
         """Remove a file."""
@@ -114,6 +109,10 @@ class LocalStorage:
         except FileNotFoundError:
             return []
         return sorted(name for name in found if name > after and not name.startswith("."))
+
+    def sweep(self, folder: str = "") -> None:
+        """Remove temporary files that killed writers left directly in a folder, a day after their last change."""
+        remove_stale(self.folder / folder)
 
     def within(self, folder: str) -> LocalStorage:
         """Storage of a subfolder."""
@@ -128,7 +127,8 @@ class LocalStorage:
 class ObjectStorage:
     """A prefix in an object store with conditional writes: S3 and compatible stores, GCS, Azure.
 
-    Credentials and endpoints come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …).
+    Credentials and endpoints come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …). An endpoint
+    without TLS needs ``AWS_ALLOW_HTTP=true``.
     """
 
     def __init__(self, url: str) -> None:
@@ -176,6 +176,9 @@ class ObjectStorage:
             paths = [str(entry["path"]) for page in pages for entry in page]
         return sorted(path[len(folder) + 1 :] for path in paths if "/" not in path[len(folder) + 1 :])
 
+    def sweep(self, folder: str = "") -> None:
+        """Nothing to do: an object store has no temporary files."""
+
     def within(self, folder: str) -> ObjectStorage:
         """Storage of a subfolder."""
         return ObjectStorage(child(self.url, folder))
@@ -202,4 +205,11 @@ class ObjectStorage:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return explained(str(error).partition("\n")[0])
+
+
+def explained(message: str) -> str:
+    """A message of the object-store library, with the way out where it does not say it."""
+    if "builder error" in message:  # all that the library says about an endpoint without TLS
+        message += "; if the endpoint is http:// and meant to be, set AWS_ALLOW_HTTP=true"
+    return message

@@ -145,6 +145,16 @@ def test_a_closed_service_says_so(place, tmp_path):
         assert (status, api["paths"][DECIDE]["post"]["security"]) == (200, [{"token": ["decide"]}])
 
 
+def test_a_workspace_is_opened_by_a_command_only(place):
+    done("token", "create", place, "web")
+    (Path(place) / FILE).unlink()
+    assert "potstill token open" in refused("token", "list", place)
+    assert "let every caller in?" in run("token", "open", place).output  # nobody says yes
+    assert "potstill token open" in refused("token", "list", place)
+    assert "until they are restarted" in done("token", "open", place, "--yes")
+    assert "no tokens: the service is open" in done("token", "list", place)
+
+
 def test_what_the_how_to_says_to_type_works(place, tmp_path, monkeypatch):
     """Its calls with curl, and its Python, one after another."""
     monkeypatch.chdir(tmp_path)

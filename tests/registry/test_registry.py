@@ -60,6 +60,9 @@ class MemoryStorage:
         inside = [name.removeprefix(f"{folder}/") for name in self.files if name.startswith(f"{folder}/")]
         return sorted(name for name in inside if "/" not in name and name > after)
 
+    def sweep(self, folder: str = "") -> None:
+        self.calls.append(f"sweep {folder}")
+
     def within(self, folder: str) -> Storage:
         raise NotImplementedError
 

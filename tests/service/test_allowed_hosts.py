@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from potstill.service.allowed_hosts import AllowedHosts, is_local
+from potstill.service import allowed_hosts
+from potstill.service.allowed_hosts import HOST_BYTES, KNOWN, AllowedHosts, is_local
 from potstill.service.auth import Guard
 from potstill.service.tokens import TokenFile
 from potstill.storage import open_storage
@@ -24,6 +25,16 @@ def test_names_of_this_machine(host):
 )
 def test_other_names(host):
     assert not is_local(host)
+
+
+def test_only_valid_hosts_are_kept_and_few_of_them():
+    for host in (b"a" * (HOST_BYTES + 1), b"a b", b"\xff" * 50, b"<script>", b"localhost:999999"):
+        assert not is_local(host)
+        assert host not in allowed_hosts._known
+    for number in range(3 * KNOWN):
+        assert not is_local(b"host-%d.example" % number)
+        assert is_local(b"localhost:%d" % number)
+    assert sum(map(len, allowed_hosts._known)) <= KNOWN * HOST_BYTES
 
 
 def answer(app, host):

@@ -10,8 +10,10 @@ import pytest
 import worlds
 from service_examples import opened, running
 
+from potstill.problem import MOST_METRICS
 from potstill.service.http import Refusal
-from potstill.service.limits import Disconnected, Load
+from potstill.service.limits import Disconnected, Load, most_values, refuse_crowded
+from potstill.service.wire import MOST_REWARDS
 
 BODY = json.dumps({"context": {"bandwidth_kbps": 900.0, "connection": "4g"}}).encode()
 SECONDS = 0.5
@@ -118,6 +120,89 @@ def test_more_requests_than_can_be_answered_are_told_to_come_again(tmp_path):
             assert (await asker.get("/health")).status == (await asker.get("/ready")).status == 200
 
     asyncio.run(work())
+
+
+CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
+OBSERVED = {"id": "a", "context": CONTEXT, "action": "360p", "propensity": 0.5, "policy": 0, "time": 1.0}
+
+
+def metrics(count: int) -> dict[str, float]:
+    return {f"m{i}": 1.0 for i in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("path", "within", "beyond", "named"),
+    [
+        (
+            "observe",
+            {"observations": [{**OBSERVED, "rewards": [{"reward": 0.5}] * MOST_REWARDS}]},
+            {"observations": [{**OBSERVED, "rewards": [{"reward": 0.5}] * (MOST_REWARDS + 1)}]},
+            f"length <= {MOST_REWARDS} - at `$.observations[0].rewards`",
+        ),
+        (
+            "reward",
+            {"id": "a", "reward": 0.5, "metrics": metrics(MOST_METRICS)},
+            {"id": "a", "reward": 0.5, "metrics": metrics(MOST_METRICS + 1)},
+            f"length <= {MOST_METRICS} - at `$.metrics`",
+        ),
+        (
+            "decide",
+            {"context": CONTEXT, "eligible": ["360p"]},
+            {"context": CONTEXT, "eligible": ["360p"] * 5},
+            "length <= 3 - at `$.eligible`",
+        ),
+        (
+            "decide/batch",
+            {"requests": [{"context": CONTEXT}] * 10},
+            {"requests": [{"context": CONTEXT}] * 11},
+            "at most 10 at a time, got 11",
+        ),
+    ],
+)
+def test_what_nests_is_limited_and_the_error_names_the_limit(tmp_path, path, within, beyond, named):
+    async def work() -> None:
+        async with opened(worlds.made(str(tmp_path / "video")), max_batch=10) as asker:
+            assert (await asker.post(path, within)).status in (200, 202)
+            told = await asker.post(path, beyond)
+            assert told.status in (413, 422)
+            assert named in told.json["error"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("path", "start", "item"),
+    [
+        ("reward", '{"rewards":[', {"id": "a", "reward": 1}),
+        ("reward", '{"id":"a","reward":1,"metrics":[', {"m": 1, "n": 1}),
+        ("decide/batch", '{"requests":[', {"context": CONTEXT, "eligible": ["360p"] * 300}),
+        ("observe", '{"observations":[', {**OBSERVED, "rewards": [{"reward": 1}] * 300}),
+    ],
+)
+def test_a_body_of_too_many_values_is_refused_undecoded(tmp_path, monkeypatch, path, start, item):
+    """Decoded it would take many times its bytes, and seconds of the event loop."""
+    text = json.dumps(item, separators=(",", ":"))
+    body = (start + ",".join([text] * (200_000 // len(text))) + "]}").encode()
+
+    async def work() -> None:
+        workspace = worlds.made(str(tmp_path / "video"))
+        async with opened(workspace, max_body=100_000, max_batch=10) as asker:
+            monkeypatch.setattr(asker.app._problems[0].requests, "read_batch", None)  # decoding would fail
+            monkeypatch.setattr(asker.app._problems[0].requests, "read_observe", None)
+            told = await asker.post(path, body=body)
+            assert told.status == 413
+            assert f"at most {most_values(workspace.problem, 10)} values here" in told.json["error"]
+            assert (asker.app._load.bytes, asker.app._load.requests) == (0, 0)
+
+    asyncio.run(work())
+
+
+def test_a_full_batch_of_large_items_has_fewer_values_than_allowed(problem):
+    item = {"id": "a" * 50, "context": dict.fromkeys("abc", 1), "eligible": ["360p"] * 4, "unit": "u", "action": "360p"}
+    body = json.dumps({"requests": [item] * 1000}).encode()
+    refuse_crowded(body, most_values(problem, 1000))
+    rewards = [{"id": "a", "reward": 0.5, "key": "k", "time": 1.0, "metrics": metrics(MOST_METRICS)}] * 1000
+    refuse_crowded(json.dumps({"rewards": rewards}).encode(), most_values(problem, 1000))
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from potstill.service.counts import create_memory
 from potstill.service.metrics import VERSIONS, Metrics, ProblemGauges
 
 WORKER = """
-import os, sys
-from pathlib import Path
-from potstill.service.metrics import Metrics, share
-share(Path(sys.argv[1]), int(sys.argv[2]))
-metrics = Metrics()
+import sys
+from potstill.service.counts import Counts
+from potstill.service.metrics import Metrics
+metrics = Metrics(counts=Counts(*map(int, sys.argv[1:])))
 counted = metrics.of("video")
 for command in sys.stdin:
     if command == "tell\\n":
@@ -41,7 +41,7 @@ def value(text, name, **labels):
 
 
 def test_every_name_is_there_with_its_labels():
-    metrics = Metrics(lambda: [ProblemGauges("video", 7, 2.5), ProblemGauges("new", None, 0.0)])
+    metrics = Metrics(lambda: [ProblemGauges("video", 7, 2.5, mode_fault=True), ProblemGauges("new", None, 0.0)])
     counted = metrics.of("video")
     counted.count_decisions("online", 7)
     counted.count_decisions("online", 7, 999)
@@ -63,6 +63,8 @@ def test_every_name_is_there_with_its_labels():
     assert value(text, "potstill_policy_version", problem="video") == 7
     assert value(text, "potstill_policy_version", problem="new") is None
     assert value(text, "potstill_log_lag_seconds", problem="video") == 2.5
+    assert value(text, "potstill_mode_fault", problem="video") == 1
+    assert value(text, "potstill_mode_fault", problem="new") == 0
     assert value(text, "potstill_decide_seconds_count", problem="video") == 1
     assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.0025") == 0
     assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.005") == 1
@@ -99,14 +101,14 @@ def test_versions_of_long_ago_are_left_out_unless_one_serves():
 
 
 class Workers:
-    """Processes that count in one folder."""
+    """Processes that count in one memory."""
 
-    def __init__(self, folder):
-        self.folder, self.processes = folder, []
+    def __init__(self, memory):
+        self.memory, self.processes = memory, []
 
     def start(self, number):
-        command = [sys.executable, "-c", WORKER, str(self.folder), str(number)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = [sys.executable, "-c", WORKER, str(self.memory), str(number), "2"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[self.memory])
         self.processes.append(process)
         return process
 
@@ -118,10 +120,11 @@ class Workers:
 
 
 @pytest.fixture
-def workers(tmp_path):
-    started = Workers(tmp_path)
+def workers():
+    started = Workers(create_memory(2))
     yield started
     started.stop()
+    os.close(started.memory)
 
 
 def told(process, command):
@@ -151,4 +154,3 @@ def test_workers_count_together_and_nothing_is_lost_with_one_that_is_killed(work
         assert value(text, "potstill_decisions_total", problem="video", mode="online", policy="3") == 1110
         assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.0025") == 0
         assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.005") == 3
-    assert len(list(workers.folder.iterdir())) == 4  # counters and histograms of two workers, not of three

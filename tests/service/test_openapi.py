@@ -36,7 +36,7 @@ ODD = ps.Problem(
 
 @pytest.fixture
 def found(problem):
-    return document([problem, ODD], secured=True)
+    return document([problem, ODD], closed={problem.name, ODD.name})
 
 
 def schema_of(found, problem, name):
@@ -56,7 +56,7 @@ def accepts(found, problem, name, value):
 @pytest.mark.parametrize("secured", [False, True])
 def test_it_is_valid_openapi(problem, secured):
     for problems in ([], [problem], [problem, ODD]):
-        OpenAPIV31SpecValidator(document(problems, secured=secured)).validate()
+        OpenAPIV31SpecValidator(document(problems, closed=[one.name for one in problems] if secured else ())).validate()
 
 
 def test_paths_are_as_requests_must_write_them(found):
@@ -71,9 +71,21 @@ def test_every_operation_needs_its_scope_where_tokens_are_needed(found, problem)
         assert {"401", "403", "503"} <= shown["responses"].keys()
     assert found["paths"]["/metrics"]["get"]["security"] == [{"token": ["read"]}]
     assert {"200", "401", "403", "404", "503"} == found["paths"]["/metrics"]["get"]["responses"].keys()
-    unsecured = document([problem], secured=False)
+    unsecured = document([problem])
     assert "securitySchemes" not in unsecured["components"]
     assert unsecured["paths"]["/v1/video-upload/decide"]["post"]["security"] == []
+
+
+def test_a_problem_without_tokens_needs_none_beside_one_with_tokens(problem):
+    found = document([problem, ODD], closed={ODD.name})
+    security = {path: next(iter(methods.values()))["security"] for path, methods in found["paths"].items()}
+    assert {bool(needed) for path, needed in security.items() if path.startswith("/v1/video-upload/")} == {False}
+    assert {bool(needed) for path, needed in security.items() if path.startswith("/v1/prix")} == {True}
+    assert security["/metrics"] == []  # it shows what the caller may see
+    assert "securitySchemes" in found["components"]
+    hidden = document([problem], closed={ODD.name}, hidden=1)
+    assert hidden["x-hidden"] == 1
+    assert "securitySchemes" in hidden["components"]
 
 
 def test_contexts_are_typed_by_the_problem(found, context):

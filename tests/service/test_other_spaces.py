@@ -165,7 +165,7 @@ def test_restrictions_that_cannot_be_hashed_have_digests():
 
 
 def test_the_document_and_the_tables_have_numbers():
-    found = document([PROBLEM], secured=False)
+    found = document([PROBLEM])
     OpenAPIV31SpecValidator(found).validate()
     schemas = found["components"]["schemas"]
     assert schemas["dial.DecideReply"]["properties"]["action"]["type"] == "number"

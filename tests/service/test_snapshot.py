@@ -9,7 +9,7 @@ from service_examples import flushed, publish, server
 
 import potstill as ps
 from potstill.pipeline.audit import run_audit
-from potstill.service.snapshot import FILE, SnapshotWatcher, read_mode, write_mode
+from potstill.service.snapshot import FILE, SnapshotWatcher, write_mode
 from potstill.workspace import InvalidConfig, Workspace
 
 CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
@@ -151,12 +151,46 @@ def test_a_mode_that_makes_no_sense_is_refused(serving, workspace, outcomes):
     stated = workspace.config.serve
     with pytest.raises(InvalidConfig, match=r"serve\.fallback"):
         write_mode(workspace.storage, stated, "log-only")
-    (workspace.storage.folder / FILE).write_bytes(b'{"mode": "of its own"}')
-    with pytest.raises(InvalidConfig, match=r"mode\.json"):
-        read_mode(workspace.storage, stated)
+    assert not (workspace.storage.folder / FILE).exists()
+
+
+DAMAGED = [b"", b'{"mod', b'{"mode": "of its own"}', b"\xff\xfe", b'{"mode": "log-only"}']  # the last has no fallback
+
+
+@pytest.mark.parametrize("data", DAMAGED)
+def test_a_damaged_mode_keeps_no_sound_policy_from_serving(workspace, outcomes, caplog, data):
+    publish(workspace)
+    (workspace.storage.folder / FILE).write_bytes(data)
+    serving = SnapshotWatcher(workspace, outcomes.append)
+    serving.start()
     serving.reload()
-    assert serving.current.mode == "online"
-    assert outcomes[-1] == "refused"
+    assert (serving.current.policy.version, serving.current.mode) == (1, "online")
+    assert "mode.json is unusable, so that mode online of potstill.toml holds" in serving.current.mode_fault
+    assert outcomes == ["swapped", "refused"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]  # once
+    write_mode(workspace.storage, workspace.config.serve, "apprentice")
+    serving.reload()
+    assert (serving.current.mode, serving.current.mode_fault) == ("apprentice", None)
+
+
+def test_a_mode_that_is_damaged_while_it_holds_falls_back_to_the_configured_one(serving, workspace):
+    write_mode(workspace.storage, workspace.config.serve, "apprentice")
+    serving.reload()
+    (workspace.storage.folder / FILE).write_bytes(b"{")
+    publish(workspace)
+    serving.reload()
+    assert (serving.current.policy.version, serving.current.mode) == (1, "online")
+
+
+def test_a_mode_that_cannot_be_read_now_stays_and_keeps_no_policy_from_serving(serving, workspace):
+    write_mode(workspace.storage, workspace.config.serve, "apprentice")
+    serving.reload()
+    (workspace.storage.folder / FILE).unlink()
+    (workspace.storage.folder / FILE).mkdir()  # reading it fails
+    publish(workspace)
+    serving.reload()
+    assert (serving.current.policy.version, serving.current.mode) == (1, "apprentice")
+    assert "mode.json is unreadable" in serving.current.mode_fault
 
 
 def test_the_artifact_is_the_file_of_the_policy(serving, workspace):

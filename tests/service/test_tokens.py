@@ -10,7 +10,7 @@ import pytest
 
 from potstill.service import tokens as service_tokens
 from potstill.service.auth import Guard, TokenRefused
-from potstill.service.tokens import FILE, SCOPES, InvalidToken, TokenFile
+from potstill.service.tokens import FILE, SCOPES, InvalidToken, TokenFile, TokensMissing
 from potstill.storage import open_storage
 
 
@@ -175,7 +175,65 @@ def test_while_the_file_cannot_be_read_the_last_tokens_stay(tmp_path, local, cap
 def test_a_damaged_file_is_refused_with_its_place(tmp_path, local, damage):
     (tmp_path / FILE).write_text(damage)
     with pytest.raises(InvalidToken, match=re.escape(FILE)):
-        Guard(local)
+        local.read()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b'{"tokens": 3}'])
+def test_a_damaged_file_lets_nobody_in_until_it_is_whole_again(tmp_path, local, caplog, damage):
+    """Nor does it end a worker that starts with it."""
+    token = local.create("web", ["decide"])
+    good = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(damage)
+    guard = Guard(local)
+    guard.reload()
+    assert not guard.open
+    assert refusal(guard, None) == refusal(guard, header(token)) == 503
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert FILE in caplog.text
+    (tmp_path / FILE).write_bytes(good)
+    guard.reload()
+    guard.check(header(token), "decide")
+
+
+def test_a_workspace_that_was_closed_stays_so_without_its_tokens(place, caplog):
+    """Also for a worker that starts after they were deleted."""
+    file = TokenFile(open_storage(place))
+    token = file.create("web", ["decide"])
+    open_storage(place).delete(FILE)
+    with pytest.raises(TokensMissing, match=r"restore it, create new tokens .* potstill token open"):
+        file.read()
+    guard = Guard(file)
+    assert not guard.open
+    assert refusal(guard, None) == refusal(guard, header(token)) == 401
+    assert "every request is refused" in caplog.text
+    new = file.create("new", ["read"])
+    Guard(file).check(header(new), "read")
+
+
+def test_tokens_of_an_earlier_version_close_for_good_too(tmp_path, local):
+    local.create("web", ["decide"])
+    (tmp_path / "tokens-closed.json").unlink()
+    Guard(local, required=True)
+    (tmp_path / FILE).unlink()
+    assert not Guard(local).open
+
+
+def test_a_note_that_cannot_be_written_keeps_no_caller_out(local, caplog, monkeypatch):
+    token = local.create("web", ["decide"])
+    monkeypatch.setattr(local, "close", lambda: (_ for _ in ()).throw(PermissionError("read-only")))
+    Guard(local).check(header(token), "decide")
+    assert "cannot note" in caplog.text
+
+
+def test_opening_again_is_explicit_and_revokes_all(place):
+    file = TokenFile(open_storage(place))
+    token = file.create("web", ["decide"])
+    running = Guard(file)
+    file.open()
+    assert file.read() is None
+    assert Guard(file).open
+    running.reload()
+    assert refusal(running, None) == refusal(running, header(token)) == 401  # until it is restarted
 
 
 def test_names_are_used_once_and_must_be_known(local):

@@ -106,18 +106,25 @@ def vacuum(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print how many.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete files that no table of the lake uses: left by compaction, expiry or crashes. No event is lost."""
+    """Delete files that no table of the lake and no version uses: left by compaction, expiry, lost races or crashes.
+
+    No event is lost, and no file of a version.
+    """
     from potstill.events.lake import vacuum as vacuumed
     from potstill.problem import seconds
     from potstill.workspace import Workspace
 
     with exit_on(*USER_ERRORS), Console(stderr=True).status("vacuuming"):
-        done = vacuumed(Workspace(place).lake, seconds(older_than, "--older-than"), dry_run=dry_run)
+        workspace = Workspace(place)
+        done = vacuumed(workspace.lake, seconds(older_than, "--older-than"), dry_run=dry_run)
+        strays = [] if dry_run else workspace.registry.sweep(recent=None)
     if as_json:
         print_json(done)
         return
     for one in done:
         typer.echo(f"{one.table}: {plural(len(one.files), 'file')} {'would be ' if dry_run else ''}deleted")
+    if strays:
+        typer.echo(f"registry: {plural(len(strays), 'file')} of publications that did not take place deleted")
     if not done:
         typer.echo("the lake is empty: nothing to delete")
 

@@ -150,6 +150,27 @@ def revoke(
     typer.echo(f"revoked {name!r}; running services refuse it within seconds")
 
 
+@token.command(name="open")
+@requires("serve")
+def open_again(
+    place: Place,
+    tokens: TokensFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Revoke all tokens and let callers in without one, after a restart of the service.
+
+    A workspace that had tokens stays closed without them: this is the only way to open it.
+    """
+    from potstill.service import token_file
+    from potstill.workspace import Workspace
+
+    with exit_on(*USER_ERRORS):
+        file = token_file(Workspace(place), tokens)
+        yes or typer.confirm(f"Revoke all tokens in {file.url}, and let every caller in?", abort=True)
+        file.open()
+    typer.echo("opened; running services stay closed until they are restarted")
+
+
 def _announce(service: Service) -> None:
     """Print the address, the workspaces, and how to call and stop the service."""
     typer.echo(f"potstill {__version__} serves on {service.url}")
@@ -169,7 +190,7 @@ def _workspace_state(workspace: Workspace) -> str:
 
     try:
         head = workspace.registry.standing()
-        mode = read_mode(workspace.storage, workspace.config.serve)
+        mode = read_mode(workspace.storage, workspace.config.serve).mode
         found = experiment_status(workspace, now())
     except USER_ERRORS as error:  # the service runs all the same
         return str(error)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from potstill.client.calls import etag_of
 from potstill.client.errors import FolderInUse
-from potstill.files import make_folder, sync_folder, write_atomically
+from potstill.files import PRIVATE, make_folder, remove_stale, write_atomically
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
 
@@ -21,7 +21,7 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
-        self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -55,11 +55,11 @@ class PolicyStore:
         """Store and use a downloaded policy; `InvalidPolicy` if it is invalid or for another problem."""
         policy = self._checked(data)
         write_atomically(self._path, data)
-        sync_folder(self._path.parent)
         self.current, self.etag = policy, etag_of(data)
         return policy
 
     def _start(self) -> None:
+        remove_stale(self._path.parent)
         try:
             data = self._path.read_bytes()
             self.current, self.etag = self._checked(data), etag_of(data)

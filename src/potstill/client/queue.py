@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from potstill.client.errors import QueueFull
+from potstill.files import PRIVATE
 
 log = logging.getLogger("potstill.client")
 Kind = Literal["decision", "reward"]
@@ -40,6 +42,7 @@ def open_file(path: Path, tables: str, synchronous: str) -> tuple[sqlite3.Connec
 
 
 def _open(path: Path, tables: str, synchronous: str) -> sqlite3.Connection:
+    _create_private(path)
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")
@@ -52,6 +55,13 @@ def _open(path: Path, tables: str, synchronous: str) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _create_private(path: Path) -> None:
+    """Create a missing file: SQLite would go by the umask. Its files beside this one have the same permissions."""
+    with suppress(OSError):  # it exists, or SQLite says why it cannot be created
+        # Exclusively: closing a descriptor of a database that is in use would drop SQLite's locks.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
 
 
 def _move_aside(path: Path) -> Path:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from potstill.errors import InvalidContext, shown
+from potstill.problem import MOST_METRICS
 
 
 class Answer(msgspec.Struct, frozen=True, repr_omit_defaults=True):
@@ -96,6 +97,8 @@ def _metrics(metrics: Mapping[str, float] | None) -> dict[str, float] | None:
         return None
     if not isinstance(metrics, Mapping):
         raise ValueError(f"metrics must be a mapping of names to numbers, got {shown(metrics)}")
+    if len(metrics) > MOST_METRICS:
+        raise ValueError(f"a reward may have at most {MOST_METRICS} metrics, got {len(metrics)}; leave some out")
     for name in metrics:
         if not isinstance(name, str) or not name:
             raise ValueError(f"a metric's name must be a string that is not empty, got {shown(name)}")

@@ -27,6 +27,7 @@ from potstill.events.records import (
 )
 from potstill.problem import (
     LARGEST,
+    MOST_METRICS,
     YEAR_2200,
     Boolean,
     Categorical,
@@ -263,6 +264,8 @@ def _number(value: object, what: str) -> float:
 def _metrics(values: object) -> dict[str, float]:
     if not isinstance(values, Mapping):
         raise InvalidEvent(f"metrics must be a mapping of names to numbers, got {shown(values)}")
+    if len(values) > MOST_METRICS:
+        raise InvalidEvent(f"a reward may have at most {MOST_METRICS} metrics, got {len(values)}; leave some out")
     metrics = {text(name, "a metric's name"): _number(value, f"metric {name}") for name, value in values.items()}
     for name, value in metrics.items():
         if not abs(value) <= LARGEST:

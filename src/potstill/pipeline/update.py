@@ -20,7 +20,7 @@ from potstill.events import now as clock
 from potstill.events.join import JoinReport, join, last_cut
 from potstill.events.lake import Flusher, FlushReport, ObservationChunk, count_observations, observation_chunks
 from potstill.events.wal import Spool
-from potstill.files import hold
+from potstill.files import hold, make_folder
 from potstill.pipeline.contexts import extra_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import Comparison, compare, objections
@@ -44,7 +44,7 @@ class Busy(PotstillError, BlockingIOError):
 @contextmanager
 def only_updater(workspace: Workspace, *, wait: bool) -> Iterator[None]:
     """Hold the workspace's update lock, or raise `Busy` if it is held and `wait` is false. Released at process exit."""
-    workspace.spool.mkdir(parents=True, exist_ok=True)
+    make_folder(workspace.spool)
     held = hold(workspace.spool / "update.lock", wait=wait)
     if held is None:
         raise Busy(f"another update of {workspace.url} is running; try again later, or wait for it with --wait")
@@ -209,6 +209,8 @@ def _distil(
         expected=expected,
     )
     registry.forget_states(workspace.config.update.states_kept)
+    registry.sweep()
+    workspace.cuts.sweep()
     forget_labels(workspace.storage, version - workspace.config.update.labels_kept)
     steps.begin("done")
     outcome: Outcome = "refused" if reasons else "staged" if stage else "published"

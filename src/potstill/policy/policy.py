@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill._version import __version__
-from potstill.files import write_atomically
+from potstill.files import SHARED, write_atomically
 from potstill.policy import artifact, network
 from potstill.policy.artifact import FORMAT, InvalidPolicy, Lineage, Metadata
 from potstill.policy.contract import Mask, Row, RuntimeName
@@ -134,7 +134,7 @@ class Policy:
 
     def save(self, path: str | Path) -> None:
         """Write the policy as one file, atomically."""
-        write_atomically(path, self.to_bytes())
+        write_atomically(path, self.to_bytes(), SHARED)
 
     def __repr__(self) -> str:
         sizes = " × ".join(str(n) for n in (self.problem.width, *(len(layer.bias) for layer in self._layers)))

@@ -7,6 +7,7 @@ from potstill.problem.problem import Context, Contexts, Problem
 from potstill.problem.reward import Reward, seconds
 from potstill.problem.validate import (
     LARGEST,
+    MOST_METRICS,
     SUM_TOLERANCE,
     YEAR_2200,
     action_must_be,
@@ -24,6 +25,7 @@ from potstill.spaces import ActionSpace, Discrete
 
 __all__ = [
     "LARGEST",
+    "MOST_METRICS",
     "SUM_TOLERANCE",
     "YEAR_2200",
     "ActionSpace",

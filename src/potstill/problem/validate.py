@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LARGEST = 1e100
 #: First microsecond of the year 2200; times are microseconds since 1970 and before this one.
 YEAR_2200 = 7_258_118_400_000_000
+#: The most metrics of a reward.
+MOST_METRICS = 100
 #: How far the probabilities of a row may be from adding up to one: float32 over many actions.
 SUM_TOLERANCE = 1e-4
 #: Rows that a message names after the first, and actions that it lists at most.

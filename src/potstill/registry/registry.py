@@ -7,16 +7,29 @@ before a change or after it, and of several that change it at once exactly one s
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
 from potstill.registry.blobs import read_blob, states, write_blob
 from potstill.registry.entries import WAY_OUT, Entry, Files, Version, versions_in
-from potstill.registry.errors import CorruptVersion, InvalidPublication, NoState, OtherProblem, UnknownVersion
-from potstill.registry.journal import Journal, conflict, old_states, read_all
+from potstill.registry.errors import (
+    Conflict,
+    CorruptVersion,
+    InvalidPublication,
+    NoState,
+    OtherProblem,
+    UnknownVersion,
+)
+from potstill.registry.journal import ENTRIES, Journal, conflict, old_states, read_all
+from potstill.registry.sweep import sweep_versions
 from potstill.storage import Storage, child
+
+#: Number of latest entries whose versions are swept after each update.
+RECENT = 10
 
 
 class Registry:
@@ -132,14 +145,15 @@ class Registry:
             teacher=None if teacher is None else write_blob(self.storage, policy.version, "teacher", teacher),
             report=write_blob(self.storage, policy.version, "report", report),
         )
-        return self._journal.append(
-            expected,
-            event="published",
-            latest=policy.version,
-            note=note,
-            **_described(policy, tuple(reasons), files),
-            **(_forward(head, policy.version) if serves else _unmoved(head)),
-        )
+        with self._sweeping_if_lost(expected):
+            return self._journal.append(
+                expected,
+                event="published",
+                latest=policy.version,
+                note=note,
+                **_described(policy, tuple(reasons), files),
+                **(_forward(head, policy.version) if serves else _unmoved(head)),
+            )
 
     def serve(self, version: int, note: str = "") -> Entry:
         """Promote any version, even a refused one, after verifying it."""
@@ -188,6 +202,29 @@ class Registry:
             for name in old[version]:
                 self.storage.delete(name)
         return sorted(old)
+
+    def sweep(self, recent: int | None = RECENT) -> list[str]:
+        """Delete what publications left that lost a race or were killed; see `potstill.registry.sweep`.
+
+        Args:
+            recent: Number of latest entries whose versions are swept; None for all.
+
+        Returns:
+            Names of the deleted files, without temporary ones.
+        """
+        for folder in ("", ENTRIES):
+            self.storage.sweep(folder)
+        return sweep_versions(self.storage, islice(self._journal.backwards(self._journal.last_number()), recent))
+
+    @contextlib.contextmanager
+    def _sweeping_if_lost(self, expected: int) -> Iterator[None]:
+        """Delete the files of a publication if another one was first."""
+        try:
+            yield
+        except Conflict:
+            with contextlib.suppress(OSError):  # the next sweep finds them
+                sweep_versions(self.storage, self._journal.onwards(expected + 1))
+            raise
 
     def _served_before(self, number: int, state: Entry) -> Iterator[Entry]:
         """Entries to roll back to, nearest first."""

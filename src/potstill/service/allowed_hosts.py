@@ -9,13 +9,15 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection
-from functools import lru_cache
 from typing import Any
 
 from potstill.service.auth import Guard
 from potstill.service.http import Receive, Refusal, Scope, Send, refused, send_reply
 
-_HOST = re.compile(r"(\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(:\d*)?")
+_HOST = re.compile(r"(\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(:\d{0,5})?")
+#: The most bytes of a name and a port, and the most hosts whose answer is kept.
+HOST_BYTES, KNOWN = 255 + 6, 100
+_known: dict[bytes, bool] = {}
 
 
 class AllowedHosts:
@@ -44,13 +46,26 @@ def _host(scope: Scope) -> bytes:
     return b""
 
 
-@lru_cache(maxsize=100)
 def is_local(host: bytes) -> bool:
     """Whether a Host header names this machine: localhost, or a loopback address."""
-    found = _HOST.fullmatch(host.decode("latin-1").lower())
-    name = found and (found["six"] or found["name"])
-    if not name or name == "localhost":
-        return bool(name)
+    known = _known.get(host)
+    return _look_up(host) if known is None else known
+
+
+def _look_up(host: bytes) -> bool:
+    """The same; hosts that are not valid are not kept."""
+    found = _HOST.fullmatch(host.decode("latin-1").lower()) if len(host) <= HOST_BYTES else None
+    if found is None:
+        return False
+    if len(_known) >= KNOWN:
+        _known.clear()
+    _known[host] = local = _names_loopback(found["six"] or found["name"])
+    return local
+
+
+def _names_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:

@@ -25,7 +25,7 @@ from potstill.service.http import (
     refused,
     send_reply,
 )
-from potstill.service.limits import Disconnected, Load, Options
+from potstill.service.limits import Disconnected, Load, Options, most_values, refuse_crowded
 from potstill.service.metrics import NullRecorder, ProblemGauges
 from potstill.service.problem_service import ProblemService
 from potstill.service.status import log_status
@@ -66,12 +66,14 @@ class Route(NamedTuple):
         service: The problem; None for an endpoint of the service.
         scope: Scope that a token for that problem needs.
         max_body: The most bytes of a body; 0 if it takes none.
+        max_values: The most values of a body that is longer than that of a single request.
     """
 
     handle: Callable[[bytes, Headers], Awaitable[Reply]]
     service: ProblemService | None = None
     scope: TokenScope = "read"
     max_body: int = 0
+    max_values: int = 0
 
 
 class App:
@@ -156,6 +158,8 @@ class App:
         try:
             if route.max_body:
                 body = await self._body(route, headers, receive)
+                if len(body) > self._options.max_body:
+                    refuse_crowded(body, route.max_values)
             return await route.handle(body, headers)
         finally:
             self._load.leave(body)
@@ -188,9 +192,9 @@ class App:
 
     def _gauges(self) -> Iterator[ProblemGauges]:
         for service in self._problems:
-            policy = service.snapshots.current.policy
-            version = None if policy is None else policy.version
-            yield ProblemGauges(service.name, version, log_status(service).lag_seconds)
+            current = service.snapshots.current
+            version = None if current.policy is None else current.policy.version
+            yield ProblemGauges(service.name, version, log_status(service).lag_seconds, current.mode_fault is not None)
 
 
 #: By path, then by method.
@@ -205,9 +209,10 @@ def _routes(problems: Sequence[ProblemService], whole: ServiceEndpoints, options
         found.setdefault(f"/{row.path}", {}).update(_methods(row, Route(getattr(whole, row.handler))))
     for service in problems:
         endpoints = ProblemEndpoints(service, options.max_batch)
+        values = most_values(service.workspace.problem, options.max_batch)
         for row in routes.PROBLEM_ENDPOINTS:
             assert row.scope is not None  # every endpoint of a problem has one
-            route = Route(getattr(endpoints, row.handler), service, row.scope, limits[row.limit])
+            route = Route(getattr(endpoints, row.handler), service, row.scope, limits[row.limit], values)
             found.setdefault(f"/v1/{service.name}/{row.path}", {}).update(_methods(row, route))
     return found
 

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from potstill.errors import PotstillError
-from potstill.service.http import Headers, Refusal, header
-from potstill.service.tokens import InvalidToken, Scope, Token, TokenFile, digest
+from potstill.service.http import RETRY, Headers, Refusal, header
+from potstill.service.tokens import InvalidToken, Scope, Token, TokenFile, TokensMissing, digest
 
 _SCHEME = b"bearer "
 _logger = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ class TokenRefused(PotstillError):
     """A request has no token that allows it.
 
     Attributes:
-        status: 401 if there is no token or an unknown one, 403 if it lacks the scope.
+        status: 401 if there is no token or an unknown one, 403 if it lacks the scope, 503 if tokens cannot be checked.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -31,37 +31,44 @@ class Guard:
 
     Args:
         file: The file of tokens.
-        required: Whether to refuse every request while there is no file, instead of letting all pass.
+        required: Whether to refuse every request while there are no tokens, instead of letting all pass.
+
+    Attributes:
+        open: Whether requests need no token.
     """
 
     def __init__(self, file: TokenFile, *, required: bool = False) -> None:
-        self._file, self._fault = file, ""
-        self._tokens = file.read()
-        # A service that once had tokens must not become open because the file is deleted.
-        self._required = required or self._tokens is not None
-
-    @property
-    def open(self) -> bool:
-        """Whether requests need no token."""
-        return self._tokens is None and not self._required
+        self._file, self._required = file, required
+        self._tokens: tuple[Token, ...] | None = None  # None: they could not be read so far
+        self._fault, self._marked = "", False
+        self.open = False
+        self.reload()
 
     def reload(self) -> None:
         """Read the file again. While it cannot be read, the last known tokens stay valid."""
         try:
-            tokens = self._file.read()
+            found = self._file.read()
+        except TokensMissing as error:
+            self._report(f"every request is refused: {error}")
+            found = ()
         except (OSError, InvalidToken) as error:
-            if self._fault != str(error):
-                _logger.warning("cannot read tokens; keeping the last known ones: %s", error)
-            self._fault = str(error)
+            what = "every request is refused" if self._tokens is None else "the last known tokens stay valid"
+            self._report(f"cannot read tokens, so that {what}: {error}")
             return
-        self._fault = ""
-        self._required = self._required or tokens is not None
-        self._tokens = tokens
+        else:
+            self._fault = ""
+        if found is not None and not self._marked:
+            self._mark()
+        # A service that once had tokens must not become open because files are deleted.
+        self._required = self._required or found is not None
+        self._tokens, self.open = found or (), not self._required
 
     def check(self, authorization: bytes | None, scope: Scope) -> None:
         """Return if a request with this header may pass; `TokenRefused` otherwise."""
         if self.open:
             return
+        if self._tokens is None:
+            raise TokenRefused(503, "tokens cannot be checked now; the log of the service says why")
         token = self._token(authorization)
         if scope not in token.scopes:
             raise TokenRefused(403, f"the token {token.name!r} lacks the scope {scope!r}; use one that has it")
@@ -73,6 +80,20 @@ class Guard:
         except TokenRefused:
             return False
         return True
+
+    def _mark(self) -> None:
+        """Note on disk that callers need tokens; tokens of earlier versions of Potstill have no such note."""
+        self._marked = True
+        try:
+            self._file.close()
+        except OSError as error:
+            _logger.warning("cannot note that callers need tokens, which keeps it so if tokens are lost: %s", error)
+
+    def _report(self, fault: str) -> None:
+        """Log a fault once for as long as it stays the same."""
+        if fault != self._fault:
+            _logger.error("%s", fault)
+        self._fault = fault
 
     def _token(self, authorization: bytes | None) -> Token:
         if authorization is None:
@@ -98,8 +119,8 @@ def check(guards: Guards, problem: str, headers: Headers, scope: Scope) -> None:
     try:
         guard.check(header(headers, b"authorization"), scope)
     except TokenRefused as error:
-        challenge = ((b"www-authenticate", b"Bearer"),) if error.status == 401 else ()
-        raise Refusal(error.status, "token", str(error), challenge) from error
+        headers = {401: ((b"www-authenticate", b"Bearer"),), 503: RETRY}.get(error.status, ())
+        raise Refusal(error.status, "token", str(error), headers) from error
 
 
 def visible(guards: Guards, problems: Iterable[str], headers: Headers, scope: Scope) -> set[str]:

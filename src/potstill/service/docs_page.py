@@ -22,7 +22,8 @@ nav { display: flex; flex-wrap: wrap; gap: 4px 18px; margin-top: 10px; }
 article { background: var(--paper); border: 1px solid var(--line); border-radius: 8px; padding: 16px 20px;
   margin: 0 0 14px; display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 4px 28px; }
 article > .top { grid-column: 1 / -1; display: flex; flex-wrap: wrap; align-items: baseline; gap: 4px 12px; }
-@media (max-width: 860px) { article { grid-template-columns: minmax(0, 1fr); } }
+@media (max-width: 860px) { article { grid-template-columns: minmax(0, 1fr); padding: 14px; } }
+@media (max-width: 480px) { main, header > div { padding: 0 14px; } }
 .method { font: 700 13px ui-monospace, monospace; } .get { color: var(--get); } .post { color: var(--post); }
 code, pre, textarea { font: 13px/1.5 ui-monospace, monospace; }
 code { background: var(--code); border-radius: 4px; padding: 1px 4px; overflow-wrap: anywhere; }
@@ -32,7 +33,7 @@ textarea { width: 100%; color: inherit; background: var(--code); border: 1px sol
   padding: 10px 12px; resize: vertical; }
 textarea:focus, input:focus { outline: 2px solid var(--link); }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
-td { border-top: 1px solid var(--line); padding: 5px 10px 5px 0; vertical-align: top; }
+td { border-top: 1px solid var(--line); padding: 5px 10px 5px 0; vertical-align: top; overflow-wrap: anywhere; }
 td:first-child { white-space: nowrap; width: 1%; } tr:first-child td { border-top: 0; }
 button, input { font: inherit; font-size: 14px; border-radius: 6px; border: 1px solid var(--line); padding: 4px 12px;
   background: var(--paper); color: inherit; } button { cursor: pointer; } button:hover { border-color: var(--link); }
@@ -45,6 +46,7 @@ _SCRIPT = r"""
 "use strict";
 let token = "";
 const main = document.querySelector("main"), nav = document.querySelector("nav");
+const access = document.getElementById("access");
 
 function make(name, attributes, ...children) {
   const element = document.createElement(name);
@@ -58,28 +60,37 @@ function make(name, attributes, ...children) {
 function prose(text) {
   return (text || "").split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part));
 }
-function headers(more) {
-  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
+function headers(more, needed) {
+  return token && needed ? { ...more, Authorization: `Bearer ${token}` } : more;
 }
 function indented(value) {
   return JSON.stringify(value, null, 2);
 }
 
 async function load() {
-  const reply = await fetch("openapi.json", { headers: headers({}) });
-  if (reply.status === 401 || reply.status === 403) return ask((await reply.json()).error);
+  const reply = await fetch("openapi.json", { headers: headers({}, true) });
+  if (reply.status === 401 || reply.status === 403) {
+    nav.replaceChildren();
+    main.replaceChildren(make("h2", {}, "A token is needed to read this"));
+    return ask(token ? (await reply.json()).error : "Its scope must be read. It stays in this page.", token);
+  }
   if (!reply.ok) throw new Error(`openapi.json answered ${reply.status}`);
-  show(await reply.json());
+  const api = await reply.json();
+  show(api);
+  if (!api.components.securitySchemes) access.replaceChildren();
+  else if (!api["x-hidden"]) ask("The token goes with requests that need one. It stays in this page.");
+  else if (token) ask("Some problems are not shown: for them this token is unknown, or lacks the scope read.", true);
+  else ask("Some problems need a token, and the scope read to be shown here. It stays in this page.");
 }
 
-function ask(why) {
+function ask(note, bad) {
   const field = make("input", { type: "password", placeholder: "pst_…", autocomplete: "off", "aria-label": "token" });
-  const enter = (event) => { event.preventDefault(); token = field.value.trim(); load().catch(fail); };
-  main.replaceChildren(
-    make("h2", {}, "A token is needed to read this"),
-    make("p", { class: "soft" }, "Its scope must be read. It is stored only in this page."),
-    token ? make("p", { class: "bad" }, why) : "",
-    make("form", { class: "row", onsubmit: enter }, field, make("button", {}, "Show the API")));
+  const use = (value) => { token = value; load().catch(fail); };
+  const enter = (event) => { event.preventDefault(); use(field.value.trim()); };
+  const forget = make("button", { type: "button", onclick: () => use("") }, "Forget the token");
+  access.replaceChildren(
+    make("form", { class: "row", onsubmit: enter }, field, make("button", {}, "Use this token"), token ? forget : null),
+    make("p", { class: bad ? "bad" : "tag" }, note));
 }
 function fail(error) {
   main.replaceChildren(make("p", { class: "bad" }, `${error.message}; reload the page to retry.`));
@@ -157,24 +168,25 @@ function replies(responses) {
 function compact(text) {
   try { return JSON.stringify(JSON.parse(text)); } catch { return text; }
 }
-function curl(method, path, text) {
+function curl(method, path, text, needed) {
   const parts = [`curl ${location.origin}${path}`];
-  if (token) parts.push('-H "Authorization: Bearer $POTSTILL_TOKEN"');
+  if (needed) parts.push('-H "Authorization: Bearer $POTSTILL_TOKEN"');
   const quoted = compact(text).replaceAll("'", "'\\''");
   if (method === "post") parts.push("-H 'Content-Type: application/json'", `-d '${quoted}'`);
   return parts.join(" \\\n  ");
 }
 function sender(method, path, operation, body) {
+  const needed = operation.security.length > 0;
   const examples = body ? Object.values(body.examples || {}) : [];
   const text = make("textarea", { spellcheck: "false", "aria-label": "request body" });
   const line = make("pre", {}), answer = make("div", {});
-  const refresh = () => { line.textContent = curl(method, path, text.value); };
+  const refresh = () => { line.textContent = curl(method, path, text.value, needed); };
   const choose = (value) => { text.value = indented(value); text.rows = text.value.split("\n").length; refresh(); };
   text.addEventListener("input", refresh);
   const send = async () => {
     const started = performance.now();
     const sent = body ? { method: "POST", body: text.value } : {};
-    const options = { ...sent, headers: headers(body ? { "Content-Type": "application/json" } : {}) };
+    const options = { ...sent, headers: headers(body ? { "Content-Type": "application/json" } : {}, needed) };
     const reply = await fetch(path.slice(1), options).catch((error) => ({ status: error.message, ok: false }));
     const type = reply.headers ? reply.headers.get("Content-Type") || "" : "";
     const shown = type.includes("json") ? indented(await reply.json())
@@ -207,6 +219,7 @@ _PAGE = """<!doctype html>
 <h1>Potstill decision service <span class="soft" id="version"></span></h1>
 <p class="soft" id="about"></p>
 <p class="soft">For machines: <a href="openapi.json">openapi.json</a></p>
+<div id="access"></div>
 <nav></nav>
 </div></header>
 <main><noscript><p>This page needs JavaScript; openapi.json holds the same.</p></noscript></main>

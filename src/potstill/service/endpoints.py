@@ -257,8 +257,9 @@ class ServiceEndpoints:
         """The OpenAPI document of the problems that the caller may see."""
         seen = visible(self._options.guards, self._names, headers, "read")
         problems = [service.workspace.problem for service in self._problems if service.name in seen]
-        secured = any(not guard.open for guard in self._options.guards.values())
-        return json(document(problems, secured=secured, max_batch=self._options.max_batch))
+        closed = {name for name, guard in self._options.guards.items() if not guard.open}
+        hidden = len(self._problems) - len(problems)
+        return json(document(problems, closed=closed, hidden=hidden, max_batch=self._options.max_batch))
 
     async def docs(self, _: bytes, __: Headers) -> Reply:
         """The OpenAPI document as a page."""

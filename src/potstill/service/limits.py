@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from potstill.errors import PotstillError
+from potstill.problem import Problem
 from potstill.service.auth import Guard
 from potstill.service.http import CLOSE, Receive, Refusal, overloaded, too_large
+from potstill.spaces import FiniteSpace
 
 MIB = 1024 * 1024
 #: Digits of a Content-Length beyond which it is not parsed.
 DIGITS = 19
+#: Values of a request, reward or observation besides its context and eligible actions, on the average of a batch.
+VALUES = 120
 #: Number of times that slow bodies are looked for within `read_seconds`.
 STEPS = 10
 
@@ -49,6 +53,22 @@ class Options:
     reload_seconds: float | None = None
     idempotency_size: int = 100_000
     cors: Sequence[str] = ()
+
+
+def most_values(problem: Problem, max_batch: int) -> int:
+    """The most values in a batch: as many as its items can have, and some for rewards and metrics."""
+    eligible = len(problem.actions) if isinstance(problem.actions, FiniteSpace) else 0
+    return max_batch * (len(problem.context) + eligible + VALUES)
+
+
+def refuse_crowded(body: bytes, most: int) -> None:
+    """Refuse a body with too many values before it is decoded: values take far more memory than their text.
+
+    All values of a list or object but the first follow a comma, so that commas bound their number from above.
+    """
+    commas = body.count(b",")
+    if commas > most:
+        raise too_large(f"a request may have at most {most} values here, and this one has {commas}; send less at once")
 
 
 class Disconnected(PotstillError):

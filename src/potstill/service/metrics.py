@@ -1,30 +1,47 @@
 """Metrics of the service, in Prometheus' text format.
 
-Workers share the files in which they count, so that any worker answers for all of them. Gauges, such as the serving
-version, are looked up when Prometheus scrapes.
+Workers count in shared memory, so that any worker answers for all of them. Gauges, such as the serving version, are
+looked up when Prometheus scrapes.
 """
 
 from __future__ import annotations
 
-import os
-import struct
-import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from pathlib import Path
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, values
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.samples import Sample
+import msgspec
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.utils import floatToGoString
+
+from potstill.service.counts import Count, Counts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Seconds: from a decision without a disk to one on a bad disk.
 BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 #: Number of latest policy versions whose decisions are exposed; updates every ten minutes make 50,000 in a year.
 VERSIONS = 50
-_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-_Series = Callable[..., Counter]
+_BOUNDS = [*map(floatToGoString, BUCKETS), "+Inf"]
+_SECONDS, _SUM = "decide_seconds", "decide_seconds_sum"
+
+
+class Counter(NamedTuple):
+    """A counter: its meaning, and its labels besides the problem."""
+
+    about: str
+    labels: tuple[str, ...] = ()
+
+
+COUNTERS = {
+    "decisions": Counter("Decisions taken.", ("mode", "policy")),
+    "experiment": Counter("Decisions in an experiment by arm; none: the request has no unit.", ("arm",)),
+    "rewards": Counter("Rewards logged."),
+    "observations": Counter("Decisions of devices logged."),
+    "refused": Counter("Requests refused.", ("reason",)),
+    "reloads": Counter("Reloads of policy, mode or experiment.", ("outcome",)),
+}
 
 
 class Recorder(Protocol):
@@ -69,22 +86,21 @@ class ProblemGauges(NamedTuple):
         problem: Name of the problem.
         version: Version of the serving policy; None if there is none.
         lag_seconds: Age of this machine's oldest event that is not in the lake; 0 if all are.
+        mode_fault: Whether the mode that was set last is unusable.
     """
 
     problem: str
     version: int | None
     lag_seconds: float
+    mode_fault: bool = False
 
 
-def share(folder: Path, worker: int) -> None:
-    """Share the counts of all workers; call it before the first `Metrics` is made.
+class Series(NamedTuple):
+    """What a count counts: a metric of a problem, with the values of its other labels."""
 
-    Args:
-        folder: Folder of this service, empty when it starts.
-        worker: Number of this worker. A replacement continues the counts of the worker it replaces.
-    """
-    os.environ[_FOLDER] = str(folder)
-    values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
+    metric: str
+    problem: str
+    labels: tuple[str, ...] = ()
 
 
 class Metrics:
@@ -92,130 +108,111 @@ class Metrics:
 
     Args:
         gauges: Looks up the gauges of each problem; it may read files.
+        counts: Where to count; in this process alone if left out.
     """
 
-    def __init__(self, gauges: Callable[[], Iterable[ProblemGauges]] = tuple) -> None:
-        self._gauges = gauges
-        self._registry = CollectorRegistry()
-        self._decisions = self._counter("decisions", "Decisions taken.", "mode", "policy")
-        self._arms = self._counter(
-            "experiment", "Decisions in an experiment by arm; none: the request has no unit.", "arm"
-        )
-        self._rewards = self._counter("rewards", "Rewards logged.")
-        self._observations = self._counter("observations", "Decisions of devices logged.")
-        self._refusals = self._counter("refused", "Requests refused.", "reason")
-        self._reloads = self._counter("reloads", "Reloads of policy, mode or experiment.", "outcome")
-        self._seconds = Histogram(
-            "potstill_decide_seconds",
-            "Latency of requests to decide, the disk included.",
-            ["problem"],
-            buckets=BUCKETS,
-            registry=self._registry,
-        )
+    def __init__(self, gauges: Callable[[], Iterable[ProblemGauges]] = tuple, counts: Counts | None = None) -> None:
+        self._gauges, self._counts = gauges, counts or Counts()
 
     def of(self, problem: str) -> ProblemMetrics:
         """The recorder of a problem; ``""`` is for refusals of requests to no problem."""
-        return ProblemMetrics(
-            _labelled(self._decisions, problem),
-            _labelled(self._arms, problem),
-            self._rewards.labels(problem),
-            self._observations.labels(problem),
-            _labelled(self._refusals, problem),
-            _labelled(self._reloads, problem),
-            self._seconds.labels(problem),
-        )
+        return ProblemMetrics(self._counts, problem)
 
     def exposition(self, problems: Collection[str]) -> bytes:
         """The text for Prometheus, of these problems only. It reads files, so run it in a thread."""
         gauges = [one for one in self._gauges() if one.problem in problems]
-        return generate_latest(_Filtered([*self._collected(), *_gauge_metrics(gauges)], problems, gauges))
-
-    def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
-        return Counter(f"potstill_{name}", documentation, ["problem", *labels], registry=self._registry)
-
-    def _collected(self) -> Iterable[Metric]:
-        if _FOLDER not in os.environ:
-            return self._registry.collect()
-        collector = MultiProcessCollector(None)  # type: ignore[no-untyped-call]
-        try:
-            return collector.collect()  # type: ignore[no-any-return,no-untyped-call]
-        except struct.error:  # a worker has just created its file, which is still empty
-            time.sleep(0.01)
-            return collector.collect()  # type: ignore[no-any-return,no-untyped-call]
+        totals = {_decode(key): value for key, value in self._counts.totals().items()}
+        shown = _visible(totals, problems, {one.version for one in gauges})
+        metrics = [*_counter_metrics(shown), _histogram(shown), *_gauge_metrics(gauges)]
+        return generate_latest(_Collected(sorted(metrics, key=lambda metric: metric.name)))
 
 
 class ProblemMetrics:
-    """The recorder of one problem. Series are looked up once, which makes it cheap enough for every request."""
+    """The recorder of one problem. Counts are looked up once, which makes it cheap enough for every request."""
 
-    def __init__(
-        self,
-        decisions: _Series,
-        arms: _Series,
-        rewards: Counter,
-        observations: Counter,
-        refusals: _Series,
-        reloads: _Series,
-        seconds: Histogram,
-    ) -> None:
-        self._decisions, self._arms, self._refusals, self._reloads = decisions, arms, refusals, reloads
-        # The libraries' own methods, without a call in between.
-        self.count_rewards: Callable[[float], None] = rewards.inc
-        self.count_observations: Callable[[float], None] = observations.inc
-        self.time_decide: Callable[[float], None] = seconds.observe
+    def __init__(self, counts: Counts, problem: str) -> None:
+        self._counts, self._problem = counts, problem
+        self._known: dict[tuple[object, ...], Count] = {}
+        self.count_rewards: Callable[[float], None] = self._count("rewards").add
+        self.count_observations: Callable[[float], None] = self._count("observations").add
+        self._buckets = [self._count(_SECONDS, bound) for bound in _BOUNDS]
+        self._sum = self._count(_SUM)
 
     def count_decisions(self, mode: str, policy: int, count: int = 1) -> None:
         """Count decisions by mode and policy version."""
-        self._decisions(mode, policy).inc(count)
+        self._count("decisions", mode, policy).add(count)
 
     def count_arm(self, arm: str, count: int = 1) -> None:
         """Count decisions of an experiment by arm."""
-        self._arms(arm).inc(count)
+        self._count("experiment", arm).add(count)
+
+    def time_decide(self, seconds: float) -> None:
+        """Record the latency of a request to decide."""
+        self._buckets[bisect_left(BUCKETS, seconds)].add()
+        self._sum.add(seconds)
 
     def count_refusal(self, reason: str) -> None:
         """Count a refused request."""
-        self._refusals(reason).inc()
+        self._count("refused", reason).add()
 
     def count_reload(self, outcome: str) -> None:
         """Count a reload."""
-        self._reloads(outcome).inc()
+        self._count("reloads", outcome).add()
 
-
-def _labelled(counter: Counter, problem: str) -> _Series:
-    """A counter's series by its other labels: a dictionary lookup, where `Counter.labels` takes a lock."""
-    known: dict[tuple[object, ...], Counter] = {}
-
-    def series(*labels: object) -> Counter:
+    def _count(self, metric: str, *labels: object) -> Count:
         try:
-            return known[labels]
+            return self._known[metric, *labels]
         except KeyError:
-            return known.setdefault(labels, counter.labels(problem, *labels))
-
-    return series
-
-
-class _Filtered:
-    """The collected metrics of the visible problems and the latest versions."""
-
-    def __init__(self, metrics: Sequence[Metric], problems: Collection[str], gauges: Sequence[ProblemGauges]) -> None:
-        self._metrics, self._problems = metrics, problems
-        versions = {int(version) for metric in metrics for version in _labels(metric, "policy")}
-        shown = {*sorted(versions)[-VERSIONS:], *(one.version for one in gauges)}
-        self._policies = {None, *map(str, shown)}
-
-    def collect(self) -> Iterator[Metric]:
-        """The metrics, without creation times, which only some collectors have."""
-        for metric in sorted(self._metrics, key=lambda metric: metric.name):
-            metric.samples = [sample for sample in metric.samples if self._shows(sample)]
-            yield metric
-
-    def _shows(self, sample: Sample) -> bool:
-        problem, policy = sample.labels["problem"], sample.labels.get("policy")
-        seen = problem in self._problems or (problem == "" and sample.name == "potstill_refused_total")
-        return seen and policy in self._policies and not sample.name.endswith("_created")
+            key = msgspec.json.encode(Series(metric, self._problem, tuple(map(str, labels)))).decode()
+            return self._known.setdefault((metric, *labels), self._counts.count(key))
 
 
-def _labels(metric: Metric, label: str) -> set[str]:
-    return {sample.labels[label] for sample in metric.samples if label in sample.labels}
+def _decode(key: str) -> Series:
+    return msgspec.json.decode(key, type=Series)
+
+
+def _visible(
+    totals: dict[Series, float], problems: Collection[str], serving: Collection[int | None]
+) -> dict[Series, float]:
+    """The counts of some problems, without decisions of versions of long ago."""
+    versions = {int(series.labels[1]) for series in totals if series.metric == "decisions"}
+    policies = {*map(str, sorted(versions)[-VERSIONS:]), *map(str, serving)}
+
+    def shows(series: Series) -> bool:
+        seen = series.problem in problems or (series.problem == "" and series.metric == "refused")
+        return seen and (series.metric != "decisions" or series.labels[1] in policies)
+
+    return {series: value for series, value in totals.items() if shows(series)}
+
+
+def _counter_metrics(totals: dict[Series, float]) -> Iterator[Metric]:
+    for name, counter in COUNTERS.items():
+        family = CounterMetricFamily(f"potstill_{name}", counter.about, labels=["problem", *counter.labels])
+        for series, value in totals.items():
+            if series.metric == name:
+                family.add_metric([series.problem, *series.labels], value)
+        yield family
+
+
+def _histogram(totals: dict[Series, float]) -> Metric:
+    about = "Latency of requests to decide, the disk included."
+    family = HistogramMetricFamily("potstill_decide_seconds", about, labels=["problem"])
+    for problem in {series.problem: None for series in totals if series.metric == _SUM}:
+        counts = [totals.get(Series(_SECONDS, problem, (bound,)), 0.0) for bound in _BOUNDS]
+        buckets = list(zip(_BOUNDS, accumulate(counts), strict=True))
+        family.add_metric([problem], buckets, totals[Series(_SUM, problem)])
+    return family
+
+
+class _Collected:
+    """Metrics as a registry has them."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics."""
+        return self._metrics
 
 
 def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
@@ -225,9 +222,10 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
         "Age of this machine's oldest event that is not in the lake.",
         labels=["problem"],
     )
+    fault = GaugeMetricFamily("potstill_mode_fault", "1 while mode.json is unusable.", labels=["problem"])
     for one in gauges:
         lag.add_metric([one.problem], one.lag_seconds)
+        fault.add_metric([one.problem], one.mode_fault)
         if one.version is not None:
             version.add_metric([one.problem], one.version)
-    yield version
-    yield lag
+    yield from (version, lag, fault)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -15,23 +15,28 @@ from potstill.service.routes import PROBLEM_ENDPOINTS, REFUSALS, SERVICE_ENDPOIN
 from potstill.service.schemas import PLACE, Schema, components, examples, safe, service_components
 
 
-def document(problems: Sequence[Problem], *, secured: bool, max_batch: int = 1000) -> dict[str, Any]:
+def document(
+    problems: Sequence[Problem], *, closed: Collection[str] = (), hidden: int = 0, max_batch: int = 1000
+) -> dict[str, Any]:
     """The document as JSON values.
 
     Args:
         problems: Problems to show.
-        secured: Whether requests need a token.
+        closed: Names of problems whose requests need a token.
+        hidden: Number of further problems, for which the caller's token is not enough.
         max_batch: The most requests of a batch.
     """
+    # Endpoints of the service show what a caller may see, and refuse only one who may see nothing.
+    secured = bool(closed) and all(problem.name in closed for problem in problems)
     paths: dict[str, Any] = {f"/{row.path}": {"get": _operation(row, "", {}, secured)} for row in SERVICE_ENDPOINTS}
     schemas = service_components([wire.ErrorReply, wire.HealthReply])
     for number, problem in enumerate(problems):
         prefix = f"{safe(problem.name)}-{number}" if len(problems) > 1 else safe(problem.name)
         schemas |= components(problem, prefix, max_batch)
-        shown = examples(problem)
+        shown, needs_token = examples(problem), problem.name in closed
         for row in PROBLEM_ENDPOINTS:
             path = paths.setdefault(f"/v1/{quote(problem.name, safe='')}/{row.path}", {})
-            path[row.method.lower()] = _operation(row, f"{prefix}.", shown, secured) | {"tags": [problem.name]}
+            path[row.method.lower()] = _operation(row, f"{prefix}.", shown, needs_token) | {"tags": [problem.name]}
     found = {
         "openapi": "3.1.0",
         "info": {
@@ -43,7 +48,8 @@ def document(problems: Sequence[Problem], *, secured: bool, max_batch: int = 100
         "servers": [{"url": "/"}],
         "tags": [{"name": problem.name} for problem in problems] + [{"name": _SERVICE}],
         "paths": paths,
-        "components": {"schemas": schemas, **({"securitySchemes": {"token": _TOKEN}} if secured else {})},
+        "components": {"schemas": schemas, **({"securitySchemes": {"token": _TOKEN}} if closed or hidden else {})},
+        "x-hidden": hidden,
     }
     return cast(dict[str, Any], msgspec.json.decode(msgspec.json.encode(found)))  # tuples become lists
 

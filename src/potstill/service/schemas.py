@@ -140,7 +140,7 @@ def _bound(schema: Schema, problem: Problem, max_batch: int) -> None:
     """Add what only the problem and the service know: bounds of rewards and batches, the order of actions."""
     for field, described in schema["properties"].items():
         if field in ("requests", "observations", "rewards"):
-            described["maxItems"] = max_batch
+            described.setdefault("maxItems", max_batch)
         if field == "reward":
             bounds = {"minimum": problem.reward.low, "maximum": problem.reward.high}
             for part in _parts(described):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,17 +29,37 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: ServeMode
 
 
-def read_mode(storage: Storage, stated: ServeConfig) -> ServeMode:
-    """The mode that was set last; that of `potstill.toml` if none was."""
+class StoredMode(NamedTuple):
+    """The mode that was set last.
+
+    Attributes:
+        mode: The mode; that of ``potstill.toml`` if none was set, or the file is unusable.
+        fault: Why the file is unusable; None if it is not.
+    """
+
+    mode: ServeMode
+    fault: str | None = None
+
+
+def read_mode(storage: Storage, stated: ServeConfig) -> StoredMode:
+    """The mode that was set last. An unusable file must not keep a sound policy from serving.
+
+    Raises:
+        InvalidConfig: The mode of ``potstill.toml`` is unusable too.
+    """
     try:
         mode = msgspec.json.decode(storage.read(FILE), type=_ModeFile).mode
+        check_mode(mode, stated)
+        return StoredMode(mode)
     except FileNotFoundError:
-        mode = stated.mode
-    except msgspec.DecodeError as error:
-        where = child(storage.url, FILE)
-        raise InvalidConfig(f"{where}: {error}; delete it to use the mode of potstill.toml") from error
-    check_mode(mode, stated)
-    return mode
+        fault = None
+    except (msgspec.DecodeError, UnicodeDecodeError, InvalidConfig) as error:
+        fault = (
+            f"{child(storage.url, FILE)} is unusable, so that mode {stated.mode} of potstill.toml holds: {error}; "
+            "set the mode again with POST admin/mode, or delete the file"
+        )
+    check_mode(stated.mode, stated)
+    return StoredMode(stated.mode, fault)
 
 
 def write_mode(storage: Storage, stated: ServeConfig, mode: ServeMode) -> None:
@@ -62,12 +83,14 @@ class Snapshot:
         number: Number of the last registry entry that was loaded; 0 for none.
         mode: How requests are answered.
         since: When this process began to serve the policy.
+        mode_fault: Why the stored mode is not used; None if it is.
     """
 
     policy: Policy | None
     number: int
     mode: ServeMode
     since: datetime
+    mode_fault: str | None = None
 
     @cached_property
     def artifact(self) -> bytes:
@@ -98,6 +121,7 @@ class SnapshotWatcher:
     def start(self) -> None:
         """Load the serving version. Where nothing is published yet, publish a uniform policy first."""
         try:
+            self._workspace.storage.sweep()
             self._workspace.start()
         except (*_UNUSABLE, *_UNAVAILABLE) as error:
             self._report(error)
@@ -115,13 +139,20 @@ class SnapshotWatcher:
             self._swap(found)
 
     def _load(self) -> Snapshot:
-        mode = read_mode(self._workspace.storage, self._workspace.config.serve)
+        mode, fault = self._mode()
         entry = self._workspace.registry.changed_since(self.current.number)
         if entry is None:
-            return self.current if mode == self.current.mode else replace(self.current, mode=mode)
+            return replace(self.current, mode=mode, mode_fault=fault)
         if self.current.policy is not None and self.current.policy.version == entry.serving:
-            return replace(self.current, number=entry.number, mode=mode)
-        return Snapshot(self._load_policy(entry), entry.number, mode, datetime.now(UTC))
+            return replace(self.current, number=entry.number, mode=mode, mode_fault=fault)
+        return Snapshot(self._load_policy(entry), entry.number, mode, datetime.now(UTC), fault)
+
+    def _mode(self) -> StoredMode:
+        """The stored mode; the current one while the file cannot be read."""
+        try:
+            return read_mode(self._workspace.storage, self._workspace.config.serve)
+        except OSError as error:
+            return StoredMode(self.current.mode, f"mode {self.current.mode} stays, since {FILE} is unreadable: {error}")
 
     def _load_policy(self, entry: Entry) -> Policy:
         """The serving policy of an entry, verified: complete, for this problem, and able to decide."""
@@ -144,6 +175,9 @@ class SnapshotWatcher:
             version = "no version" if found.policy is None else f"version {found.policy.version}"
             _logger.info("%s: %s serves, mode %s", self._workspace.problem.name, version, found.mode)
             self._on_reload("swapped")
+        if found.mode_fault not in (None, before.mode_fault):
+            _logger.warning("%s: %s", self._workspace.problem.name, found.mode_fault)
+            self._on_reload("refused")
 
     def _report(self, error: Exception) -> None:
         """Keep the current snapshot, and log the fault once for as long as it stays the same."""

@@ -41,6 +41,7 @@ def status(service: ProblemService) -> StatusReply:
         hash=service.workspace.problem.hash,
         serving=None if snapshot.policy is None else snapshot.policy.version,
         mode=snapshot.mode,
+        mode_fault=snapshot.mode_fault,
         experiment=None if experiment is None else experiment.config.name,
         experiment_state=service.experiments.state(snapshot.mode),
         since=snapshot.since,

@@ -1,6 +1,7 @@
 """Tokens of callers, and the scopes they allow.
 
-A token is 256 random bits. `tokens.json` stores only its SHA-256; so much entropy needs no salt or slow hash.
+A token is 256 random bits. `tokens.json` stores only its SHA-256; so much entropy needs no salt or slow hash. A file
+beside it says that the workspace is closed to callers without a token, so that deleting `tokens.json` opens nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ class InvalidToken(PotstillError, ValueError):
     """A token cannot be created or revoked as asked, or the file of tokens is invalid."""
 
 
+class TokensMissing(InvalidToken):
+    """The file of tokens is gone from a workspace that was closed."""
+
+
 class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A stored token.
 
@@ -64,7 +69,7 @@ class TokenFile:
     """
 
     def __init__(self, storage: Storage, name: str = FILE) -> None:
-        self._storage, self._name = storage, name
+        self._storage, self._name, self._mark = storage, name, f"{name.removesuffix('.json')}-closed.json"
 
     @property
     def url(self) -> str:
@@ -72,13 +77,35 @@ class TokenFile:
         return child(self._storage.url, self._name)
 
     def read(self) -> tuple[Token, ...] | None:
-        """The tokens; None if there is no file, and () if all were revoked."""
+        """The tokens; () if all were revoked, and None if there never were any, or `open` has opened the workspace.
+
+        Raises:
+            TokensMissing: There were tokens, and the file is gone.
+            InvalidToken: The file is damaged.
+        """
         try:
             return msgspec.json.decode(self._storage.read(self._name), type=_Contents).tokens
         except FileNotFoundError:
-            return None
-        except msgspec.DecodeError as error:
+            if not self._is_closed():
+                return None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidToken(f"{self.url}: {error}; fix it, or delete it and create new tokens") from error
+        raise TokensMissing(
+            f"{self.url} is missing, and callers need tokens here: restore it, create new tokens with potstill token "
+            "create, or let all callers in with potstill token open"
+        )
+
+    def close(self) -> None:
+        """Note that callers need tokens from now on, also if the tokens should be lost."""
+        if not self._is_closed():
+            with contextlib.suppress(AlreadyThere):
+                self._storage.create(self._mark, msgspec.json.encode({"closed": now()}))
+
+    def open(self) -> None:
+        """Revoke all tokens, and let all callers in. Running services stay closed until they are restarted."""
+        with self._locked():
+            self._storage.delete(self._name)  # first: without its tokens the workspace is still closed
+            self._storage.delete(self._mark)
 
     def create(self, name: str, scopes: Sequence[str]) -> str:
         """Create a token and return it: it cannot be shown again."""
@@ -104,8 +131,22 @@ class TokenFile:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[tuple[Token, ...]]:
         """One change at a time."""
-        with self._folder_lock() if isinstance(self._storage, LocalStorage) else self._file_lock():
-            yield self.read() or ()
+        with self._locked():
+            try:
+                before = self.read() or ()
+            except TokensMissing:
+                before = ()
+            yield before
+
+    def _is_closed(self) -> bool:
+        try:
+            self._storage.read(self._mark)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
+        return self._folder_lock() if isinstance(self._storage, LocalStorage) else self._file_lock()
 
     @contextlib.contextmanager
     def _folder_lock(self) -> Iterator[None]:
@@ -135,14 +176,8 @@ class TokenFile:
             self._storage.delete(lock)
 
     def _write(self, tokens: tuple[Token, ...]) -> None:
-        data = msgspec.json.format(msgspec.json.encode(_Contents(tokens)), indent=2)
-        # Created with mode 0600: setting it afterwards would leave a moment to open the file. The umask is per process;
-        # only commands write tokens, so no other thread creates a file meanwhile.
-        before = os.umask(0o077)
-        try:
-            self._storage.replace(self._name, data)
-        finally:
-            os.umask(before)
+        self.close()
+        self._storage.replace(self._name, msgspec.json.format(msgspec.json.encode(_Contents(tokens)), indent=2))
 
 
 def token_file(workspace: Workspace, stated: str | Path | None = None) -> TokenFile:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from potstill.events import ID_BYTES, context_type, microseconds
-from potstill.problem import YEAR_2200, Problem
+from potstill.problem import MOST_METRICS, YEAR_2200, Problem
 from potstill.workspace import ServeMode
 
 Text = Annotated[str, Meta(min_length=1, max_length=ID_BYTES)]
@@ -19,7 +19,9 @@ Moment = Annotated[datetime, Meta(tz=True)] | Seconds
 Probability = Annotated[float, Meta(gt=0, le=1)]
 Density = Annotated[float, Meta(gt=0)]
 Mode = Literal["online", "apprentice", "log-only", "fallback", "control"]
-Metrics = dict[Text, float]
+Metrics = Annotated[dict[Text, float], Meta(max_length=MOST_METRICS)]
+#: The most rewards of one observation.
+MOST_REWARDS = 100
 Version = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -92,7 +94,7 @@ class Observation(_Request, frozen=True):
     reward: float | None = None
     reward_time: Moment | None = None
     metrics: Metrics | None = None
-    rewards: tuple[ObservedReward, ...] = ()
+    rewards: Annotated[tuple[ObservedReward, ...], Meta(max_length=MOST_REWARDS)] = ()
 
 
 class ObserveRequest(_Request, frozen=True):
@@ -163,12 +165,16 @@ class LogStatus(Struct, frozen=True, kw_only=True):
 
 
 class StatusReply(Struct, frozen=True, kw_only=True):
-    """Status of a problem; `decisions` and `rewards` are those of the answering worker since it started."""
+    """Status of a problem; `decisions` and `rewards` are those of the answering worker since it started.
+
+    `mode_fault` says why the mode that was set last is not used, if it is not.
+    """
 
     problem: str
     hash: str
     serving: int | None
     mode: str
+    mode_fault: str | None
     experiment: str | None
     experiment_state: str | None
     since: datetime

@@ -1,6 +1,7 @@
 """The processes of a service: each may die, and what was acknowledged is there all the same."""
 
 import os
+import re
 import signal
 import socket
 import time
@@ -95,18 +96,62 @@ def test_a_killed_worker_is_replaced_and_the_end_under_load_loses_nothing(worksp
     assert_kept(workspace, load, last)
 
 
-def test_processes_end_with_a_parent_that_is_killed(workspace, tmp_path):
-    with serving(tmp_path / "out", workspace.url, "--workers", 2, TMPDIR=str(tmp_path)) as running:
+def status(pid):
+    return Path(f"/proc/{pid}/status").read_text()
+
+
+def shared_mappings(pid):
+    """Files that a process can change through memory."""
+    lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    return {line[5] for line in lines if line[1] == "rw-s" and line[5].startswith("/")}
+
+
+def test_processes_end_with_a_parent_that_is_killed_and_leave_nothing(workspace, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    with serving(tmp_path / "out", workspace.url, "--workers", 2, TMPDIR=str(temporary)) as running:
         children = [pid for pids in running.children().values() for pid in pids]
         assert len(children) == 3
-        assert list(tmp_path.glob("potstill-metrics-*"))
+        assert {re.search(r"^Umask:\s+(\d+)", status(pid), re.M)[1] for pid in children} == {"0077"}
+        # A write to a mapped file on a full disk would end the worker by SIGBUS.
+        assert [shared_mappings(pid) for pid in running.children()[WORKER]] == [{"/memfd:potstill-counts"}] * 2
         with Load(running, "video-upload", CONTEXT) as load:
             until(lambda: len(load.rewarded) > 20)
             running.process.kill()
             until(lambda: not any(map(alive, children)))
     Flusher(Spool(workspace.spool), workspace.lake).flush()
     assert_kept(workspace, load)
-    assert not list(tmp_path.glob("potstill-metrics-*"))
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_closed_service_stays_closed_without_its_tokens_and_when_a_worker_dies(workspace, tmp_path):
+    token = TokenFile(workspace.storage).create("web", ["decide"])
+    path, body = "/v1/video-upload/decide", {"context": CONTEXT}
+    with serving(tmp_path / "out", workspace.url) as running:
+        assert running.ask("POST", path, body, token)[0] == 200
+        with socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE) as connection:
+            connection.sendall(in_a_trailer(path, token))
+            assert connection.recv(1000).startswith(b"HTTP/1.1 401")
+        workspace.storage.delete("tokens.json")
+        until(lambda: running.ask("POST", path, body, token)[0] == 401)
+        (worker,) = running.children()[WORKER]
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: running.children().get(WORKER, [worker]) != [worker])
+        until(lambda: running.ask("GET", "/ready")[0] == 200)
+        assert running.ask("POST", path, body)[0] == 401
+    with serving(tmp_path / "again", workspace.url) as running:
+        assert "tokens needed" in running.printed
+        assert "tokens.json is missing, and callers need tokens here" in running.errors
+        assert running.ask("POST", path, body)[0] == 401
+
+
+def in_a_trailer(path, token):
+    """A request whose token follows its body."""
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    chunk = (
+        f"Transfer-Encoding: chunked\r\nTrailer: Authorization\r\n\r\n{1 + len(REST):x}\r\n{{{REST.decode()}\r\n0\r\n"
+    )
+    return f"{head}{chunk}Authorization: Bearer {token}\r\n\r\n".encode()
 
 
 def test_a_second_signal_ends_at_once_with_updates_and_all(workspace, tmp_path):

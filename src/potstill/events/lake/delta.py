@@ -28,6 +28,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from potstill.errors import PotstillError
 from potstill.events.lake.schema import DAY
+from potstill.storage import explained
 
 #: Frequent checkpoints: a reader loads the last one and every commit after it. Commits are kept for as long as joins
 #: may need the file list of an earlier version. Only `time` has statistics.
@@ -137,7 +138,7 @@ def _of_storage(error: BaseException) -> bool:
 
 def _plain(error: BaseException) -> str:
     """Text of an error in one line, without terminal colours."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("↳", "").split())
+    return explained(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("↳", "").split()))
 
 
 def sync_commits(table: Path, first: int, last: int) -> None:

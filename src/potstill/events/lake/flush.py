@@ -90,7 +90,7 @@ class Flusher:
         Args:
             wait: Whether to wait for another flusher of the same spool, rather than do nothing.
         """
-        self.spool.path.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self.spool.path)
         lock = files.hold(self.spool.path / LOCK, wait=wait)
         if lock is None:
             return FlushReport(busy=True)

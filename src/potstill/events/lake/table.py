@@ -17,6 +17,7 @@ from potstill.errors import PotstillError
 from potstill.events.lake import delta
 from potstill.events.lake.delta import LakeUnavailable, storage_errors
 from potstill.events.lake.schema import DAY, missing_columns
+from potstill.files import make_folder
 from potstill.storage import child, open_storage
 
 T = TypeVar("T")
@@ -131,6 +132,8 @@ class LakeTable:
     def _create(self, schema: pl.Schema) -> None:
         try:
             with storage_errors(self.url):
+                if self.local:  # the library's files go by the umask: the folder keeps them private
+                    make_folder(Path(self.url))
                 delta.create(self.url, schema, self.options)
                 self._sync(0, 0)
         except (CommitFailedError, LakeUnavailable):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from potstill.events.records import now
 from potstill.events.wal.segment import CLOSED, OPEN, name, start
-from potstill.files import sync_folder
+from potstill.files import PRIVATE, sync_folder
 from potstill.problem import Problem
 
 RETRY_SECONDS = 1.0  # after a segment could not be closed
@@ -81,7 +81,7 @@ class SegmentWriter:
         """Create a file; its first bytes are returned, to be written with the first events."""
         number = self._number + 1
         path = self._folder / name(number, OPEN)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
         self._path, self._number, self._committed = path, number, 0
         self._due = time.monotonic() + self._rotate_seconds
         return start(self._folder.name, number, now(), self._problem)

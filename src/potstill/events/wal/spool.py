@@ -10,7 +10,7 @@ from pathlib import Path
 
 from potstill.events.wal.segment import CLOSED, OPEN, UnreadableSegment, read, read_header
 from potstill.events.wal.segment_writer import sync_data
-from potstill.files import hold, make_folder, sync_folder, write_atomically
+from potstill.files import hold, make_folder, remove_stale, sync_folder, write_atomically
 
 LOCK = "lock"
 #: Folder of unreadable bytes that were cut off segments.
@@ -92,6 +92,8 @@ class Spool:
             Descriptions of what was damaged.
         """
         damages: list[str] = []
+        for folder in (self.path, self.path / QUARANTINE):
+            remove_stale(folder)
         for writer in self.writers():
             try:
                 damages += self._adopt(writer)
@@ -112,7 +114,6 @@ class Spool:
         with segment.open("rb") as file:
             file.seek(start)
             write_atomically(copy, file.read())
-        sync_folder(copy.parent)
         return copy
 
     def pending(self) -> Pending:

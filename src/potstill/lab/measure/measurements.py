@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from potstill._version import __version__
-from potstill.files import write_atomically
+from potstill.files import SHARED, write_atomically
 from potstill.lab.measure.complexity import Growth
 from potstill.lab.measure.latency import Latency
 from potstill.parallel import ONE_THREAD, environment
@@ -83,7 +83,7 @@ def take_measurements(
     if found and msgspec.structs.replace(found, latency=[], complexity=[]) == wanted:
         return found
     measured = _measured(wanted, say)
-    write_atomically(kept, msgspec.json.format(msgspec.json.encode(measured), indent=1))
+    write_atomically(kept, msgspec.json.format(msgspec.json.encode(measured), indent=1), SHARED)
     return measured
 
 

@@ -18,7 +18,7 @@ import msgspec
 import polars as pl
 
 from potstill.errors import LabError, PotstillError
-from potstill.files import write_atomically
+from potstill.files import SHARED, write_atomically
 
 _SECONDS = 60
 #: Column names in the consortium's sheet, and those in the file that this project was built with.
@@ -152,7 +152,7 @@ def download(folder: Path | None = None, sources: Iterable[Source] = tuple(SOURC
         path = folder / source.name
         if not in_place(path):
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, fetch(source))
+            write_atomically(path, fetch(source), SHARED)
         yield path
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from potstill.errors import LabError, PotstillError
-from potstill.files import write_atomically
+from potstill.files import SHARED, write_atomically
 from potstill.keys import Key
 from potstill.lab.problems import data
 from potstill.lab.problems.environment import Batch, Choose, Environment
@@ -66,7 +66,7 @@ def write_log(
         path = folder / f"part-{number:05d}.parquet"
         size = min(chunk, rows - start)
         if not path.exists():
-            write_atomically(path, _parquet(logged(environment, size, Key(seed).child("log", number))))
+            write_atomically(path, _parquet(logged(environment, size, Key(seed).child("log", number))), SHARED)
         if progress:
             progress(start + size, rows)
 
@@ -104,7 +104,7 @@ def _claim(folder: Path, described: _Manifest) -> None:
     path = folder / "log.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, msgspec.json.encode(described))
+        write_atomically(path, msgspec.json.encode(described), SHARED)
     elif (found := msgspec.json.decode(path.read_bytes(), type=_Manifest)) != described:
         raise LabError(f"{folder} holds another log, {found}, not {described}; use another folder, or delete it")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.errors import LabError
-from potstill.files import write_atomically
+from potstill.files import SHARED, write_atomically
 from potstill.lab.measure import PROBLEMS, Measurements, take_measurements
 from potstill.lab.problems import MissingData, scenario
 from potstill.lab.report.page import page
@@ -130,7 +130,7 @@ def _commands(report: str, markdown: Path | None) -> list[str]:
 def _write(folder: Path, files: dict[str, bytes]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        write_atomically(folder / name, content)
+        write_atomically(folder / name, content, SHARED)
 
 
 def _indented(said: Summary) -> bytes:

@@ -13,7 +13,7 @@ import msgspec
 import potstill
 from potstill._version import __version__
 from potstill.errors import PotstillError
-from potstill.files import write_atomically
+from potstill.files import SHARED, write_atomically
 from potstill.lab.problems import Scenario
 from potstill.lab.runs.algorithms import Algorithm
 
@@ -82,7 +82,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             _refuse_difference(before, now, out, "")
             now = _merged(before, now)
         out.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(now, order="sorted"), indent=1) + b"\n")
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(now, order="sorted"), indent=1) + b"\n", SHARED)
 
 
 def _described(one: Scenario) -> dict[str, Any]:

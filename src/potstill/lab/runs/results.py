@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from potstill.errors import LabError
-from potstill.files import write_atomically
+from potstill.files import SHARED, write_atomically
 from potstill.lab.runs.trial import Turn
 
 
@@ -91,8 +91,8 @@ def save(out: Path, trial: Trial, seconds: Seconds) -> None:
     """Save a finished trial atomically; it is finished once its file exists."""
     path = path_of(out, trial.problem, trial.preset, trial.algorithm, trial.trial)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path.with_suffix(".seconds.json"), msgspec.json.encode(seconds))
-    write_atomically(path, msgspec.json.encode(trial))
+    write_atomically(path.with_suffix(".seconds.json"), msgspec.json.encode(seconds), SHARED)
+    write_atomically(path, msgspec.json.encode(trial), SHARED)
 
 
 def load(out: Path) -> Iterator[Trial]:

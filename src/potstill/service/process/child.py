@@ -24,6 +24,7 @@ def main() -> None:
     threading.Thread(target=_exit_with_parent, name="potstill-parent", daemon=True).start()
     signal.signal(signal.SIGTERM, _exit)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    os.umask(0o077)  # also for libraries that create files: events hold personal data
     os.nice(int(sys.argv[1]))
     sys.argv = sys.argv[2:]
     try:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -15,10 +13,11 @@ import msgspec
 
 from potstill.errors import PotstillError
 from potstill.problem import seconds
+from potstill.service.counts import create_memory
 from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec
-from potstill.service.tokens import token_file
+from potstill.service.tokens import InvalidToken, TokenFile, token_file
 from potstill.workspace import Workspace
 
 #: Seconds for workers to finish requests, and for the last flush, at shutdown.
@@ -89,17 +88,18 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
         CannotServe: It cannot be started like this.
     """
     workspaces, address = _workspaces(settings), _address(settings.host, settings.port)
-    opened = tuple(token_file(workspace, settings.tokens).read() is None for workspace in workspaces)
+    opened = tuple(_is_open(token_file(workspace, settings.tokens), warn) for workspace in workspaces)
     local = ipaddress.ip_address(address[4][0]).is_loopback
     if not local:
         _refuse_open(settings, [place for place, is_open in zip(settings.places, opened, strict=True) if is_open])
     with ExitStack() as stack:
         signals = stack.enter_context(Signals().caught())
         listening = stack.enter_context(closing(_bound(address, settings)))
-        folder = tempfile.mkdtemp(prefix="potstill-metrics-")
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        counts = create_memory(settings.workers)
+        stack.callback(os.close, counts)
         child = partial(Child, lifeline=_lifeline(stack))
-        workers, updaters = _workers(settings, child, listening, folder, closed=not local), _updaters(settings, child)
+        closed = tuple(not (local and is_open) for is_open in opened)
+        workers, updaters = _workers(settings, child, listening, counts, closed), _updaters(settings, child)
         flusher = child("the flusher", "potstill.service.process.flusher", settings.places)
         service = Service(url=_url(listening), workspaces=workspaces, open=opened, local=local)
         well = supervise(
@@ -129,6 +129,15 @@ def _workspaces(settings: Settings) -> tuple[Workspace, ...]:
         by_name[name] = workspace.url
         check_experiment(workspace)
     return workspaces
+
+
+def _is_open(file: TokenFile, warn: Callable[[str], None]) -> bool:
+    """Whether callers need no token; where that cannot be told, they do."""
+    try:
+        return file.read() is None
+    except InvalidToken as error:
+        warn(str(error))
+        return False
 
 
 def _refuse_open(settings: Settings, places: Sequence[str]) -> None:
@@ -177,14 +186,19 @@ def _lifeline(stack: ExitStack) -> int:
 
 
 def _workers(
-    settings: Settings, child: Callable[..., Child], listening: socket.socket, folder: str, *, closed: bool
+    settings: Settings,
+    child: Callable[..., Child],
+    listening: socket.socket,
+    counts: int,
+    closed: tuple[bool, ...],
 ) -> list[Child]:
     specs = [
         Spec(
             places=settings.places,
             number=number,
             descriptor=listening.fileno(),
-            metrics=folder,
+            workers=settings.workers,
+            counts=counts,
             tokens=settings.tokens,
             closed=closed,
             cors=settings.cors,
@@ -196,7 +210,7 @@ def _workers(
             f"worker {spec.number}",
             "potstill.service.process.worker",
             [msgspec.json.encode(spec).decode()],
-            descriptors=[spec.descriptor],
+            descriptors=[spec.descriptor, spec.counts],
             reports=True,
         )
         for spec in specs

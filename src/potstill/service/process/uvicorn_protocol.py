@@ -1,4 +1,4 @@
-"""uvicorn for the service: replies in one write, and a time limit on request headers."""
+"""uvicorn for the service: replies in one write, and limits on heads, connections and time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ import asyncio
 import socket
 from typing import Any
 
+import httptools
 import uvicorn
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from potstill.service.http import Message
+from potstill.service.http import CLOSE, JSON, RETRY, Headers, Message, Refusal
+from potstill.service.process.connections import make_room
 
 #: Seconds for the headers of a request, and for the first byte after connecting.
 HEADER_SECONDS = 10.0
+#: The most bytes of a line of a head, and of all of them; the most headers. Those of nginx, and Apache's number.
+LINE_BYTES, HEAD_BYTES, HEADERS = 8 * 1024, 32 * 1024, 100
+#: The most requests of a connection that wait for the reply to an earlier one.
+PIPELINED = 100
+#: Seconds in which the rest of a refused request is read and dropped: closing at once would drop the reply instead.
+LINGER_SECONDS = 2.0
 #: Milliseconds after which a peer that acknowledges no data is disconnected.
 USER_TIMEOUT = 30_000
 #: Seconds for requests in flight at shutdown.
@@ -52,20 +61,43 @@ class Cycle(RequestResponseCycle):
 
 
 class Connection(HttpToolsProtocol):
-    """A connection with a time limit on headers; uvicorn limits only the time between requests."""
+    """A connection with limits on the head of a request, before a token is looked at.
+
+    A head that arrives in one piece shorter than a line may be, as nearly all do, is within every limit but that on the
+    number of headers. Other heads are fed to the parser in such pieces, and measured.
+    """
 
     header_seconds = HEADER_SECONDS
+    most_connections = 1000
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.url = b""
         self._beginning = True
+        self._split = False  # whether the present head is longer than a piece
+        self._advanced = False  # whether a request began, or a body went on, in the present piece
+        self._waste = 0  # bytes since then
         self._timer: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    @property
+    def idle_since(self) -> float | None:
+        """When it began to wait for a request, on the loop's clock; None if one is in work."""
+        if self.transport.get_write_buffer_size():
+            return None
+        if self._timer is not None:
+            return self._timer.when() - self.header_seconds
+        waiting = self.timeout_keep_alive_task
+        return None if waiting is None else waiting.when() - self.timeout_keep_alive
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer of the first request."""
         super().connection_made(transport)
         _set_tcp_timeouts(transport.get_extra_info("socket"))
-        self._wait()
+        self._wait(self.header_seconds)
+        if len(self.connections) > self.most_connections and not make_room(self.connections, self):
+            transport.write(_reply_of(_full()))
+            transport.close()  # at once: it holds a descriptor
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer."""
@@ -73,25 +105,110 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Start the timer while headers are incomplete, or a body goes on after its reply."""
-        super().data_received(data)
+        """Parse data; the timer runs while a head is incomplete, or a body goes on after its reply."""
+        self._feed(data if len(data) <= LINE_BYTES else self._feed_heads(memoryview(data)))
         if self._timer is None and (self._beginning or self.cycle.response_complete):
-            self._wait()
+            self._wait(self.header_seconds)
 
     def on_message_begin(self) -> None:
         """A request starts."""
-        self._beginning = True
+        self._beginning = self._advanced = True
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, as uvicorn's. Those after a body are dropped: the request has been let in without them."""
+        if self._beginning:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
+
     def on_headers_complete(self) -> None:
-        """The headers are complete; from here on the application limits the time."""
+        """The head is complete; from here on the application limits the time."""
+        if self._split or len(self.headers) > HEADERS or self.url[:1] != b"/" or self.parser.should_upgrade():
+            self._check_head()
+        super().on_headers_complete()
         self._beginning = False
         self._stop_waiting()
-        super().on_headers_complete()
         self.cycle.__class__ = Cycle  # uvicorn hard-codes its own class; nothing of it has run yet
+        if len(self.pipeline) > PIPELINED:
+            raise _full()
 
-    def _wait(self) -> None:
-        self._timer = self.loop.call_later(self.header_seconds, self._abort)
+    def on_body(self, body: bytes) -> None:
+        """A part of a body. As uvicorn's, which also looks for WebSockets."""
+        self._advanced = True
+        if not self.cycle.response_complete:
+            self.cycle.body += body
+            if len(self.cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            self.cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """The body is complete. As uvicorn's, which also looks for WebSockets."""
+        if not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
+
+    def _feed_heads(self, data: memoryview) -> memoryview:
+        """Feed data in pieces while a head may be in them; returns the rest."""
+        while len(data) > LINE_BYTES and (self._beginning or not self.cycle.more_body):
+            self._feed(data[:LINE_BYTES])
+            data = data[LINE_BYTES:]
+        return data
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        """Feed a piece to the parser, and count bytes that bring it no further: headers, and what surrounds a body."""
+        if self._refused:
+            return
+        self._split, self._advanced = self._beginning or len(data) > LINE_BYTES, False
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.cycle.keep_alive = False  # the parser has given up on what follows
+            self._refused = True
+        except httptools.HttpParserError as error:
+            self._refuse(error.__context__ if isinstance(error.__context__, Refusal) else _malformed())
+        if self._advanced:
+            self._waste = 0
+            return
+        self._waste += len(data)
+        if self._waste > HEAD_BYTES:
+            self._refuse(_too_long(self.url))
+
+    def _check_head(self) -> None:
+        """Refuse a head beyond a limit, or of a form that this service has no use for."""
+        if len(self.url) > LINE_BYTES:
+            raise _too_long(self.url)
+        if len(self.headers) > HEADERS:
+            raise Refusal(431, "head", f"at most {HEADERS} headers are allowed; send fewer")
+        sizes = [len(name) + len(value) for name, value in self.headers]
+        if max(sizes, default=0) > LINE_BYTES:
+            raise Refusal(431, "head", f"a header may have at most {LINE_BYTES} bytes; send a shorter one")
+        if sum(sizes) > HEAD_BYTES:
+            raise _too_long(self.url)
+        if self.parser.get_method() == b"CONNECT":
+            raise Refusal(405, "unknown", "this is no proxy: CONNECT is not allowed", ((b"allow", b"GET, HEAD, POST"),))
+        if self.parser.should_upgrade() and _has_body(self.headers):
+            raise Refusal(400, "head", "this service speaks HTTP/1.1 only: send no header Upgrade with a body")
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer with an error and close. If earlier requests are still to be answered, close after their replies."""
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        self._stop_waiting()
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(_reply_of(refusal))
+            self.transport.write_eof()
+            self._wait(LINGER_SECONDS)
+        elif self.cycle.more_body:
+            self.transport.close()  # its body will never be complete
+        else:
+            self.cycle.keep_alive = False
+
+    def _wait(self, seconds: float) -> None:
+        self._timer = self.loop.call_later(seconds, self._abort)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
@@ -100,6 +217,30 @@ class Connection(HttpToolsProtocol):
 
     def _abort(self) -> None:
         self.transport.abort()
+
+
+def _full() -> Refusal:
+    return Refusal(503, "overload", "too many connections, or requests on this one; retry in a second", RETRY)
+
+
+def _malformed() -> Refusal:
+    return Refusal(400, "head", "this is not a valid HTTP/1.1 request")
+
+
+def _too_long(url: bytes) -> Refusal:
+    if len(url) > LINE_BYTES:
+        return Refusal(414, "head", f"a URL may have at most {LINE_BYTES} bytes; send a shorter one")
+    return Refusal(431, "head", f"the headers of a request may have at most {HEAD_BYTES} bytes; send fewer")
+
+
+def _has_body(headers: Headers) -> bool:
+    return any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
+
+
+def _reply_of(refusal: Refusal) -> bytes:
+    body = refusal.body
+    stated = [(b"content-type", JSON), *refusal.headers, *CLOSE, (b"content-length", b"%d" % len(body))]
+    return b"".join([STATUS_LINE[refusal.status], *(b"%b: %b\r\n" % one for one in stated), b"\r\n", body])
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:

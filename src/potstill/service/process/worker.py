@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import socket
-from pathlib import Path
+from functools import partial
 
 import msgspec
 import uvicorn
@@ -14,10 +13,12 @@ import uvicorn
 from potstill.service.allowed_hosts import AllowedHosts
 from potstill.service.app import create_app
 from potstill.service.auth import Guard
+from potstill.service.counts import Counts
 from potstill.service.limits import Options
-from potstill.service.metrics import Metrics, share
+from potstill.service.metrics import Metrics
+from potstill.service.process.connections import most_connections
 from potstill.service.process.supervisor import READY
-from potstill.service.process.uvicorn_protocol import server_config
+from potstill.service.process.uvicorn_protocol import Connection, server_config
 from potstill.service.tokens import token_file
 from potstill.workspace import Workspace
 
@@ -34,18 +35,20 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         places: Workspaces.
         number: Number of this worker.
         descriptor: Descriptor of the listening socket, shared by all workers.
-        metrics: Folder of the workers' shared counts.
+        workers: Number of workers.
+        counts: Descriptor of the workers' shared counts.
         tokens: A file of tokens for all workspaces; None for one in each.
-        closed: Whether to refuse callers also where there is no file of tokens.
+        closed: For each workspace, whether to refuse callers also where there is no file of tokens.
         cors: Origins of pages that may call.
     """
 
     places: tuple[str, ...]
     number: int
     descriptor: int
-    metrics: str
+    workers: int
+    counts: int
     tokens: str | None = None
-    closed: bool = False
+    closed: tuple[bool, ...]
     cors: tuple[str, ...] = ()
 
 
@@ -65,10 +68,14 @@ class Server(uvicorn.Server):
 
 def run(spec: Spec, ready: int) -> None:
     """Answer requests until SIGTERM, and finish those in flight."""
-    share(Path(spec.metrics), spec.number)
+    counts = Counts(spec.counts, spec.number, spec.workers)
     workspaces = [Workspace(place) for place in spec.places]
-    guards = {w.problem.name: Guard(token_file(w, spec.tokens), required=spec.closed) for w in workspaces}
-    app = create_app(workspaces, Options(guards=guards, metrics=Metrics, cors=spec.cors))
+    guards = {
+        workspace.problem.name: Guard(token_file(workspace, spec.tokens), required=closed)
+        for workspace, closed in zip(workspaces, spec.closed, strict=True)
+    }
+    app = create_app(workspaces, Options(guards=guards, metrics=partial(Metrics, counts=counts), cors=spec.cors))
+    Connection.most_connections = most_connections(len(workspaces))
     config = server_config(
         AllowedHosts(app, guards.values()),
         loop="uvloop",
@@ -86,12 +93,7 @@ def main() -> None:
     parser.add_argument("spec")
     parser.add_argument("--ready", type=int, required=True)
     arguments = parser.parse_args()
-    spec, parent = msgspec.json.decode(arguments.spec, type=Spec), os.getppid()
-    try:
-        run(spec, arguments.ready)
-    finally:
-        if os.getppid() != parent:  # the parent was killed, and cannot clean up itself
-            shutil.rmtree(spec.metrics, ignore_errors=True)
+    run(msgspec.json.decode(arguments.spec, type=Spec), arguments.ready)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
     def wire(self) -> WireTypes:
         """One of the names; a list of one or more of them."""
         action: Any = Literal[tuple(self.names)]
-        return WireTypes(action, Annotated[tuple[action, ...], msgspec.Meta(min_length=1)])
+        return WireTypes(action, Annotated[tuple[action, ...], msgspec.Meta(min_length=1, max_length=len(self))])
 
     def parse(self, value: object) -> str:
         """A name of the list, as a plain string."""

@@ -1,0 +1,28 @@
+"""Sweep: delete files of publications that lost a race or were killed before their entry.
+
+A version's files are written before its entry. Once the entry exists no other publication can have that version: it
+would have to follow an entry that has been followed already. So what the entry does not name is of no use, however new
+it is. Files of versions without an entry stay, since somebody may be about to publish them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from potstill.registry.entries import Entry
+from potstill.storage import Storage
+
+
+def sweep_versions(storage: Storage, entries: Iterable[Entry]) -> list[str]:
+    """Delete files of these versions that their entries do not name; returns the names."""
+    return [name for entry in entries if entry.event == "published" for name in _sweep(storage, entry)]
+
+
+def _sweep(storage: Storage, entry: Entry) -> list[str]:
+    folder = entry.files.policy.name.rpartition("/")[0]
+    named = {file.name for file in (entry.files.policy, entry.files.teacher, entry.files.report) if file}
+    strays = [name for other in storage.names(folder) if (name := f"{folder}/{other}") not in named]
+    for name in strays:
+        storage.delete(name)
+    storage.sweep(folder)
+    return strays

@@ -1,0 +1,90 @@
+"""A page in headless Chromium, driven through the DevTools protocol."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import ClientConnection, connect
+
+PATIENCE = 60  # timeout in seconds, generous for a busy machine
+QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
+
+
+class Page:
+    """An open page."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection, self._numbers = connection, itertools.count(1)
+        for domain in ("Runtime", "Page", "Log"):
+            self._call(f"{domain}.enable")
+        #: What the browser complained about, such as a violated policy.
+        self.complaints: list[str] = []
+
+    def open(self, url: str, width: int = 1200, height: int = 900) -> None:
+        """Go to an address."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self._call("Page.navigate", url=url)
+
+    def run(self, script: str) -> Any:
+        """The value of an expression in the page."""
+        told = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in told, told
+        return told["result"].get("value")
+
+    def until(self, script: str) -> Any:
+        """Poll an expression until its value is true, and return that."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := self.run(script)):
+            assert time.monotonic() < deadline, f"{script} was never true; {self.run('document.body.innerText')}"
+            time.sleep(0.02)
+        return found
+
+    def picture(self, path: Path) -> None:
+        """Save what is shown."""
+        path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot")["data"]))
+
+    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        number = next(self._numbers)
+        self._connection.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while True:
+            told = json.loads(self._connection.recv(PATIENCE))
+            if told.get("id") == number:
+                assert "error" not in told, told
+                return dict(told["result"])
+            if told.get("method") == "Log.entryAdded":
+                self.complaints.append(told["params"]["entry"]["text"])
+
+
+@contextmanager
+def browser(chromium: str, profile: Path) -> Iterator[Page]:
+    """Start a browser; `profile` is an empty folder."""
+    command = [chromium, *QUIET, f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with connect(_address(profile / "DevToolsActivePort"), max_size=None) as connection:
+            yield Page(connection)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _address(announced: Path) -> str:
+    """The address of the first page, once the browser has announced its port."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if announced.exists() and (lines := announced.read_text().split()):
+            with urllib.request.urlopen(f"http://127.0.0.1:{lines[0]}/json/list") as reply:
+                pages = [page for page in json.load(reply) if page["type"] == "page"]
+            if pages:
+                return str(pages[0]["webSocketDebuggerUrl"])
+        time.sleep(0.05)
+    raise AssertionError("the browser did not start")

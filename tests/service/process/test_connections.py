@@ -55,6 +55,8 @@ def test_with_128_descriptors_and_more_connections_every_decision_is_logged(tmp_
                     held[-1].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert service.ask("POST", "/v1/video-upload/decide", {"context": CONTEXT})[0] == 200
             assert service.ask("GET", "/ready")[0] == 200
+            assert service.ask("GET", "/health?" + "a" * 10_000)[0] == 414
+            assert b'potstill_refused_total{problem="",reason="head"} 1.0' in service.ask("GET", "/metrics")[1]
         finally:
             for connection in held:
                 connection.close()

@@ -1,4 +1,4 @@
-"""How many connections a worker keeps open: never so many that its log has no descriptor left."""
+"""How many connections a worker keeps open: few enough that its log always has descriptors."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from potstill.service.http import CLOSE, JSON, RETRY, Headers, Message, Refusal
+from potstill.service.metrics import NullRecorder, Recorder
 from potstill.service.process.connections import make_room
 
 #: Seconds for the headers of a request, and for the first byte after connecting.
@@ -69,6 +70,7 @@ class Connection(HttpToolsProtocol):
 
     header_seconds = HEADER_SECONDS
     most_connections = 1000
+    recorder: Recorder = NullRecorder()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -96,6 +98,7 @@ class Connection(HttpToolsProtocol):
         _set_tcp_timeouts(transport.get_extra_info("socket"))
         self._wait(self.header_seconds)
         if len(self.connections) > self.most_connections and not make_room(self.connections, self):
+            self.recorder.count_refusal("overload")
             transport.write(_reply_of(_full()))
             transport.close()  # at once: it holds a descriptor
 
@@ -197,6 +200,7 @@ class Connection(HttpToolsProtocol):
         if self._refused or self.transport.is_closing():
             return
         self._refused = True
+        self.recorder.count_refusal(refusal.reason)
         self._stop_waiting()
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(_reply_of(refusal))

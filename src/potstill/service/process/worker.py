@@ -15,7 +15,7 @@ from potstill.service.app import create_app
 from potstill.service.auth import Guard
 from potstill.service.counts import Counts
 from potstill.service.limits import Options
-from potstill.service.metrics import Metrics
+from potstill.service.metrics import Metrics, ProblemMetrics
 from potstill.service.process.connections import most_connections
 from potstill.service.process.supervisor import READY
 from potstill.service.process.uvicorn_protocol import Connection, server_config
@@ -75,7 +75,7 @@ def run(spec: Spec, ready: int) -> None:
         for workspace, closed in zip(workspaces, spec.closed, strict=True)
     }
     app = create_app(workspaces, Options(guards=guards, metrics=partial(Metrics, counts=counts), cors=spec.cors))
-    Connection.most_connections = most_connections(len(workspaces))
+    Connection.most_connections, Connection.recorder = most_connections(len(workspaces)), ProblemMetrics(counts, "")
     config = server_config(
         AllowedHosts(app, guards.values()),
         loop="uvloop",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -101,12 +101,31 @@ def refused(refusal: Refusal) -> Reply:
     return Reply(refusal.body, refusal.status, headers=refusal.headers)
 
 
+class Channel(Protocol):
+    """A server's request that can be read and answered without messages; see `channel`."""
+
+    def complete_body(self) -> bytes | None:
+        """The body, if all of it is here."""
+
+    def reply(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write a successful reply at once; False if it has to be sent by messages."""
+
+
+def channel(end: Receive | Send) -> Channel | None:
+    """The channel behind one of the two callables of ASGI; None for other servers, and behind middleware."""
+    found = getattr(end, "__self__", None)
+    return found if hasattr(found, "complete_body") else None
+
+
 async def send_reply(send: Send, reply: Reply) -> None:
-    """Send a reply as two ASGI messages."""
+    """Send a reply: at once, or as two ASGI messages."""
     body = reply.body
     headers = [(b"content-type", reply.content_type), *reply.headers]
     if reply.status != 304:  # has no body, and must not state a length
         headers.append((b"content-length", b"%d" % len(body)))
+    direct = channel(send)
+    if direct is not None and direct.reply(reply.status, headers, body):
+        return
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

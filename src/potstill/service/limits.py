@@ -10,7 +10,7 @@ from typing import Any
 from potstill.errors import PotstillError
 from potstill.problem import Problem
 from potstill.service.auth import Guard
-from potstill.service.http import CLOSE, Receive, Refusal, overloaded, too_large
+from potstill.service.http import CLOSE, Receive, Refusal, channel, overloaded, too_large
 from potstill.spaces import FiniteSpace
 
 MIB = 1024 * 1024
@@ -113,6 +113,15 @@ class Load:
         """
         if stated is not None and (not stated.isdigit() or len(stated) > DIGITS or int(stated) > limit):
             raise _beyond(limit)
+        direct = channel(receive)
+        if direct is not None and (body := direct.complete_body()) is not None:
+            self.bytes += len(body)
+            try:
+                self._refuse(len(body), limit)
+            except Refusal:
+                self.bytes -= len(body)
+                raise
+            return body
         task = asyncio.current_task()
         assert task is not None
         self._reading[task] = self._clock

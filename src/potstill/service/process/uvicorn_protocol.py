@@ -1,9 +1,10 @@
-"""uvicorn for the service: replies in one write, and limits on heads, connections and time."""
+"""uvicorn for the service: requests without a task, replies in one write, and limits on heads, connections and time."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Coroutine
 from typing import Any
 
 import httptools
@@ -11,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from potstill.service.http import CLOSE, JSON, RETRY, Headers, Message, Refusal
+from potstill.service.http import CLOSE, JSON, RETRY, Headers, Refusal
 from potstill.service.metrics import NullRecorder, Recorder
 from potstill.service.process.connections import make_room
 
@@ -30,35 +31,49 @@ DRAIN_SECONDS = 10
 
 
 class Cycle(RequestResponseCycle):
-    """A request and its reply. A plain reply is written at once, in half of uvicorn's time."""
+    """A request and its reply; also a `Channel`, which spares the messages of ASGI."""
 
-    _head: Message | None = None  # held back until the body follows
+    def complete_body(self) -> bytes | None:
+        """The body, if all of it is here."""
+        return None if self.more_body else bytes(self.body)
 
-    async def send(self, message: Any) -> None:
-        """Send a message of the application."""
-        if self._head is None and self._is_plain(message):
-            self._head = message
-            return
-        head, self._head = self._head, None
-        if head is not None and self.keep_alive and not self.flow.write_paused and not self.disconnected:
-            self._reply(head, message["body"])
-            return
-        if head is not None:
-            await super().send(head)  # type: ignore[arg-type]
-        await super().send(message)
-
-    def _is_plain(self, message: Message) -> bool:
-        """Whether it starts a successful reply of this service, which has one part and states its length last."""
-        starts = message["type"] == "http.response.start" and message["status"] < 300
-        return starts and message["headers"][-1][0] == b"content-length" and self.scope["method"] != "HEAD"
-
-    def _reply(self, head: Message, body: bytes) -> None:
-        headers = [b"%b: %b\r\n" % stated for stated in (*self.default_headers, *head["headers"])]
+    def reply(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write a successful reply at once; False if it has to be sent by messages."""
+        plain = status < 300 and self.keep_alive and self.scope["method"] != "HEAD"
+        if not plain or self.flow.write_paused or self.disconnected:
+            return False
+        lines = [b"%b: %b\r\n" % stated for stated in (*self.default_headers, *headers)]
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.transport.write(b"".join([STATUS_LINE[head["status"]], *headers, b"\r\n", body]))
+        self.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
         self.message_event.set()
         self.on_response()
+        return True
+
+
+class Run:
+    """Runs the coroutine of a complete POST request without a task: up to its first wait at once.
+
+    It must not use what needs a task, such as `asyncio.timeout`. Nothing cancels it: it waits for the disk, or for a
+    thread, and both end by themselves.
+    """
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, None, None]) -> None:
+        self._coroutine = coroutine
+        self._step()
+
+    def _step(self, _: object = None) -> None:
+        try:
+            awaited: Any = self._coroutine.send(None)
+        except StopIteration:
+            return
+        if awaited is None:  # it yields to other callbacks
+            asyncio.get_running_loop().call_soon(self._step)
+        else:
+            awaited._asyncio_future_blocking = False  # what a task does to show that it has seen the future
+            awaited.add_done_callback(self._step)
 
 
 class Connection(HttpToolsProtocol):
@@ -81,6 +96,7 @@ class Connection(HttpToolsProtocol):
         self._waste = 0  # bytes since then
         self._timer: asyncio.TimerHandle | None = None
         self._refused = False
+        self._begun: tuple[RequestResponseCycle, Any] | None = None  # a request whose head has just arrived
 
     @property
     def idle_since(self) -> float | None:
@@ -112,6 +128,8 @@ class Connection(HttpToolsProtocol):
         self._feed(data if len(data) <= LINE_BYTES else self._feed_heads(memoryview(data)))
         if self._timer is None and (self._beginning or self.cycle.response_complete):
             self._wait(self.header_seconds)
+        if self._begun is not None:
+            self._start(*self._begun)
 
     def on_message_begin(self) -> None:
         """A request starts."""
@@ -151,6 +169,20 @@ class Connection(HttpToolsProtocol):
         if not self.cycle.response_complete:
             self.cycle.more_body = False
             self.cycle.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Start a request once the present data is parsed; one that had to wait for another, as uvicorn does."""
+        if cycle is self.cycle and cycle.more_body:
+            self._begun = cycle, app
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _start(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._begun = None
+        if cycle.more_body or cycle.scope["method"] != "POST":
+            super()._start_asgi_task(cycle, app)
+        else:
+            Run(cycle.run_asgi(app))
 
     def _feed_heads(self, data: memoryview) -> memoryview:
         """Feed data in pieces while a head may be in them; returns the rest."""

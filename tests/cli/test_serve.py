@@ -151,7 +151,7 @@ def test_what_the_how_to_says_to_type_works(place, tmp_path, monkeypatch):
     page = PAGE.read_text(encoding="utf-8")
     calls = [call.replace("\\\n", "") for call in re.findall(r"^\$ (curl (?:.*\\\n)*.*)$", page, re.M)]
     programs = re.findall(r"^```py\n(.*?)^```", page, re.M | re.S)
-    assert (len(calls), len(programs)) == (6, 2)
+    assert (len(calls), len(programs)) == (8, 2)
     with serving(tmp_path / "out", place) as running:
         for call in calls:
             command = shlex.split(call.replace(":8080", f":{running.port}"))

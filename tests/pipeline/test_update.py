@@ -105,7 +105,7 @@ def test_a_dry_run_says_what_an_update_does_and_does_none_of_it(tmp_path):
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     foreseen = preview_update(workspace, now=LATER)
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
-    assert (foreseen.outcome, foreseen.observations) == ("published", 100)
+    assert (foreseen.outcome, foreseen.observations) == ("due", 100)
     done = run_update(workspace, now=LATER)
     assert done.observations == foreseen.observations
     assert done.joined.rewarded == foreseen.joined.rewarded
@@ -134,17 +134,74 @@ def test_a_policy_that_a_gate_is_against_is_kept_with_the_reasons(tmp_path):
     assert (again.version, again.observations) == (2, 100)
 
 
-def test_after_a_rollback_the_next_update_goes_on_from_what_serves(tmp_path):
-    workspace = made(str(tmp_path))
-    for seed in range(2):
+def updated(place, times: int) -> Workspace:
+    """A workspace after some updates, each with a hundred observations."""
+    workspace = made(str(place))
+    for seed in range(times):
         log(workspace, workspace.start(), 100, seed=seed)
-        run_update(workspace, now=LATER)
-    workspace.registry.rollback()
-    assert workspace.serving().version == 1
+        assert run_update(workspace, now=LATER).version == seed + 1
+    return workspace
+
+
+def test_a_rollback_holds_and_the_same_observations_are_not_published_again(tmp_path):
+    workspace = updated(tmp_path, 2)
+    workspace.registry.rollback(note="worse on 2g", by="ann")
+    for look in (preview_update, run_update):
+        report = look(workspace, now=LATER)
+        assert (report.outcome, report.version, report.serving) == ("waiting", None, 1)
+        assert "0 new observations" in report.why
+        assert "version 2, which does not serve, has learnt from 100 others" in report.why
+    assert not read_status(workspace, now=LATER).next.due
+    workspace.registry.unpin()
+    assert run_update(workspace, now=LATER).outcome == "waiting"  # version 2 would be made again
+
+
+def test_while_a_version_is_pinned_updates_stage_theirs(tmp_path):
+    workspace = updated(tmp_path, 2)
+    workspace.registry.rollback(note="worse on 2g", by="ann")
+    log(workspace, workspace.serving(), 60, seed=5)
+    run_update(workspace, now=NOON)  # flushes only
+    foreseen = preview_update(workspace, now=LATER)
+    assert (foreseen.outcome, foreseen.observations) == ("due", 160)
+    assert "stage its version: version 1 is pinned by ann" in foreseen.why
     report = run_update(workspace, now=LATER)
-    assert (report.version, report.observations) == (3, 100)
-    assert workspace.serving().metadata.parent == 1
-    assert workspace.serving().metadata.lineage.observations == 200
+    assert (report.outcome, report.version, report.serving) == ("staged", 3, 1)
+    assert "pinned by ann since" in report.why
+    assert workspace.registry.policy(3).metadata.parent == 1
+    assert workspace.registry.policy(3).metadata.lineage.observations == 260
+    assert run_update(workspace, now=LATER).outcome == "waiting"
+    forced = run_update(workspace, now=LATER, force=True)
+    assert (forced.outcome, forced.version, forced.serving) == ("staged", 4, 1)
+    assert read_status(workspace, now=LATER).pinned.reason == "worse on 2g"
+    workspace.registry.serve(4)
+    log(workspace, workspace.serving(), 60, seed=6)
+    assert run_update(workspace, now=LATER).outcome == "published"
+
+
+def test_while_updates_are_paused_none_is_made(tmp_path):
+    workspace = updated(tmp_path, 1)
+    workspace.registry.pause(note="rewards are late", by="ann")
+    log(workspace, workspace.serving(), 100, seed=5)
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    for report in (run_update(workspace, now=LATER, force=True), preview_update(workspace, now=LATER)):
+        assert (report.outcome, report.version, report.joined) == ("paused", None, None)
+        assert "paused by ann since" in report.why
+        assert ": rewards are late; potstill resume" in report.why
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+    status = read_status(workspace, now=LATER)
+    assert (status.paused.by, status.next.due) == ("ann", False)
+    workspace.registry.resume()
+    assert run_update(workspace, now=LATER).outcome == "published"
+
+
+def test_another_teacher_may_learn_from_what_a_refused_version_has_seen(tmp_path):
+    workspace = updated(tmp_path, 1)
+    log(workspace, workspace.serving(), 60, seed=5)
+    assert run_update(workspace, now=LATER, stage=True).outcome == "staged"
+    assert run_update(workspace, now=LATER).outcome == "waiting"
+    workspace.storage.replace("potstill.toml", CONFIG + b'[teacher]\ntype = "linear-ts"\nprecision = 1.0\n')
+    report = run_update(Workspace(str(tmp_path)), now=LATER)
+    assert (report.outcome, report.observations) == ("published", 160)
 
 
 def test_a_changed_teacher_learns_anew_from_everything(tmp_path):

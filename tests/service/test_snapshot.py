@@ -80,9 +80,10 @@ def test_a_bad_version_is_refused_and_the_one_before_serves_on(serving, workspac
     assert serving.current.policy.version == 1
     assert outcomes == ["swapped", "swapped", "refused"]  # the fault is told once
     assert len(caplog.records) == 1
-    workspace.registry.rollback()
+    workspace.registry.rollback(by="ann")
     serving.reload()
-    assert serving.current.policy.version == 1
+    assert (serving.current.policy.version, serving.current.pinned.by) == (1, "ann")
+    workspace.registry.unpin()
     publish(workspace)
     serving.reload()
     assert serving.current.policy.version == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +44,16 @@ def fail(message: str) -> NoReturn:
 def print_json(value: Any) -> None:
     """Print a value as indented JSON."""
     typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def author(stated: str | None) -> str:
+    """Who asks for a change: as stated, or the user of the operating system."""
+    if stated:
+        return stated
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without an entry for its user
+        return f"user {os.getuid()}"
 
 
 def make_directory(path: Path) -> None:

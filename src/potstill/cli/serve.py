@@ -45,6 +45,9 @@ def serve(
     update_every: Annotated[
         str | None, typer.Option(metavar="TIME", help="Run updates at this interval, such as 10m, at low priority.")
     ] = None,
+    stage: Annotated[
+        bool, typer.Option("--stage", help="With --update-every: publish new versions, but do not serve them.")
+    ] = False,
     cors: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Origin whose pages may call; repeat for more.")
     ] = None,
@@ -68,6 +71,7 @@ def serve(
         port=port,
         workers=workers,
         update_every=update_every,
+        stage=stage,
         tokens=tokens,
         cors=tuple(cors or ()),
     )
@@ -174,6 +178,10 @@ def _workspace_state(workspace: Workspace) -> str:
     except USER_ERRORS as error:  # the service runs all the same
         return str(error)
     policy = "no policy" if head is None or head.serving is None else f"policy {head.serving}"
+    if head is not None and head.pinned is not None:
+        policy += f" (pinned {head.pinned.in_words})"
+    if head is not None and head.paused is not None:
+        policy += f", updates paused {head.paused.in_words}"
     return f"{policy}, mode {mode}{'' if found is None else f', experiment {found.name} ({found.in_words})'}"
 
 

@@ -19,7 +19,9 @@ def update(
     place: Place,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what it would do.")] = False,
     stage: Annotated[bool, typer.Option("--stage", help="Publish, but do not serve it yet.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Update also with few or no new observations.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Update also with few or no new observations. Pins and pauses hold.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
     every: Annotated[str, typer.Option(help="With --watch: time between two updates.")] = "10m",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another update of this workspace to end.")] = False,

@@ -89,6 +89,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
         lines["log → lake"] = f"{flushed.decisions:,} decisions, {flushed.rewards:,} rewards"
         if flushed.error:
             lines["log → lake"] += f"; stopped: {flushed.error}"
+    if joined is None:
+        return lines
     lines["joined"] = (
         f"{joined.decisions:,} decisions are final, {joined.rewarded:,} with a reward; {joined.pending:,} pending"
     )
@@ -131,6 +133,10 @@ def show_status(found: Status, *, as_json: bool) -> None:
     }
     if found.latest is not None and found.latest > found.serving:
         lines["serving"] += f"; the latest is {found.latest} (potstill versions)"
+    if found.pinned is not None:
+        lines["pinned"] = f"{found.pinned.in_words}; updates stage their versions until potstill unpin or promote"
+    if found.paused is not None:
+        lines["paused"] = f"{found.paused.in_words}; no update is made until potstill resume"
     if found.experiment is not None:
         lines["experiment"] = f"{found.experiment.name}, {found.experiment.in_words}"
     for name, line in lines.items():

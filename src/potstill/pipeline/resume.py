@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from potstill.distill import Still, Student
+from potstill.pipeline.backlog import SameTeacher
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import NoState
@@ -38,6 +40,19 @@ def configured(workspace: Workspace) -> tuple[AnyTeacher, Student]:
         return from_config(workspace.config.teacher), msgspec.convert(workspace.config.student, Student)
     except ValueError as error:  # includes msgspec.ValidationError
         raise InvalidConfig(f"potstill.toml: {error}") from error
+
+
+def same_teacher(workspace: Workspace) -> SameTeacher:
+    """Whether a teacher's configuration, from a lineage, is that of `potstill.toml`."""
+    teacher, _ = configured(workspace)
+    return lambda config: _is(teacher, config)
+
+
+def _is(teacher: AnyTeacher, config: Mapping[str, Any]) -> bool:
+    try:
+        return bool(from_config(dict(config)) == teacher)
+    except ValueError:  # an option or a teacher that this version of Potstill does not have
+        return False
 
 
 def start(workspace: Workspace, serving: Policy) -> Start:

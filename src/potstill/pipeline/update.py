@@ -18,23 +18,26 @@ from potstill.distill import Report
 from potstill.errors import PotstillError
 from potstill.events import now as clock
 from potstill.events.join import JoinReport, join, last_cut
-from potstill.events.lake import Flusher, FlushReport, ObservationChunk, count_observations, observation_chunks
+from potstill.events.lake import Flusher, FlushReport, ObservationChunk, observation_chunks
 from potstill.events.wal import Spool
 from potstill.files import hold
+from potstill.pipeline.backlog import backlog
 from potstill.pipeline.contexts import extra_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.origin import Origin
-from potstill.pipeline.resume import Start, start
-from potstill.pipeline.status import forecast, observations_needed, too_few_text
+from potstill.pipeline.resume import Start, same_teacher, start
+from potstill.pipeline.status import forecast, observations_needed, paused_text, too_few_text
+from potstill.policy import Policy
+from potstill.registry import Hold
 from potstill.storage import child
 from potstill.workspace import Workspace
 
 #: Called with a step, the amount done and the total, at the start of the step and as it progresses.
 OnStep = Callable[[str, int, int], None]
 STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "done")
-Outcome = Literal["published", "staged", "refused", "waiting"]
+Outcome = Literal["published", "staged", "refused", "waiting", "paused", "due"]
 
 
 class Busy(PotstillError, BlockingIOError):
@@ -58,17 +61,18 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Result of an update, or of its preview.
 
     Attributes:
-        outcome: ``waiting`` for more observations; ``published`` and serving; ``staged`` on request; or ``refused`` by
-            the gates and kept.
+        outcome: ``waiting`` for more observations; ``published`` and serving; ``staged`` on request or because the
+            serving version is pinned; ``refused`` by the gates and kept; ``paused`` by somebody; or, of a preview,
+            ``due``.
         why: The outcome in words.
         version: New version, if any.
         serving: Version that serves now.
-        observations: Number of new observations.
+        observations: Number of observations since the serving version.
         cut: Cut up to which the observations go.
         why_anew: Why the teacher learnt from all observations again; None if it was resumed.
         reasons: Objections of the gates.
         flushed: Result of the flush from the log to the lake.
-        joined: Result of the join of decisions and rewards.
+        joined: Result of the join of decisions and rewards; None if updates are paused.
         still: Report of learning and distillation.
         contexts_unfit: Number of excluded rows of the table of extra contexts that do not fit the problem.
         compared: Off-policy comparison of the new policy with the serving one; None if the log does not support one.
@@ -84,7 +88,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     why_anew: str | None = None
     reasons: list[str] = []
     flushed: FlushReport | None = None
-    joined: JoinReport
+    joined: JoinReport | None = None
     still: Report | None = None
     contexts_unfit: int = 0
     compared: Comparison | None = None
@@ -106,7 +110,7 @@ def run_update(
     Args:
         workspace: The workspace.
         stage: Publish the new version without serving it.
-        force: Update even with few or no new observations.
+        force: Update even with few or no new observations. A pin and a pause hold all the same.
         wait: Wait for a running update to finish instead of raising `Busy`.
         now: Time in microseconds since 1970; a decision is final when its reward window has closed by then.
         on_step: Called with the step, the amount done and the total (0: unknown).
@@ -114,8 +118,10 @@ def run_update(
     """
     steps = _Steps(on_step)
     with only_updater(workspace, wait=wait):
-        resumed = start(workspace, workspace.start())
-        head = workspace.registry.head()
+        serving, head = workspace.start(), workspace.registry.head()
+        if head is not None and head.paused is not None:
+            return _paused(workspace, serving, head.paused)
+        resumed = start(workspace, serving)
         steps.begin("flush")
         flushed = Flusher(Spool(workspace.spool), workspace.lake).flush()
         steps.begin("join")
@@ -130,18 +136,18 @@ def run_update(
             each=engine.map if engine else None,
         )
         cut = last_cut(workspace.lake)
-        new = count_observations(workspace.lake, resumed.after, cut, without=resumed.without)
+        found = backlog(workspace, serving, resumed.after, cut, resumed.without, same_teacher(workspace))
         so_far = UpdateReport(
             outcome="waiting",
-            why=too_few_text(workspace, new),
+            why=too_few_text(workspace, found),
             serving=resumed.still.policy.version,
-            observations=new,
+            observations=found.observations,
             cut=cut,
             why_anew=resumed.why_anew,
             flushed=flushed,
             joined=joined,
         )
-        if not force and new < observations_needed(workspace):
+        if not force and found.unseen < observations_needed(workspace):
             steps.begin("done")
             return msgspec.structs.replace(so_far, seconds=steps.seconds)
         return _distil(workspace, resumed, head.number if head else 0, so_far, stage, steps, engine or LocalEngine())
@@ -149,10 +155,13 @@ def run_update(
 
 def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
     """The expected result of an update, without side effects. Events that are still in the log are not counted."""
-    resumed = start(workspace, workspace.serving())
-    expected = forecast(workspace, resumed.after, resumed.without, clock() if now is None else now)
+    serving, head = workspace.serving(), workspace.registry.head()
+    if head is not None and head.paused is not None:
+        return _paused(workspace, serving, head.paused)
+    resumed = start(workspace, serving)
+    expected = forecast(workspace, serving, clock() if now is None else now)
     return UpdateReport(
-        outcome="published" if expected.due else "waiting",
+        outcome="due" if expected.due else "waiting",
         why=expected.why,
         serving=resumed.still.policy.version,
         observations=expected.observations,
@@ -208,23 +217,36 @@ def _distil(
         serve=not stage,
         expected=expected,
     )
+    pinned = None if stage else entry.pinned
     registry.forget_states(workspace.config.update.states_kept)
     forget_labels(workspace.storage, version - workspace.config.update.labels_kept)
     steps.begin("done")
-    outcome: Outcome = "refused" if reasons else "staged" if stage else "published"
+    outcome: Outcome = "refused" if reasons else "staged" if stage or pinned else "published"
     return msgspec.structs.replace(
         made,
         outcome=outcome,
-        why=_outcome_text(outcome, version, so_far.serving),
+        why=_outcome_text(outcome, version, so_far.serving, pinned),
         serving=so_far.serving if entry.serving is None else entry.serving,
         seconds=steps.seconds,
     )
 
 
-def _outcome_text(outcome: Outcome, version: int, before: int) -> str:
+def _paused(workspace: Workspace, serving: Policy, paused: Hold) -> UpdateReport:
+    """Nothing is flushed or joined either: a join is final, and rewards that come late may be why it was paused."""
+    return UpdateReport(
+        outcome="paused",
+        why=paused_text(paused),
+        serving=serving.version,
+        observations=0,
+        cut=last_cut(workspace.lake),
+    )
+
+
+def _outcome_text(outcome: Outcome, version: int, before: int, pinned: Hold | None) -> str:
+    until = f"is pinned {pinned.in_words}; potstill unpin or promote ends it" if pinned else "until potstill promote"
     return {
         "published": f"version {version} now serves",
-        "staged": f"version {version} is staged; version {before} keeps serving until potstill promote",
+        "staged": f"version {version} is staged; version {before} keeps serving{' and ' if pinned else ' '}{until}",
         "refused": f"version {version} is kept but does not serve; version {before} keeps serving",
     }[outcome]
 

@@ -188,9 +188,10 @@ class App:
 
     def _gauges(self) -> Iterator[ProblemGauges]:
         for service in self._problems:
-            policy = service.snapshots.current.policy
-            version = None if policy is None else policy.version
-            yield ProblemGauges(service.name, version, log_status(service).lag_seconds)
+            current = service.snapshots.current
+            version = None if current.policy is None else current.policy.version
+            lag = log_status(service).lag_seconds
+            yield ProblemGauges(service.name, version, lag, current.pinned is not None, current.paused is not None)
 
 
 #: By path, then by method.
@@ -204,7 +205,7 @@ def _routes(problems: Sequence[ProblemService], whole: ServiceEndpoints, options
     for row in routes.SERVICE_ENDPOINTS:
         found.setdefault(f"/{row.path}", {}).update(_methods(row, Route(getattr(whole, row.handler))))
     for service in problems:
-        endpoints = ProblemEndpoints(service, options.max_batch)
+        endpoints = ProblemEndpoints(service, options)
         for row in routes.PROBLEM_ENDPOINTS:
             assert row.scope is not None  # every endpoint of a problem has one
             route = Route(getattr(endpoints, row.handler), service, row.scope, limits[row.limit])

@@ -74,6 +74,10 @@ class Guard:
             return False
         return True
 
+    def caller(self, authorization: bytes | None) -> str:
+        """Name of the token of a request that may pass; empty for an open service."""
+        return "" if self.open else self._token(authorization).name
+
     def _token(self, authorization: bytes | None) -> Token:
         if authorization is None:
             raise TokenRefused(401, "a token is needed: send the header 'Authorization: Bearer pst_…'")
@@ -100,6 +104,15 @@ def check(guards: Guards, problem: str, headers: Headers, scope: Scope) -> None:
     except TokenRefused as error:
         challenge = ((b"www-authenticate", b"Bearer"),) if error.status == 401 else ()
         raise Refusal(error.status, "token", str(error), challenge) from error
+
+
+def author(guards: Guards, problem: str, headers: Headers, stated: str) -> str:
+    """Author of an administrator's request: the token's name, and the person whom the request names."""
+    guard = guards.get(problem)
+    name = "" if guard is None else guard.caller(header(headers, b"authorization"))
+    if not name:
+        return stated or "an open service"
+    return f"{stated} (token {name})" if stated else name
 
 
 def visible(guards: Guards, problems: Iterable[str], headers: Headers, scope: Scope) -> set[str]:

@@ -69,11 +69,15 @@ class ProblemGauges(NamedTuple):
         problem: Name of the problem.
         version: Version of the serving policy; None if there is none.
         lag_seconds: Age of this machine's oldest event that is not in the lake; 0 if all are.
+        pinned: Whether the serving version is pinned.
+        paused: Whether updates are paused.
     """
 
     problem: str
     version: int | None
     lag_seconds: float
+    pinned: bool = False
+    paused: bool = False
 
 
 def share(folder: Path, worker: int) -> None:
@@ -225,9 +229,12 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
         "Age of this machine's oldest event that is not in the lake.",
         labels=["problem"],
     )
+    pinned = GaugeMetricFamily("potstill_pinned", "1 if the serving version is pinned.", labels=["problem"])
+    paused = GaugeMetricFamily("potstill_paused", "1 if updates are paused.", labels=["problem"])
     for one in gauges:
         lag.add_metric([one.problem], one.lag_seconds)
+        pinned.add_metric([one.problem], float(one.pinned))
+        paused.add_metric([one.problem], float(one.paused))
         if one.version is not None:
             version.add_metric([one.problem], one.version)
-    yield version
-    yield lag
+    yield from (version, lag, pinned, paused)

@@ -12,7 +12,7 @@ from functools import cached_property
 import msgspec
 
 from potstill.policy import InvalidPolicy, Policy
-from potstill.registry import Conflict, CorruptVersion, Entry, OtherProblem, UnknownVersion
+from potstill.registry import Conflict, CorruptVersion, Entry, Hold, OtherProblem, UnknownVersion
 from potstill.storage import Storage, child
 from potstill.workspace import InvalidConfig, ServeConfig, ServeMode, Workspace
 
@@ -62,12 +62,16 @@ class Snapshot:
         number: Number of the last registry entry that was loaded; 0 for none.
         mode: How requests are answered.
         since: When this process began to serve the policy.
+        pinned: Who pinned the policy; None if it is not pinned.
+        paused: Who paused updates; None if they are not paused.
     """
 
     policy: Policy | None
     number: int
     mode: ServeMode
     since: datetime
+    pinned: Hold | None = None
+    paused: Hold | None = None
 
     @cached_property
     def artifact(self) -> bytes:
@@ -119,9 +123,10 @@ class SnapshotWatcher:
         entry = self._workspace.registry.changed_since(self.current.number)
         if entry is None:
             return self.current if mode == self.current.mode else replace(self.current, mode=mode)
+        found = replace(self.current, number=entry.number, mode=mode, pinned=entry.pinned, paused=entry.paused)
         if self.current.policy is not None and self.current.policy.version == entry.serving:
-            return replace(self.current, number=entry.number, mode=mode)
-        return Snapshot(self._load_policy(entry), entry.number, mode, datetime.now(UTC))
+            return found
+        return replace(found, policy=self._load_policy(entry), since=datetime.now(UTC))
 
     def _load_policy(self, entry: Entry) -> Policy:
         """The serving policy of an entry, verified: complete, for this problem, and able to decide."""

@@ -14,7 +14,7 @@ from potstill.events.wal import Spool
 from potstill.files import write_atomically
 from potstill.service.http import unavailable
 from potstill.service.problem_service import ProblemService
-from potstill.service.wire import LogStatus, StatusReply
+from potstill.service.wire import LogStatus, StatusReply, hold_reply
 
 T = TypeVar("T")
 _PROBE = "ready.probe"
@@ -40,6 +40,8 @@ def status(service: ProblemService) -> StatusReply:
         problem=service.name,
         hash=service.workspace.problem.hash,
         serving=None if snapshot.policy is None else snapshot.policy.version,
+        pinned=hold_reply(snapshot.pinned),
+        paused=hold_reply(snapshot.paused),
         mode=snapshot.mode,
         experiment=None if experiment is None else experiment.config.name,
         experiment_state=service.experiments.state(snapshot.mode),

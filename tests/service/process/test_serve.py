@@ -110,8 +110,9 @@ def test_processes_end_with_a_parent_that_is_killed(workspace, tmp_path):
 
 
 def test_a_second_signal_ends_at_once_with_updates_and_all(workspace, tmp_path):
-    with serving(tmp_path / "out", workspace.url, "--update-every", "1h") as running:
+    with serving(tmp_path / "out", workspace.url, "--update-every", "1h", "--stage") as running:
         children = running.children()
+        assert b"--stage" in Path(f"/proc/{children[UPDATER][0]}/cmdline").read_bytes().split(b"\0")
         priorities = {module: os.getpriority(os.PRIO_PROCESS, pid) for module, (pid,) in children.items()}
         assert priorities[UPDATER] == priorities[WORKER] + 10
         with half_sent(running):
@@ -145,6 +146,10 @@ def test_other_machines_need_tokens(workspace, host):
     said = refused(workspace.url, host=host)
     assert "callers need tokens" in said
     assert f"potstill token create {workspace.url} NAME" in said
+
+
+def test_staging_is_about_updates(workspace):
+    assert "add --update-every" in refused(workspace.url, port=0, stage=True)
 
 
 def test_only_workspaces_without_tokens_are_named(workspace, tmp_path):

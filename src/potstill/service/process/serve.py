@@ -43,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         port: Port to listen on; 0 for any free one.
         workers: Number of processes that answer requests.
         update_every: Time between two updates, such as ``10m``; None for no updates.
+        stage: Whether updates only stage their versions, for a person to promote.
         tokens: A file of tokens for all workspaces; None for one in each.
         cors: Origins of pages that may call.
     """
@@ -52,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8080
     workers: int = 1
     update_every: str | None = None
+    stage: bool = False
     tokens: str | None = None
     cors: tuple[str, ...] = ()
 
@@ -206,13 +208,15 @@ def _workers(
 def _updaters(settings: Settings, child: Callable[..., Child]) -> list[Child]:
     every = settings.update_every
     if every is None:
+        if settings.stage:
+            raise CannotServe("--stage is about the versions of updates, and there are none: add --update-every")
         return []
     seconds(every, "--update-every")
     return [
         child(
             f"the updater of {place}",
             "potstill.cli",
-            ["update", place, "--watch", "--every", every],
+            ["update", place, "--watch", "--every", every, *(["--stage"] if settings.stage else [])],
             nice=NICE,
             pause=PAUSE,
             variables={"TERM": "dumb"},  # no progress bars among the log lines

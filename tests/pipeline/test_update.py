@@ -8,6 +8,8 @@ from worlds import CONFIG, LATER, NOON, PROBLEM, contexts, log, made, rate
 
 import potstill as ps
 from potstill.events.lake import read_observations
+from potstill.pipeline.audit import run_audit
+from potstill.pipeline.reproduce import reproduce_version
 from potstill.pipeline.status import read_status
 from potstill.pipeline.update import STEPS, Busy, only_updater, preview_update, run_update
 from potstill.registry import Conflict
@@ -217,17 +219,66 @@ def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
     assert report.why_anew == why
 
 
-def test_a_changed_problem_starts_afresh_and_keeps_what_fits(tmp_path):
-    workspace = made(str(tmp_path))
-    log(workspace, workspace.start(), 100)
-    run_update(workspace, now=LATER)
-    workspace.storage.replace("problem.toml", PROBLEM.replace(b'"1080p"', b'"1080p", "4k"'))
-    workspace = Workspace(str(tmp_path))
-    uniform = workspace.start()
-    assert (uniform.version, uniform.metadata.lineage.teacher) == (2, None)
+def changed(workspace: Workspace, before: bytes, after: bytes) -> Workspace:
+    """The workspace after a change of its problem."""
+    workspace.storage.replace("problem.toml", PROBLEM.replace(before, after))
+    return Workspace(workspace.url)
+
+
+def test_an_added_action_is_explored_and_then_learnt(tmp_path):
+    workspace = changed(updated(tmp_path, 3), b'"1080p"', b'"1080p", "4k"')
+    status = read_status(workspace, now=LATER)
+    assert (status.serving, status.next.observations) == (3, 300)
+    [notice] = status.notices
+    assert "action '4k' was added; restart potstill serve to follow" in notice
+    assert "'4k': 2.5 % of decisions each" in notice
+    adapted = workspace.start()
+    assert (adapted.version, adapted.metadata.lineage.observations) == (4, 300)
+    before = workspace.registry.policy(3).probabilities_many(contexts(50))
+    np.testing.assert_allclose(adapted.probabilities_many(contexts(50))[:, :3], 0.9 * before + 0.025, rtol=2e-6)
+    log(workspace, adapted, 300, seed=7)
     report = run_update(workspace, now=LATER)
-    assert (report.outcome, report.version, report.observations) == ("published", 3, 100)
+    assert (report.outcome, report.version, report.observations, report.unfit) == ("published", 5, 600, 0)
+    assert not report.still.warm  # untrained scores are no place to start from
+    assert report.still.fidelity.kl_mean < 0.2
     assert workspace.serving().problem.actions.names[-1] == "4k"
+    assert run_audit(workspace).clean
+    for version in (4, 5):
+        assert reproduce_version(workspace, version).identical
+    assert read_status(workspace, now=LATER).notices == []
+
+
+def test_a_removed_action_leaves_out_its_observations_and_says_how_many(tmp_path):
+    workspace = updated(tmp_path, 2)
+    [taken] = read_observations(workspace.lake, workspace.problem, 0, 9)
+    of_it = int((taken.actions == 1).sum())
+    workspace = changed(workspace, b'"720p", ', b"")
+    foreseen = preview_update(workspace, now=LATER)
+    assert (foreseen.observations, foreseen.unfit) == (200 - of_it, of_it)
+    report = run_update(workspace, now=LATER)
+    assert (report.outcome, report.observations, report.unfit) == ("published", 200 - of_it, of_it)
+    assert workspace.serving().metadata.lineage.observations == 200 - of_it
+    assert reproduce_version(workspace, report.version).identical
+
+
+def test_changed_features_are_learnt_again_and_nothing_uniform_serves_meanwhile(tmp_path):
+    workspace = updated(tmp_path, 2)
+    workspace = changed(workspace, b'"wifi"', b'"wifi", "5g"')
+    [notice] = preview_update(workspace, now=LATER).notices
+    assert "feature 'connection' was changed" in notice
+    assert "--fresh" in notice
+    report = run_update(workspace, now=LATER)
+    assert (report.outcome, report.version, report.observations) == ("published", 3, 200)
+    assert [version.version for version in workspace.registry.versions()] == [0, 1, 2, 3]
+    assert workspace.start().version == 3
+    assert reproduce_version(workspace, 3).identical
+
+
+def test_where_nothing_fits_an_update_waits_and_the_version_before_stays(tmp_path):
+    workspace = changed(updated(tmp_path, 1), b'"bandwidth_kbps"', b'"speed"')
+    report = run_update(workspace, now=LATER)
+    assert (report.outcome, report.observations, report.unfit, report.serving) == ("waiting", 0, 100, 1)
+    assert workspace.registry.head().latest == 1
 
 
 def test_further_contexts_are_distilled_on(tmp_path):

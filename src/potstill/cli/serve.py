@@ -48,6 +48,10 @@ def serve(
     stage: Annotated[
         bool, typer.Option("--stage", help="With --update-every: publish new versions, but do not serve them.")
     ] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Start from a uniform policy where problem.toml has changed so that none fits."),
+    ] = False,
     cors: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Origin whose pages may call; repeat for more.")
     ] = None,
@@ -72,6 +76,7 @@ def serve(
         workers=workers,
         update_every=update_every,
         stage=stage,
+        fresh=fresh,
         tokens=tokens,
         cors=tuple(cors or ()),
     )
@@ -177,12 +182,21 @@ def _workspace_state(workspace: Workspace) -> str:
         found = experiment_status(workspace, now())
     except USER_ERRORS as error:  # the service runs all the same
         return str(error)
-    policy = "no policy" if head is None or head.serving is None else f"policy {head.serving}"
+    policy = "no policy" if head is None or head.serving is None else f"policy {head.serving} ({_decides(workspace)})"
     if head is not None and head.pinned is not None:
-        policy += f" (pinned {head.pinned.in_words})"
+        policy += f", pinned {head.pinned.in_words}"
     if head is not None and head.paused is not None:
         policy += f", updates paused {head.paused.in_words}"
     return f"{policy}, mode {mode}{'' if found is None else f', experiment {found.name} ({found.in_words})'}"
+
+
+def _decides(workspace: Workspace) -> str:
+    from potstill.workspace import in_words
+
+    try:
+        return in_words(workspace.registry.policy())
+    except USER_ERRORS as error:
+        return str(error)
 
 
 def _curl(service: Service) -> str:

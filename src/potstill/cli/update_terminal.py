@@ -21,6 +21,8 @@ from potstill.progress import bars
 if TYPE_CHECKING:
     from potstill.pipeline import Audit, ImportReport, Reproduction, Status, UpdateReport
 
+#: Why observations are left out.
+_UNFIT = "their action, features or reward do not fit problem.toml, which has changed"
 _COUNT = "{task.completed:,.0f} of {task.total:,.0f} {task.fields[unit]}"
 
 
@@ -78,8 +80,8 @@ def show_report(report: UpdateReport, console: Console, *, as_json: bool) -> Non
     console.print(table)
     colour = {"published": "green", "refused": "red"}.get(report.outcome, "bold")
     console.print(f"[{colour}]{report.outcome}[/]: {escape(report.why)}", highlight=False, soft_wrap=True)
-    for reason in report.reasons:
-        console.print(f"  {escape(reason)}", highlight=False, soft_wrap=True)
+    for line in (*report.reasons, *report.notices):
+        console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
 
 
 def _lines(report: UpdateReport) -> dict[str, str]:
@@ -95,6 +97,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
         f"{joined.decisions:,} decisions are final, {joined.rewarded:,} with a reward; {joined.pending:,} pending"
     )
     lines["observations"] = f"{report.observations:,} new, up to cut {report.cut}"
+    if report.unfit:
+        lines["do not fit"] = f"{report.unfit:,} observations, left out: {_UNFIT}"
     if report.why_anew:
         lines["restart"] = f"the teacher learns from all observations again: {report.why_anew}"
     if still is not None:
@@ -119,14 +123,14 @@ def show_status(found: Status, *, as_json: bool) -> None:
         print_json(found)
         return
     fidelity = "" if found.fidelity is None else f"; held-out KL {found.fidelity['kl_mean']:.2g} nats"
-    since = "uniform until the first update" if found.since is None else f"since {timestamp(found.since)}"
+    since = "not published yet" if found.since is None else f"since {timestamp(found.since)}"
     waits = f"{plural(found.log.segments, 'segment')}, {size(found.log.bytes)}" if found.log.segments else "nothing"
     joined = found.next.joined
     lines = {
         "workspace": found.workspace,
         "problem": f"{found.problem} ({found.problem_hash})",
         "serving": f"version {found.serving}, {since}",
-        "learnt": f"from {found.learnt:,} observations{fidelity}",
+        "decides": f"{found.decides}{fidelity}",
         "log": f"{waits} not in the lake yet",
         "joined": f"{joined.decisions:,} decisions to join; {joined.pending:,} pending",
         "update": found.next.why,
@@ -139,7 +143,9 @@ def show_status(found: Status, *, as_json: bool) -> None:
         lines["paused"] = f"{found.paused.in_words}; no update is made until potstill resume"
     if found.experiment is not None:
         lines["experiment"] = f"{found.experiment.name}, {found.experiment.in_words}"
-    for name, line in lines.items():
+    if found.next.unfit:
+        lines["update"] += f"; {found.next.unfit:,} are left out: {_UNFIT}"
+    for name, line in [*lines.items(), *(("notice", notice) for notice in found.notices)]:
         typer.echo(f"{name:10} {line}")
 
 

@@ -72,10 +72,14 @@ def rollback(
 
     Updates stage their versions until potstill unpin or potstill promote.
     """
-    from potstill.workspace import Workspace
+    from potstill.workspace import Workspace, is_uniform
 
     with exit_on(*USER_ERRORS):
-        _print_serving(Workspace(place).registry.rollback(to, reason, author(by)), as_json=as_json)
+        workspace = Workspace(place)
+        entry = workspace.registry.rollback(to, reason, author(by))
+        _print_serving(entry, as_json=as_json)
+        if not as_json and is_uniform(workspace.registry.policy(entry.serving)):
+            typer.echo(f"version {entry.serving} is uniform: it has learnt nothing")
 
 
 @app.command()

@@ -106,6 +106,8 @@ class Still:
         self.policy = Policy.uniform(problem, seed=seed, floor=floor)
         self.state = self.teacher.init(problem)
         self.seen = Seen.nothing(problem)
+        #: Whether imitation may continue from the policy's weights.
+        self.warm = True
 
     def update(
         self,
@@ -153,7 +155,7 @@ class Still:
             warm=imitated.warm,
             seconds=told.seconds,
         )
-        self.policy, self.state, self.seen = policy, state, seen
+        self.policy, self.state, self.seen, self.warm = policy, state, seen, True
         return report
 
     def memory(self) -> bytes:
@@ -271,7 +273,7 @@ class Still:
         )
 
     def _start(self) -> Sequence[Layer] | None:
-        return self.policy.layers if self.policy.version else None
+        return self.policy.layers if self.policy.version and self.warm else None
 
     def _distilled(
         self, imitated: _Imitated, seen: Seen, version: int, origin: dict[str, Any] | None

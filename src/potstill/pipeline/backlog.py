@@ -20,11 +20,13 @@ class Backlog(NamedTuple):
 
     Attributes:
         observations: Number of observations after the cut up to which the resumed teacher has learnt.
+        unfit: Number of further observations there that do not fit the problem, which has changed; they are left out.
         unseen: Number of those that the newest version has not learnt from either.
         newest: Version that has learnt from the others and does not serve; None if there is none.
     """
 
     observations: int
+    unfit: int
     unseen: int
     newest: int | None
 
@@ -55,12 +57,14 @@ def backlog(
         without: Arms of experiments that the teacher does not learn from.
         same: Whether a version's teacher is the configured one.
     """
-    observations = count_observations(workspace.lake, after, to, without=without)
+    lake, problem = workspace.lake, workspace.problem
+    observations = count_observations(lake, after, to, without=without, problem=problem)
+    unfit = count_observations(lake, after, to, without=without) - observations
     newest = _newest(workspace)
     if newest is None or newest.version == serving.version or not _same(newest, workspace, without, same):
-        return Backlog(observations, observations, None)
-    unseen = count_observations(workspace.lake, max(after, Origin.of(newest).cut), to, without=without)
-    return Backlog(observations, unseen, newest.version)
+        return Backlog(observations, unfit, observations, None)
+    unseen = count_observations(lake, max(after, Origin.of(newest).cut), to, without=without, problem=problem)
+    return Backlog(observations, unfit, unseen, newest.version)
 
 
 def _newest(workspace: Workspace) -> Policy | None:

@@ -13,7 +13,7 @@ from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import AnyTeacher, InvalidState, from_config
-from potstill.workspace import InvalidConfig, Workspace
+from potstill.workspace import Adaptation, InvalidConfig, Workspace
 
 
 class Start(NamedTuple):
@@ -55,13 +55,21 @@ def _is(teacher: AnyTeacher, config: Mapping[str, Any]) -> bool:
         return False
 
 
+def continue_from(still: Still, policy: Policy) -> Policy:
+    """Let a still continue from a policy; returns the policy.
+
+    An adapted policy gives untrained actions a score that imitation would not reach from, so it starts afresh.
+    """
+    still.policy, still.warm = policy, Adaptation.of(policy) is None
+    return policy
+
+
 def start(workspace: Workspace, serving: Policy) -> Start:
     """Resume from the serving policy, with its teacher's state if the configured teacher is the same."""
     teacher, student = configured(workspace)
     stated = workspace.config.policy
     still = Still(workspace.problem, teacher, student=student, seed=stated.seed, floor=stated.floor)
-    policy = serving.with_floor(stated.floor)
-    still.policy = policy
+    policy = continue_from(still, serving.with_floor(stated.floor))
     without = left_out(workspace, serving)
     if policy.metadata.lineage.teacher is None:
         return Start(still, None, 0, without, None)

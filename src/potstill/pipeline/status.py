@@ -17,7 +17,7 @@ from potstill.pipeline.backlog import Backlog, backlog
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import Entry, Hold, NoState
-from potstill.workspace import ExperimentStatus, Workspace, experiment_status
+from potstill.workspace import ExperimentStatus, Workspace, experiment_status, in_words, notices
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,12 +27,14 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
         due: Whether there are enough new observations for an update to distil a policy, and updates are not paused.
         why: Reason for `due`, in words.
         observations: Number of new observations, without events that are still in the log.
+        unfit: Number of observations that would be left out because the problem has changed.
         joined: Expected result of the join.
     """
 
     due: bool
     why: str
     observations: int
+    unfit: int = 0
     joined: JoinReport
 
 
@@ -45,6 +47,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         problem_hash: Hash of its features and actions.
         serving: The serving version.
         published: Whether it is published; the uniform policy of a new workspace is not, until a service starts.
+        decides: What it decides by, in words.
         since: Start of serving in microseconds since 1970; None if it is not published.
         learnt: Number of observations that it has learnt from.
         fidelity: Fidelity to its teacher, measured at its update; None for a uniform policy.
@@ -54,6 +57,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         log: Events of this machine that are not in the lake yet.
         experiment: Status of the experiment in potstill.toml; None without one.
         next: Expected outcome of an update now.
+        notices: What an operator should know: that the problem or the configuration has changed, and what to do.
     """
 
     workspace: str
@@ -61,6 +65,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     problem_hash: str
     serving: int
     published: bool
+    decides: str
     since: int | None
     learnt: int
     fidelity: dict[str, float] | None
@@ -70,12 +75,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     log: Pending
     experiment: ExperimentStatus | None
     next: Forecast
+    notices: list[str]
 
 
 def read_status(workspace: Workspace, now: int | None = None) -> Status:
     """Status of a workspace; read-only."""
-    policy, head = workspace.serving(), workspace.registry.head()
-    published = head is not None and head.serving == policy.version
+    head, following = workspace.registry.head(), workspace.serving()
+    published = head is not None and head.serving is not None
+    policy = workspace.before() if published else following
     served = [entry.time for entry in workspace.registry.entries() if entry.serving == policy.version]
     moment = clock() if now is None else now
     return Status(
@@ -84,6 +91,7 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         problem_hash=workspace.problem.hash,
         serving=policy.version,
         published=published,
+        decides=in_words(policy),
         since=served[0] if published and served else None,
         learnt=policy.metadata.lineage.observations,
         fidelity=policy.metadata.fidelity,
@@ -92,7 +100,8 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         paused=head.paused if head else None,
         log=Spool(workspace.spool).pending(),
         experiment=experiment_status(workspace, moment),
-        next=forecast(workspace, policy, moment),
+        next=forecast(workspace, following, moment),
+        notices=notices(workspace, following),
     )
 
 
@@ -112,12 +121,12 @@ def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
     found = found._replace(observations=found.observations + joined.decisions, unseen=found.unseen + joined.decisions)
     if head is not None and head.paused is not None:
         why = paused_text(head.paused)
-        return Forecast(due=False, why=why, observations=found.observations, joined=joined)
+        return Forecast(due=False, why=why, observations=found.observations, unfit=found.unfit, joined=joined)
     due, pending = found.unseen >= observations_needed(workspace), Spool(workspace.spool).pending().bytes
     why = f"an update would learn from {found.observations:,} new observations"
     why = why + _staging(head) if due else too_few_text(workspace, found)
     more = f"; an update first moves {pending:,} bytes of the log into the lake" if pending else ""
-    return Forecast(due=due, why=why + more, observations=found.observations, joined=joined)
+    return Forecast(due=due, why=why + more, observations=found.observations, unfit=found.unfit, joined=joined)
 
 
 def observations_needed(workspace: Workspace) -> int:

@@ -30,9 +30,9 @@ from potstill.pipeline.origin import Origin
 from potstill.pipeline.resume import Start, same_teacher, start
 from potstill.pipeline.status import forecast, observations_needed, paused_text, too_few_text
 from potstill.policy import Policy
-from potstill.registry import Hold
+from potstill.registry import Entry, Hold, OtherProblem
 from potstill.storage import child
-from potstill.workspace import Workspace
+from potstill.workspace import Workspace, notices
 
 #: Called with a step, the amount done and the total, at the start of the step and as it progresses.
 OnStep = Callable[[str, int, int], None]
@@ -68,6 +68,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         version: New version, if any.
         serving: Version that serves now.
         observations: Number of observations since the serving version.
+        unfit: Number of observations that are left out because they do not fit the problem, which has changed.
         cut: Cut up to which the observations go.
         why_anew: Why the teacher learnt from all observations again; None if it was resumed.
         reasons: Objections of the gates.
@@ -76,6 +77,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         still: Report of learning and distillation.
         contexts_unfit: Number of excluded rows of the table of extra contexts that do not fit the problem.
         compared: Off-policy comparison of the new policy with the serving one; None if the log does not support one.
+        notices: What an operator should know: that the problem or the configuration has changed, and what to do.
         seconds: Duration of each step.
     """
 
@@ -84,6 +86,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     version: int | None = None
     serving: int
     observations: int
+    unfit: int = 0
     cut: int
     why_anew: str | None = None
     reasons: list[str] = []
@@ -92,6 +95,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     still: Report | None = None
     contexts_unfit: int = 0
     compared: Comparison | None = None
+    notices: list[str] = []
     seconds: dict[str, float] = {}
 
 
@@ -118,9 +122,9 @@ def run_update(
     """
     steps = _Steps(on_step)
     with only_updater(workspace, wait=wait):
-        serving, head = workspace.start(), workspace.registry.head()
-        if head is not None and head.paused is not None:
-            return _paused(workspace, serving, head.paused)
+        if (paused := _paused(workspace)) is not None:
+            return paused
+        serving, head = _start(workspace), workspace.registry.head()
         resumed = start(workspace, serving)
         steps.begin("flush")
         flushed = Flusher(Spool(workspace.spool), workspace.lake).flush()
@@ -140,8 +144,10 @@ def run_update(
         so_far = UpdateReport(
             outcome="waiting",
             why=too_few_text(workspace, found),
-            serving=resumed.still.policy.version,
+            serving=_serving(head, serving),
             observations=found.observations,
+            unfit=found.unfit,
+            notices=notices(workspace, serving),
             cut=cut,
             why_anew=resumed.why_anew,
             flushed=flushed,
@@ -155,16 +161,18 @@ def run_update(
 
 def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
     """The expected result of an update, without side effects. Events that are still in the log are not counted."""
+    if (paused := _paused(workspace)) is not None:
+        return paused
     serving, head = workspace.serving(), workspace.registry.head()
-    if head is not None and head.paused is not None:
-        return _paused(workspace, serving, head.paused)
     resumed = start(workspace, serving)
     expected = forecast(workspace, serving, clock() if now is None else now)
     return UpdateReport(
         outcome="due" if expected.due else "waiting",
         why=expected.why,
-        serving=resumed.still.policy.version,
+        serving=_serving(head, serving),
         observations=expected.observations,
+        unfit=expected.unfit,
+        notices=notices(workspace, serving),
         cut=last_cut(workspace.lake),
         why_anew=resumed.why_anew,
         joined=expected.joined,
@@ -231,12 +239,35 @@ def _distil(
     )
 
 
-def _paused(workspace: Workspace, serving: Policy, paused: Hold) -> UpdateReport:
-    """Nothing is flushed or joined either: a join is final, and rewards that come late may be why it was paused."""
+def _start(workspace: Workspace) -> Policy:
+    """The policy to continue from: the serving one.
+
+    Where the problem has changed so that no version fits, it is a uniform one that is not published: a service must
+    not find it in place of what was learnt.
+    """
+    try:
+        return workspace.start()
+    except OtherProblem:
+        stated = workspace.config.policy
+        return Policy.uniform(workspace.problem, seed=stated.seed, floor=stated.floor)
+
+
+def _serving(head: Entry | None, policy: Policy) -> int:
+    return policy.version if head is None or head.serving is None else head.serving
+
+
+def _paused(workspace: Workspace) -> UpdateReport | None:
+    """The report while updates are paused; None if they are not.
+
+    Nothing is flushed or joined either: a join is final, and rewards that come late may be the reason of the pause.
+    """
+    head = workspace.registry.head()
+    if head is None or head.serving is None or head.paused is None:
+        return None
     return UpdateReport(
         outcome="paused",
-        why=paused_text(paused),
-        serving=serving.version,
+        why=paused_text(head.paused),
+        serving=head.serving,
         observations=0,
         cut=last_cut(workspace.lake),
     )

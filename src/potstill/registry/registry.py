@@ -106,6 +106,7 @@ class Registry:
         serve: bool = True,
         expected: int,
         note: str = "",
+        replaces: bool = False,
     ) -> Entry:
         """Publish a new version, and serve it unless it is refused.
 
@@ -118,6 +119,8 @@ class Registry:
                 one is staged in any case.
             expected: The number of the last entry when the work on this version began; 0 if there was none.
             note: Kept with the change.
+            replaces: Serve it also in place of a pinned version, which it is then pinned for: that one cannot serve
+                any more, because the problem has changed.
 
         Raises:
             Conflict: Somebody changed the registry in the meantime.
@@ -126,7 +129,7 @@ class Registry:
         if expected != (head.number if head else 0):
             raise conflict(expected, head.number if head else 0)
         self._refuse_unfit(policy, head.latest + 1 if head else min(policy.version, 1))
-        data, serves = policy.to_bytes(), serve and not reasons and not (head and head.pinned)
+        data, serves = policy.to_bytes(), serve and not reasons and (replaces or not (head and head.pinned))
         if serves:
             Policy.from_bytes(data)  # the serving entry must be readable, or nothing is written
         files = Files(
@@ -309,6 +312,6 @@ class Registry:
         if entry.problem != self.problem.hash:
             raise OtherProblem(
                 f"version {entry.version} cannot serve: it decides an earlier problem ({entry.problem}), and "
-                f"problem.toml now says {self.problem.name!r} ({self.problem.hash}); put the old problem.toml back, "
-                "or make a version for the new one with potstill update"
+                f"problem.toml now says {self.problem.name!r} ({self.problem.hash}); put the old problem.toml back, or "
+                "serve a version that potstill versions does not mark as of another problem"
             )

@@ -18,6 +18,7 @@ from potstill.service.experiment import Experiment, ExperimentWatcher
 from potstill.service.http import unavailable, unfit
 from potstill.service.idempotency import CachedDecision, IdempotencyCache
 from potstill.service.metrics import Recorder
+from potstill.service.problem_watcher import ProblemWatcher
 from potstill.service.snapshot import Snapshot, SnapshotWatcher
 from potstill.service.wire import DecideReply, DecideRequest, Requests
 from potstill.workspace import InvalidConfig, Workspace
@@ -66,6 +67,7 @@ class ProblemService:
         self.requests = Requests(workspace.problem)
         self.snapshots = SnapshotWatcher(workspace, recorder.count_reload)
         self.experiments = ExperimentWatcher(workspace, recorder.count_reload)
+        self.problems = ProblemWatcher(workspace)
         self.counts = Counts()
         self._decider = Decider(workspace.problem, _fallback(workspace))
         self._cache = IdempotencyCache(idempotency_size)
@@ -90,10 +92,11 @@ class ProblemService:
             await log.close()
 
     async def reload(self) -> None:
-        """Look for a new version, mode or experiment."""
+        """Look for a new version, mode, experiment or problem."""
         async with self._reloading:
             await asyncio.to_thread(self.snapshots.reload)
             await asyncio.to_thread(self.experiments.reload)
+            await asyncio.to_thread(self.problems.reload, self.snapshots.current.policy)
 
     @property
     def log_fault(self) -> LogUnavailable | None:

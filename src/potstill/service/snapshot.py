@@ -12,6 +12,7 @@ from functools import cached_property
 import msgspec
 
 from potstill.policy import InvalidPolicy, Policy
+from potstill.problem import InvalidProblem, difference
 from potstill.registry import Conflict, CorruptVersion, Entry, Hold, OtherProblem, UnknownVersion
 from potstill.storage import Storage, child
 from potstill.workspace import InvalidConfig, ServeConfig, ServeMode, Workspace
@@ -19,7 +20,7 @@ from potstill.workspace import InvalidConfig, ServeConfig, ServeMode, Workspace
 FILE = "mode.json"
 _logger = logging.getLogger(__name__)
 #: Errors of an unusable version or mode; the current one keeps serving.
-_UNUSABLE = (CorruptVersion, InvalidPolicy, OtherProblem, UnknownVersion, InvalidConfig)
+_UNUSABLE = (CorruptVersion, InvalidPolicy, InvalidProblem, OtherProblem, UnknownVersion, InvalidConfig)
 #: Errors of unavailable storage.
 _UNAVAILABLE = (OSError, Conflict)
 
@@ -99,8 +100,17 @@ class SnapshotWatcher:
         self._fault: str | None = None
         self.current = Snapshot(None, 0, workspace.config.serve.mode, datetime.now(UTC))
 
+    @property
+    def fault(self) -> str | None:
+        """Why the last version or mode that was found is not used; None if it is."""
+        return self._fault
+
     def start(self) -> None:
-        """Load the serving version. Where nothing is published yet, publish a uniform policy first."""
+        """Load the serving version.
+
+        Where nothing is published yet, a uniform policy is published first; where the actions of the problem have
+        changed, the last policy, adapted to them.
+        """
         try:
             self._workspace.start()
         except (*_UNUSABLE, *_UNAVAILABLE) as error:
@@ -135,12 +145,20 @@ class SnapshotWatcher:
             raise UnknownVersion("no version serves yet; potstill update makes the first")
         policy = self._workspace.registry.policy(entry.serving)
         if policy.problem.hash != problem.hash:
-            raise OtherProblem(
-                f"version {entry.serving} decides an earlier problem ({policy.problem.hash}), and problem.toml now "
-                f"says {problem.name!r} ({problem.hash}); make a version for it with potstill update"
-            )
+            raise OtherProblem(self._other_problem(policy))
         policy.decide({feature.name: feature.example for feature in problem.context})
         return policy
+
+    def _other_problem(self, policy: Policy) -> str:
+        """What to do about a version for another problem than the one that this service was started with."""
+        problem, now = self._workspace.problem, Workspace(self._workspace.url).problem
+        changed = difference(problem, policy.problem).in_words
+        if now.hash == policy.problem.hash:
+            return f"version {policy.version} is for the changed problem ({changed}): restart potstill serve to follow"
+        return (
+            f"version {policy.version} is for another problem than problem.toml ({changed}): run potstill update and "
+            "restart potstill serve, or restart it with --fresh to start from a uniform policy"
+        )
 
     def _swap(self, found: Snapshot) -> None:
         _ = found.etag  # computed in the reloading thread rather than for the first request

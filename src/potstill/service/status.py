@@ -15,6 +15,7 @@ from potstill.files import write_atomically
 from potstill.service.http import unavailable
 from potstill.service.problem_service import ProblemService
 from potstill.service.wire import LogStatus, StatusReply, hold_reply
+from potstill.workspace import in_words
 
 T = TypeVar("T")
 _PROBE = "ready.probe"
@@ -40,6 +41,7 @@ def status(service: ProblemService) -> StatusReply:
         problem=service.name,
         hash=service.workspace.problem.hash,
         serving=None if snapshot.policy is None else snapshot.policy.version,
+        decides=None if snapshot.policy is None else in_words(snapshot.policy),
         pinned=hold_reply(snapshot.pinned),
         paused=hold_reply(snapshot.paused),
         mode=snapshot.mode,
@@ -50,6 +52,7 @@ def status(service: ProblemService) -> StatusReply:
         rewards=service.counts.rewards,
         log=log_status(service),
         ready=is_ready(service),
+        notices=[notice for notice in (service.problems.notice, service.snapshots.fault) if notice is not None],
     )
 
 

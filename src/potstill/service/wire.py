@@ -189,11 +189,15 @@ class HoldReply(Struct, frozen=True, kw_only=True):
 
 
 class StatusReply(Struct, frozen=True, kw_only=True):
-    """Status of a problem; `decisions` and `rewards` are those of the answering worker since it started."""
+    """Status of a problem; `decisions` and `rewards` are those of the answering worker since it started.
+
+    `decides` says what the serving version decides by. `notices` say what an operator should know and do.
+    """
 
     problem: str
     hash: str
     serving: int | None
+    decides: str | None
     pinned: HoldReply | None
     paused: HoldReply | None
     mode: str
@@ -204,6 +208,7 @@ class StatusReply(Struct, frozen=True, kw_only=True):
     rewards: int
     log: LogStatus
     ready: bool
+    notices: list[str]
 
 
 class AdminReply(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -14,9 +14,10 @@ import msgspec
 from potstill.errors import PotstillError
 from potstill.events import EventLog
 from potstill.policy import Policy
-from potstill.problem import InvalidProblem, Problem
+from potstill.problem import InvalidProblem, Problem, difference
 from potstill.registry import Conflict, OtherProblem, Registry, UnknownVersion
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_storage
+from potstill.workspace.adapt import adapt, can_adapt, in_words, is_uniform
 from potstill.workspace.config import Config, InvalidConfig, read_config
 
 if TYPE_CHECKING:
@@ -94,24 +95,76 @@ class Workspace:
         return home / "potstill" / hashlib.sha256(self.url.encode()).hexdigest()[:16]
 
     def serving(self) -> Policy:
-        """The serving policy; a uniform one if there is none for this problem yet."""
+        """The serving policy.
+
+        If there is none yet, a uniform one. If `problem.toml` has changed since it was published: the same policy
+        adapted to the changed actions; where the features have changed, the last one that served this problem, or a
+        uniform one. `start` publishes what is not published.
+        """
         try:
             return self.registry.policy()
-        except (UnknownVersion, OtherProblem):  # nothing is published yet, or the problem has changed since
-            stated = self.config.policy
-            version = self.registry.next_version() if self.registry.head() else 0
-            return Policy.uniform(self.problem, version=version, seed=stated.seed, floor=stated.floor)
+        except UnknownVersion:
+            return self._uniform()
+        except OtherProblem:
+            return self._fitting(self.before())
 
-    def start(self) -> Policy:
-        """The serving policy; if there is none for this problem, a uniform one is published first."""
+    def before(self) -> Policy:
+        """The serving policy, also if it is for an earlier problem."""
         head = self.registry.head()
-        policy = self.serving()
-        if head is None or policy.version > head.latest:
-            try:
-                self.registry.publish(policy, teacher=None, report=b"{}", expected=head.number if head else 0)
-            except Conflict:
-                return self.registry.policy()  # another process published first
+        return self.registry.policy(None if head is None else head.serving)
+
+    def start(self, *, fresh: bool = False) -> Policy:
+        """The serving policy; if none is published for this problem, what `serving` gives is published first.
+
+        Args:
+            fresh: Start from a uniform policy where the problem has changed so that none fits.
+
+        Raises:
+            OtherProblem: The problem has changed so that no version fits, and `fresh` is false.
+        """
+        head, policy = self.registry.head(), self.serving()
+        if head is not None and policy.version == head.serving:
+            return policy
+        expected = head.number if head else 0
+        try:
+            if head is not None and policy.version <= head.latest:
+                self.registry.serve(policy.version, note="it is for the problem that problem.toml has again")
+            else:
+                note = self._check_start(policy, fresh=fresh)
+                self.registry.publish(policy, teacher=None, report=b"{}", expected=expected, note=note, replaces=True)
+        except Conflict:
+            return self.registry.policy()  # another process published first
         return policy
+
+    def _fitting(self, before: Policy) -> Policy:
+        """A policy for this problem in place of one for an earlier problem."""
+        stated, version = self.config.policy, self.registry.next_version()
+        if can_adapt(before, self.problem) and not is_uniform(before):
+            share = stated.new_action_share
+            return adapt(before, self.problem, version=version, seed=stated.seed, floor=stated.floor, share=share)
+        served = [one for one in self.registry.versions() if one.problem == self.problem.hash]
+        fits = [one.version for one in served if one.state == "served before"]
+        return self.registry.policy(fits[-1]) if fits else self._uniform()
+
+    def _uniform(self) -> Policy:
+        stated = self.config.policy
+        version = self.registry.next_version() if self.registry.head() else 0
+        return Policy.uniform(self.problem, version=version, seed=stated.seed, floor=stated.floor)
+
+    def _check_start(self, policy: Policy, *, fresh: bool) -> str:
+        """Note of the version to publish; `OtherProblem` if it would forget what was learnt unasked."""
+        head = self.registry.head()
+        if head is None or head.serving is None:
+            return ""
+        before = self.before()
+        changed = difference(before.problem, self.problem).in_words
+        if is_uniform(policy) and not is_uniform(before) and not fresh:
+            raise OtherProblem(
+                f"{self.url}: version {before.version} cannot serve: it decides an earlier problem, and problem.toml "
+                f"has changed since: {changed}. Run potstill update, which learns from the observations that fit; or "
+                "start from a uniform policy with potstill serve --fresh; or put the old problem.toml back"
+            )
+        return f"{changed}; {in_words(policy)}"
 
     def event_log(self) -> EventLog:
         """An event log for this process; close it, or use it in a ``with``."""

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from service_examples import publish
 from service_process import PATIENCE, Load, serving, until
 
 from potstill.events.lake import Flusher
 from potstill.events.wal import Spool
+from potstill.registry import OtherProblem
 from potstill.service.process import CannotServe, Settings, run
 from potstill.service.tokens import TokenFile
 from potstill.workspace import Workspace, template
@@ -113,8 +115,8 @@ def test_a_second_signal_ends_at_once_with_updates_and_all(workspace, tmp_path):
     with serving(tmp_path / "out", workspace.url, "--update-every", "1h", "--stage") as running:
         children = running.children()
         assert b"--stage" in Path(f"/proc/{children[UPDATER][0]}/cmdline").read_bytes().split(b"\0")
-        priorities = {module: os.getpriority(os.PRIO_PROCESS, pid) for module, (pid,) in children.items()}
-        assert priorities[UPDATER] == priorities[WORKER] + 10
+        updater, worker = children[UPDATER][0], children[WORKER][0]
+        until(lambda: os.getpriority(os.PRIO_PROCESS, updater) == os.getpriority(os.PRIO_PROCESS, worker) + 10)
         with half_sent(running):
             running.process.send_signal(signal.SIGTERM)
             time.sleep(0.5)
@@ -146,6 +148,27 @@ def test_other_machines_need_tokens(workspace, host):
     said = refused(workspace.url, host=host)
     assert "callers need tokens" in said
     assert f"potstill token create {workspace.url} NAME" in said
+
+
+def test_a_problem_that_no_version_fits_needs_a_fresh_start(workspace, tmp_path):
+    """It served uniform random in place of what was learnt, and said nothing."""
+    publish(workspace)
+    file = Path(workspace.url) / "problem.toml"
+    file.write_text(file.read_text().replace('"wifi"]', '"wifi", "5g"]'))
+    with pytest.raises(OtherProblem, match=r"feature 'connection' was changed.*potstill serve --fresh"):
+        run(Settings(places=(workspace.url,), port=0), on_ready=pytest.fail, warn=pytest.fail)
+    with serving(tmp_path / "out", workspace.url, "--fresh") as running:
+        assert running.ask("GET", "/v1/video-upload/status")[1]["decides"] == "uniform: it has learnt nothing"
+        assert running.stop() == 0
+
+
+def test_added_actions_are_served_after_a_restart(workspace, tmp_path):
+    publish(workspace)
+    file = Path(workspace.url) / "problem.toml"
+    file.write_text(file.read_text().replace('"1080p"]', '"1080p", "4k"]'))
+    with serving(tmp_path / "out", workspace.url) as running:
+        assert "policy 2 (adapted from version 1 until the next update; '4k': 2 % of decisions" in running.printed
+        assert running.stop() == 0
 
 
 def test_staging_is_about_updates(workspace):

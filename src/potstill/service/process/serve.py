@@ -15,6 +15,7 @@ import msgspec
 
 from potstill.errors import PotstillError
 from potstill.problem import seconds
+from potstill.registry import OtherProblem
 from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec
@@ -44,6 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         workers: Number of processes that answer requests.
         update_every: Time between two updates, such as ``10m``; None for no updates.
         stage: Whether updates only stage their versions, for a person to promote.
+        fresh: Whether to start from a uniform policy where the problem has changed so that no version fits.
         tokens: A file of tokens for all workspaces; None for one in each.
         cors: Origins of pages that may call.
     """
@@ -54,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1
     update_every: str | None = None
     stage: bool = False
+    fresh: bool = False
     tokens: str | None = None
     cors: tuple[str, ...] = ()
 
@@ -89,6 +92,7 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
 
     Raises:
         CannotServe: It cannot be started like this.
+        OtherProblem: No version fits the problem, which has changed.
     """
     workspaces, address = _workspaces(settings), _address(settings.host, settings.port)
     opened = tuple(token_file(workspace, settings.tokens).read() is None for workspace in workspaces)
@@ -129,8 +133,22 @@ def _workspaces(settings: Settings) -> tuple[Workspace, ...]:
                 "serve one of them, or rename one in its problem.toml"
             )
         by_name[name] = workspace.url
+        _start(workspace, fresh=settings.fresh)
         check_experiment(workspace)
     return workspaces
+
+
+def _start(workspace: Workspace, *, fresh: bool) -> None:
+    """Publish what is to serve, or refuse a problem that no version fits.
+
+    Other faults, such as a damaged version or unavailable storage, do not keep a service from starting.
+    """
+    try:
+        workspace.start(fresh=fresh)
+    except OtherProblem:
+        raise
+    except (PotstillError, OSError):
+        return
 
 
 def _refuse_open(settings: Settings, places: Sequence[str]) -> None:

@@ -196,6 +196,26 @@ def test_while_updates_are_paused_none_is_made(tmp_path):
     assert run_update(workspace, now=LATER).outcome == "published"
 
 
+def test_a_floor_is_no_reason_to_refuse_and_a_changed_one_says_when_it_takes_effect(tmp_path):
+    """Held-out divergence was measured with the floor, so that a floor of 0.2 was refused at every update."""
+    workspace = updated(tmp_path, 1)
+    workspace.storage.replace("potstill.toml", CONFIG + b"max_kl = 0.2\n[policy]\nfloor = 0.2\n")
+    workspace = Workspace(str(tmp_path))
+    log(workspace, workspace.serving(), 20, seed=5)
+    for report in (run_update(workspace, now=LATER), preview_update(workspace, now=LATER)):
+        [notice] = report.notices
+        assert (report.outcome, notice[:45]) == ("waiting", "policy.floor = 0.2 in potstill.toml takes eff")
+    assert "version 1 serves with 0" in notice
+    assert read_status(workspace, now=LATER).notices == [notice]
+    log(workspace, workspace.serving(), 200, seed=6)
+    report = run_update(workspace, now=LATER)
+    assert (report.outcome, report.notices) == ("published", [])
+    assert workspace.serving().floor == 0.2
+    status = read_status(workspace, now=LATER)
+    assert status.notices == []
+    assert status.fidelity["floor_tv"] > 0.01
+
+
 def test_another_teacher_may_learn_from_what_a_refused_version_has_seen(tmp_path):
     workspace = updated(tmp_path, 1)
     log(workspace, workspace.serving(), 60, seed=5)

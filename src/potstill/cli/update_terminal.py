@@ -107,6 +107,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
             + (", warm start" if still.warm else "")
             + f"; held-out KL {still.fidelity.kl_mean:.2g} nats"
         )
+        if still.fidelity.floor_tv:
+            lines["floor"] = _floor_cost(still.fidelity.floor_tv, still.fidelity.floor_price)
         if report.contexts_unfit:
             lines["left out"] = f"{report.contexts_unfit:,} rows of further contexts that do not fit the problem"
         if (compared := report.compared) is not None:
@@ -115,6 +117,10 @@ def _lines(report: UpdateReport) -> dict[str, str]:
             lines["by the log"] = f"{compared.in_words} against version {compared.against}{sure}"
         lines["took"] = ", ".join(f"{step} {took:.1f} s" for step, took in report.seconds.items() if took >= 0.05)
     return lines
+
+
+def _floor_cost(moved: float, price: float) -> str:
+    return f"it changes {100 * moved:.2g} % of decisions, at most {price:.2g} reward per decision"
 
 
 def show_status(found: Status, *, as_json: bool) -> None:
@@ -126,6 +132,8 @@ def show_status(found: Status, *, as_json: bool) -> None:
     since = "not published yet" if found.since is None else f"since {timestamp(found.since)}"
     waits = f"{plural(found.log.segments, 'segment')}, {size(found.log.bytes)}" if found.log.segments else "nothing"
     joined = found.next.joined
+    if found.fidelity is not None and found.fidelity.get("floor_tv"):
+        fidelity += f"; floor: {_floor_cost(found.fidelity['floor_tv'], found.fidelity['floor_price'])}"
     lines = {
         "workspace": found.workspace,
         "problem": f"{found.problem} ({found.problem_hash})",

@@ -72,6 +72,7 @@ def _reproduce(workspace: Workspace, published: Policy, replayed: list[int]) -> 
         seed=lineage.seed or 0,
         floor=published.floor,
     )
+    still.floor_apart = "floor_tv" in (published.metadata.fidelity or {})
     if (parent := _parent(workspace, published)) is not None:
         continue_from(still, parent.with_floor(published.floor))
     if origin.base is not None:
@@ -127,7 +128,7 @@ def _differences(published: Policy, again: Policy) -> list[str]:
     found = []
     if published.metadata.lineage.library != __version__:
         found.append(f"published by Potstill {published.metadata.lineage.library}, reproduced by {__version__}")
-    before, after = (msgspec.to_builtins(policy.metadata) for policy in (published, again))
+    before, after = map(_stated, (published, again))
     found += [_difference(name, before[name], after.get(name)) for name in before if before[name] != after.get(name)]
     distance = max(
         (
@@ -141,6 +142,13 @@ def _differences(published: Policy, again: Policy) -> list[str]:
     if distance:
         found.append(f"weights differ by up to {distance:.3g}")
     return found
+
+
+def _stated(policy: Policy) -> dict[str, Any]:
+    """Metadata as in the file, without the checksum."""
+    stated: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(policy.metadata))
+    del stated["sha256"]
+    return stated
 
 
 def _difference(name: str, before: Any, after: Any) -> str:

@@ -235,6 +235,7 @@ def _distil(
         outcome=outcome,
         why=_outcome_text(outcome, version, so_far.serving, pinned),
         serving=so_far.serving if entry.serving is None else entry.serving,
+        notices=[] if outcome == "published" else so_far.notices,
         seconds=steps.seconds,
     )
 

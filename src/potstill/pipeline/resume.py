@@ -9,6 +9,7 @@ import msgspec
 
 from potstill.distill import Still, Student
 from potstill.pipeline.backlog import SameTeacher
+from potstill.pipeline.check import check_teacher
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import NoState
@@ -37,7 +38,9 @@ class Start(NamedTuple):
 def configured(workspace: Workspace) -> tuple[AnyTeacher, Student]:
     """The teacher and the student of `potstill.toml`."""
     try:
-        return from_config(workspace.config.teacher), msgspec.convert(workspace.config.student, Student)
+        return check_teacher(workspace), msgspec.convert(workspace.config.student, Student)
+    except InvalidConfig:
+        raise
     except ValueError as error:  # includes msgspec.ValidationError
         raise InvalidConfig(f"potstill.toml: {error}") from error
 

@@ -17,7 +17,7 @@ from potstill.pipeline.backlog import Backlog, backlog
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import Entry, Hold, NoState
-from potstill.workspace import ExperimentStatus, Workspace, experiment_status, in_words, notices
+from potstill.workspace import ExperimentStatus, Workspace, check_config, experiment_status, in_words, notices
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +80,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_status(workspace: Workspace, now: int | None = None) -> Status:
     """Status of a workspace; read-only."""
+    check_config(workspace)
     head, following = workspace.registry.head(), workspace.serving()
     published = head is not None and head.serving is not None
     policy = workspace.before() if published else following

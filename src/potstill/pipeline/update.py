@@ -27,12 +27,12 @@ from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.origin import Origin
-from potstill.pipeline.resume import Start, same_teacher, start
+from potstill.pipeline.resume import Start, configured, same_teacher, start
 from potstill.pipeline.status import forecast, observations_needed, paused_text, too_few_text
 from potstill.policy import Policy
 from potstill.registry import Entry, Hold, OtherProblem
 from potstill.storage import child
-from potstill.workspace import Workspace, notices
+from potstill.workspace import Workspace, check_config, notices
 
 #: Called with a step, the amount done and the total, at the start of the step and as it progresses.
 OnStep = Callable[[str, int, int], None]
@@ -121,6 +121,8 @@ def run_update(
         engine: Engine for slices of the join, parts of observations and shards of contexts. Default: this process.
     """
     steps = _Steps(on_step)
+    check_config(workspace)
+    configured(workspace)
     with only_updater(workspace, wait=wait):
         if (paused := _paused(workspace)) is not None:
             return paused
@@ -161,6 +163,7 @@ def run_update(
 
 def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
     """The expected result of an update, without side effects. Events that are still in the log are not counted."""
+    check_config(workspace)
     if (paused := _paused(workspace)) is not None:
         return paused
     serving, head = workspace.serving(), workspace.registry.head()

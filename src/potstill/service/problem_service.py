@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from potstill.errors import InvalidAction
 from potstill.events import DecisionBlock, DecisionRow, Event, InvalidEvent, LogUnavailable
@@ -21,7 +21,7 @@ from potstill.service.metrics import Recorder
 from potstill.service.problem_watcher import ProblemWatcher
 from potstill.service.snapshot import Snapshot, SnapshotWatcher
 from potstill.service.wire import DecideReply, DecideRequest, Requests
-from potstill.workspace import InvalidConfig, Workspace
+from potstill.workspace import Workspace, fallback_of
 
 _logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class ProblemService:
         self.experiments = ExperimentWatcher(workspace, recorder.count_reload)
         self.problems = ProblemWatcher(workspace)
         self.counts = Counts()
-        self._decider = Decider(workspace.problem, _fallback(workspace))
+        self._decider = Decider(workspace.problem, fallback_of(workspace))
         self._cache = IdempotencyCache(idempotency_size)
         self._log_timeout = log_timeout
         self._log: AsyncLog | None = None
@@ -222,12 +222,3 @@ class ProblemService:
 
 
 _LOG_UNAVAILABLE = "event log unavailable; nothing was recorded; retry"
-
-
-def _fallback(workspace: Workspace) -> Any:
-    """The configured fallback action, parsed; None if there is none."""
-    stated = workspace.config.serve.fallback
-    try:
-        return None if stated is None else workspace.problem.actions.parse(stated)
-    except InvalidAction as error:
-        raise InvalidConfig(f"{workspace.url}: serve.fallback must be an action: {error}") from error

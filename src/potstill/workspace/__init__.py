@@ -2,6 +2,7 @@
 
 from potstill.workspace import template
 from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform
+from potstill.workspace.check import check_config, fallback_of
 from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
 from potstill.workspace.notices import change_notice, notices
@@ -25,8 +26,10 @@ __all__ = [
     "WorkspaceExists",
     "adapt_again",
     "change_notice",
+    "check_config",
     "control_of",
     "experiment_status",
+    "fallback_of",
     "in_words",
     "is_uniform",
     "log_example",

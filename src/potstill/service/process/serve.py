@@ -20,7 +20,7 @@ from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec
 from potstill.service.tokens import token_file
-from potstill.workspace import Workspace
+from potstill.workspace import Workspace, check_config
 
 #: Seconds for workers to finish requests, and for the last flush, at shutdown.
 DRAIN, LAST_FLUSH = 7.0, 2.5
@@ -133,6 +133,7 @@ def _workspaces(settings: Settings) -> tuple[Workspace, ...]:
                 "serve one of them, or rename one in its problem.toml"
             )
         by_name[name] = workspace.url
+        check_config(workspace)
         _start(workspace, fresh=settings.fresh)
         check_experiment(workspace)
     return workspaces

@@ -1,0 +1,61 @@
+"""`potstill update` and `potstill status`: what they print, and what they refuse."""
+
+import re
+
+import pytest
+import worlds
+from typer.testing import CliRunner
+from worlds import CONFIG, NOON, PROBLEM
+
+from potstill.cli import app
+from potstill.events import now
+from potstill.pipeline import run_update
+from potstill.workspace import Workspace
+
+DAY = 86_400_000_000
+
+
+def run(*arguments):
+    runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    return runner.invoke(app, [str(argument) for argument in arguments])
+
+
+def done(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def workspace(tmp_path) -> Workspace:
+    """A hundred decisions that are final."""
+    found = worlds.made(str(tmp_path / "video"))
+    worlds.log(found, found.start(), 100, at=now() - DAY)
+    return found
+
+
+def test_a_dry_run_does_not_say_that_it_published(workspace):
+    run_update(workspace, now=NOON)  # flushes only
+    printed = done("update", workspace.url, "--dry-run")
+    assert "published" not in printed
+    assert "due: an update would learn from 100 new observations" in printed
+    assert workspace.registry.head().latest == 0
+
+
+def test_options_that_do_not_fit_are_refused_by_every_command(workspace, command, option, said):
+    workspace.storage.replace("potstill.toml", CONFIG + option)
+    result = run(*command, workspace.url)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "potstill.toml" in result.stderr
+    assert workspace.registry.head().latest == 0
+
+
+def test_what_a_change_of_the_problem_leaves_out_is_said(workspace):
+    done("update", workspace.url)
+    workspace.storage.replace("problem.toml", PROBLEM.replace(b'"720p", ', b""))
+    status = done("status", workspace.url)
+    assert "notice     problem.toml has changed: action '720p' was removed; restart potstill serve to follow" in status
+    assert re.search(r"update .*; \d+ are left out: their action", status)
+    printed = done("update", workspace.url)
+    assert re.search(r"do not fit +\d+ observations, left out: their action", printed)

@@ -9,7 +9,8 @@ from worlds import CONFIG, NOON, PROBLEM
 
 from potstill.cli import app
 from potstill.events import now
-from potstill.pipeline import run_update
+from potstill.pipeline import UpdateReport, run_update
+from potstill.registry import Conflict
 from potstill.workspace import Workspace
 
 DAY = 86_400_000_000
@@ -49,6 +50,35 @@ def test_options_that_do_not_fit_are_refused_by_every_command(workspace, command
     assert said in result.stderr
     assert "potstill.toml" in result.stderr
     assert workspace.registry.head().latest == 0
+
+
+def test_every_line_of_a_watch_has_its_time(workspace, monkeypatch):
+    def stop(_: float) -> None:
+        raise OSError("stopped")
+
+    monkeypatch.setattr("potstill.cli.update.time.sleep", stop)
+    result = run("update", workspace.url, "--watch")
+    lines = [line for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+    assert any("published: version 1 now serves" in line for line in lines)
+    assert any("stopped" in line for line in lines)
+    assert [line for line in lines if not re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC ", line)] == []
+
+
+def test_a_watch_outlives_a_change_of_the_registry_by_somebody_else(workspace, monkeypatch):
+    """A rollback while an update learns is a conflict, and ended the updater."""
+    rounds = []
+
+    def conflicted(*_: object, **__: object) -> UpdateReport:
+        rounds.append(1)
+        if len(rounds) == 2:
+            raise OSError("enough")
+        raise Conflict("the registry was changed by somebody else: try again")
+
+    monkeypatch.setattr("potstill.pipeline.update.run_update", conflicted)
+    monkeypatch.setattr("potstill.cli.update.time.sleep", lambda _: None)
+    result = run("update", workspace.url, "--watch")
+    assert "changed by somebody else: try again at the next update" in result.stderr
+    assert len(rounds) == 2
 
 
 def test_what_a_change_of_the_problem_leaves_out_is_said(workspace):

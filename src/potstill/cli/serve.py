@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from potstill._version import __version__
-from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, print_json
+from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, print_json, say
 from potstill.cli.extras import requires
 from potstill.cli.format import timestamp
 from potstill.cli.root import app
@@ -81,7 +82,7 @@ def serve(
         cors=tuple(cors or ()),
     )
     with exit_on(*USER_ERRORS):
-        code = run(settings, on_ready=_announce, warn=_warn)
+        code = run(settings, on_ready=_announce, warn=partial(say, timed=True))
     raise typer.Exit(code)
 
 
@@ -211,7 +212,3 @@ def _curl(service: Service) -> str:
         f"  curl {service.url}/v1/{quote(problem.name, safe='')}/decide -H 'Content-Type: application/json'{token} \\\n"
         f"    -d {shlex.quote(body)}"
     )
-
-
-def _warn(sentence: str) -> None:
-    typer.secho(f"potstill: {sentence}", err=True)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from potstill.cli.common import print_json
-from potstill.cli.format import plural, size, timestamp
+from potstill.cli.format import plural, size, stamp, timestamp
 from potstill.progress import bars
 
 if TYPE_CHECKING:
@@ -69,19 +69,36 @@ class _Rows:
         self._progress.update(self._bar, completed=done, total=of)
 
 
-def show_report(report: UpdateReport, console: Console, *, as_json: bool) -> None:
-    """Print what an update did, or would do."""
+def show_report(report: UpdateReport, console: Console, *, as_json: bool, timed: bool = False) -> None:
+    """Print what an update did, or would do.
+
+    Args:
+        report: The report.
+        console: Console to print on.
+        as_json: Whether to print JSON.
+        timed: Whether to begin every line with the time, as in a log.
+    """
     if as_json:
         print_json(report)
         return
+    at = f"{stamp()} " if timed else ""
+    _show_lines(_lines(report), console, at)
+    colour = {"published": "green", "refused": "red"}.get(report.outcome, "bold")
+    console.print(f"{at}[{colour}]{report.outcome}[/]: {escape(report.why)}", highlight=False, soft_wrap=True)
+    for line in (*report.reasons, *report.notices):
+        console.print(f"{at}  {escape(line)}", highlight=False, soft_wrap=True)
+
+
+def _show_lines(lines: dict[str, str], console: Console, at: str) -> None:
+    """Print as a table for people, or as lines of a log, each with its time."""
+    if at:
+        for name, line in lines.items():
+            console.print(f"{at}{name}: {escape(line)}", highlight=False, soft_wrap=True)
+        return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, line in _lines(report).items():
+    for name, line in lines.items():
         table.add_row(name, escape(line))
     console.print(table)
-    colour = {"published": "green", "refused": "red"}.get(report.outcome, "bold")
-    console.print(f"[{colour}]{report.outcome}[/]: {escape(report.why)}", highlight=False, soft_wrap=True)
-    for line in (*report.reasons, *report.notices):
-        console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
 
 
 def _lines(report: UpdateReport) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """`potstill update` and `potstill status`: what they print, and what they refuse."""
 
+import json
 import re
 
 import pytest
@@ -8,9 +9,10 @@ from typer.testing import CliRunner
 from worlds import CONFIG, NOON, PROBLEM
 
 from potstill.cli import app
-from potstill.events import now
+from potstill.events import LoggedReward, now
 from potstill.pipeline import UpdateReport, run_update
 from potstill.registry import Conflict
+from potstill.service.status import unused_rewards
 from potstill.workspace import Workspace
 
 DAY = 86_400_000_000
@@ -43,6 +45,44 @@ def test_a_dry_run_does_not_say_that_it_published(workspace):
     assert workspace.registry.head().latest == 0
 
 
+def test_rewards_that_were_not_used_are_shown(workspace):
+    with workspace.event_log() as log:
+        log.append(LoggedReward(id="upload-0-1", reward=1.0, time=now() - DAY // 2))
+        log.append(LoggedReward(id="nobody", reward=1.0, time=now() - DAY // 2))
+        log.append(LoggedReward(id="no one", reward=1.0, time=now() - DAY // 2))
+    printed = done("update", workspace.url)
+    said = "1 reward after their window, 2 rewards of no known decision"
+    assert f"not used      {said}" in printed
+    assert re.search(rf"rewards +\d+ used so far; not used: {said}", done("status", workspace.url))
+    assert json.loads(done("status", workspace.url, "--json"))["rewards"]["orphans"] == 2
+
+
+def test_totals_are_over_all_joins_and_each_counts_once(workspace):
+    for seed in (1, 2):
+        with workspace.event_log() as log:
+            log.append(LoggedReward(id=f"nobody-{seed}", reward=1.0, time=now() - DAY // 2))
+        done("update", workspace.url)
+        done("update", workspace.url)
+        worlds.log(workspace, workspace.serving(), 60, seed=seed, at=now() - DAY // 4)
+    done("update", workspace.url)
+
+    class Service:
+        pass
+
+    service = Service()
+    service.workspace = workspace
+    assert unused_rewards(service) == {"late": 0, "too_late": 0, "orphan": 2}
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (b'[serve]\nfallback = "4k"\n', "serve.fallback must be an action: unknown action '4k'"),
+        (b"[policy]\nfloor = 0.5\n", "policy.floor must be a number from 0 to 1/3"),
+        (b'[teacher]\ntype = "linear"\n', "unknown teacher 'linear'"),
+    ],
+)
+@pytest.mark.parametrize("command", [["status"], ["update"], ["update", "--dry-run"]])
 def test_options_that_do_not_fit_are_refused_by_every_command(workspace, command, option, said):
     workspace.storage.replace("potstill.toml", CONFIG + option)
     result = run(*command, workspace.url)

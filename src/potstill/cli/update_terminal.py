@@ -113,6 +113,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
     lines["joined"] = (
         f"{joined.decisions:,} decisions are final, {joined.rewarded:,} with a reward; {joined.pending:,} pending"
     )
+    if unused := _unused(joined.rewards.late, joined.rewards.too_late, joined.rewards.orphans):
+        lines["not used"] = unused
     lines["observations"] = f"{report.observations:,} new, up to cut {report.cut}"
     if report.unfit:
         lines["do not fit"] = f"{report.unfit:,} observations, left out: {_UNFIT}"
@@ -134,6 +136,16 @@ def _lines(report: UpdateReport) -> dict[str, str]:
             lines["by the log"] = f"{compared.in_words} against version {compared.against}{sure}"
         lines["took"] = ", ".join(f"{step} {took:.1f} s" for step, took in report.seconds.items() if took >= 0.05)
     return lines
+
+
+def _unused(late: int, too_late: int, orphans: int) -> str:
+    """Rewards that were not used, in words; empty if all were."""
+    counts = {
+        "after their window": late,
+        "after their decision was joined": too_late,
+        "of no known decision": orphans,
+    }
+    return ", ".join(f"{plural(count, 'reward')} {what}" for what, count in counts.items() if count)
 
 
 def _floor_cost(moved: float, price: float) -> str:
@@ -160,6 +172,9 @@ def show_status(found: Status, *, as_json: bool) -> None:
         "joined": f"{joined.decisions:,} decisions to join; {joined.pending:,} pending",
         "update": found.next.why,
     }
+    totals = found.rewards
+    if unused := _unused(totals.late, totals.too_late, totals.orphans):
+        lines["rewards"] = f"{totals.matched:,} used so far; not used: {unused}"
     if found.latest is not None and found.latest > found.serving:
         lines["serving"] += f"; the latest is {found.latest} (potstill versions)"
     if found.pinned is not None:

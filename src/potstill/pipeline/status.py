@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from potstill.events import RewardTotals, read_totals
 from potstill.events import now as clock
 from potstill.events.join import JoinReport, last_cut, preview
 from potstill.events.wal import Pending, Spool
@@ -54,6 +55,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         latest: Highest version number, serving or not.
         pinned: Who pinned the serving version; None if it is not pinned.
         paused: Who paused updates; None if they are not paused.
+        rewards: Rewards of all joins so far: used, late and orphaned.
         log: Events of this machine that are not in the lake yet.
         experiment: Status of the experiment in potstill.toml; None without one.
         next: Expected outcome of an update now.
@@ -72,6 +74,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     latest: int | None
     pinned: Hold | None
     paused: Hold | None
+    rewards: RewardTotals
     log: Pending
     experiment: ExperimentStatus | None
     next: Forecast
@@ -99,6 +102,7 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         latest=head.latest if head else None,
         pinned=head.pinned if head else None,
         paused=head.paused if head else None,
+        rewards=read_totals(workspace.cuts),
         log=Spool(workspace.spool).pending(),
         experiment=experiment_status(workspace, moment),
         next=forecast(workspace, following, moment),

@@ -16,6 +16,7 @@ import msgspec
 
 from potstill.distill import Report
 from potstill.errors import PotstillError
+from potstill.events import add_totals
 from potstill.events import now as clock
 from potstill.events.join import JoinReport, join, last_cut
 from potstill.events.lake import Flusher, FlushReport, ObservationChunk, observation_chunks
@@ -141,6 +142,7 @@ def run_update(
             on_progress=steps.progress,
             each=engine.map if engine else None,
         )
+        add_totals(workspace.cuts, joined.cut, joined.rewards)
         cut = last_cut(workspace.lake)
         found = backlog(workspace, serving, resumed.after, cut, resumed.without, same_teacher(workspace))
         so_far = UpdateReport(

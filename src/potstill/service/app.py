@@ -28,7 +28,7 @@ from potstill.service.http import (
 from potstill.service.limits import Disconnected, Load, Options
 from potstill.service.metrics import NullRecorder, ProblemGauges
 from potstill.service.problem_service import ProblemService
-from potstill.service.status import log_status
+from potstill.service.status import log_status, unused_rewards
 from potstill.service.tokens import Scope as TokenScope
 from potstill.workspace import Workspace
 
@@ -190,8 +190,14 @@ class App:
         for service in self._problems:
             current = service.snapshots.current
             version = None if current.policy is None else current.policy.version
-            lag = log_status(service).lag_seconds
-            yield ProblemGauges(service.name, version, lag, current.pinned is not None, current.paused is not None)
+            yield ProblemGauges(
+                service.name,
+                version,
+                log_status(service).lag_seconds,
+                current.pinned is not None,
+                current.paused is not None,
+                unused_rewards(service),
+            )
 
 
 #: By path, then by method.

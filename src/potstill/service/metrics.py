@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, values
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.samples import Sample
 
@@ -71,6 +71,7 @@ class ProblemGauges(NamedTuple):
         lag_seconds: Age of this machine's oldest event that is not in the lake; 0 if all are.
         pinned: Whether the serving version is pinned.
         paused: Whether updates are paused.
+        unused: Numbers of rewards that joins could not use, by reason: ``late``, ``too_late``, ``orphan``.
     """
 
     problem: str
@@ -78,6 +79,7 @@ class ProblemGauges(NamedTuple):
     lag_seconds: float
     pinned: bool = False
     paused: bool = False
+    unused: Mapping[str, int] = {}
 
 
 def share(folder: Path, worker: int) -> None:
@@ -231,10 +233,18 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
     )
     pinned = GaugeMetricFamily("potstill_pinned", "1 if the serving version is pinned.", labels=["problem"])
     paused = GaugeMetricFamily("potstill_paused", "1 if updates are paused.", labels=["problem"])
+    unused = CounterMetricFamily(
+        "potstill_rewards_unused",
+        "Rewards that joins could not use: late (after their window), too_late (after their decision was joined), "
+        "orphan (of no known decision).",
+        labels=["problem", "reason"],
+    )
     for one in gauges:
+        for reason, count in one.unused.items():
+            unused.add_metric([one.problem, reason], count)
         lag.add_metric([one.problem], one.lag_seconds)
         pinned.add_metric([one.problem], float(one.pinned))
         paused.add_metric([one.problem], float(one.paused))
         if one.version is not None:
             version.add_metric([one.problem], one.version)
-    yield from (version, lag, pinned, paused)
+    yield from (version, lag, pinned, paused, unused)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from potstill.events import now
+from potstill.events import now, read_totals
 from potstill.events.wal import Spool
 from potstill.files import write_atomically
 from potstill.service.http import unavailable
@@ -61,6 +61,14 @@ def log_status(service: ProblemService) -> LogStatus:
     pending = Spool(service.workspace.spool).pending()
     lag = 0.0 if pending.oldest is None else max(now() - pending.oldest, 0) / 1e6
     return LogStatus(segments=pending.segments, bytes=pending.bytes, lag_seconds=lag)
+
+
+def unused_rewards(service: ProblemService) -> dict[str, int]:
+    """Numbers of rewards that joins could not use, by reason; empty while storage is unavailable."""
+    try:
+        return read_totals(service.workspace.cuts).unused
+    except OSError:
+        return {}
 
 
 def is_ready(service: ProblemService) -> bool:

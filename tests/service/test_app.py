@@ -71,7 +71,7 @@ VALID = [
     ("reward", {"rewards": []}, 202, {"accepted"}),
     ("observe", {"observations": [SEEN, {**SEEN, "id": "y", "reward": 1, "floor": 0.1}]}, 202, {"accepted"}),
     ("observe", {"observations": [{**SEEN, "eligible": ["360p"], "rewards": [{"reward": 2}]}]}, 202, {"accepted"}),
-    ("admin/mode", {"mode": "online"}, 200, {"serving", "mode"}),
+    ("admin/mode", {"mode": "online"}, 200, {"serving", "mode", "notice"}),
 ]
 
 
@@ -362,7 +362,8 @@ def test_updates_are_paused_and_resumed(workspace):
         answer = (await asker.post("admin/pause", {"reason": "late rewards"})).json
         assert (answer["paused"]["by"], answer["paused"]["reason"]) == ("an open service", "late rewards")
         assert (await asker.get("status")).json["paused"]["reason"] == "late rewards"
-        assert (await asker.post("admin/resume", {})).json == {"serving": 0, "mode": "online"}
+        uniform = "version 0 is uniform: it has learnt nothing"
+        assert (await asker.post("admin/resume", {})).json == {"serving": 0, "mode": "online", "notice": uniform}
 
     asking(workspace, work)
 

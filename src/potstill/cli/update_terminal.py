@@ -115,7 +115,7 @@ def _lines(report: UpdateReport) -> dict[str, str]:
     )
     if unused := _unused(joined.rewards.late, joined.rewards.too_late, joined.rewards.orphans):
         lines["not used"] = unused
-    lines["observations"] = f"{report.observations:,} new, up to cut {report.cut}"
+    lines["observations"] = f"{report.observations:,} to learn from, up to cut {report.cut}"
     if report.unfit:
         lines["do not fit"] = f"{report.unfit:,} observations, left out: {_UNFIT}"
     if report.why_anew:

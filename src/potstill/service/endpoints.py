@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward
+from potstill.policy import Policy
 from potstill.registry import Conflict, CorruptVersion, OtherProblem, Registry, UnknownVersion
 from potstill.service import docs_page, status
 from potstill.service.auth import author, visible
@@ -50,7 +51,7 @@ from potstill.service.wire import (
     hold_reply,
     micros,
 )
-from potstill.workspace import InvalidConfig
+from potstill.workspace import InvalidConfig, in_words, is_uniform
 
 Asked = TypeVar("Asked", bound=ChangeRequest)
 _one_reward = msgspec.json.Decoder(RewardRequest).decode
@@ -172,8 +173,14 @@ class ProblemEndpoints:
         await self._service.reload()
         snapshot = self._service.snapshots.current
         serving = None if snapshot.policy is None else snapshot.policy.version
-        holds = {"pinned": hold_reply(snapshot.pinned), "paused": hold_reply(snapshot.paused)}
-        return json(AdminReply(serving=serving, mode=snapshot.mode, **holds))
+        reply = AdminReply(
+            serving=serving,
+            mode=snapshot.mode,
+            pinned=hold_reply(snapshot.pinned),
+            paused=hold_reply(snapshot.paused),
+            notice=_uniform_notice(snapshot.policy),
+        )
+        return json(reply)
 
     def _read(self, decode: Callable[[bytes], Any], body: bytes) -> Any:
         try:
@@ -204,6 +211,13 @@ def _refusing() -> Iterator[None]:
         raise unfit(str(error)) from error
     except OSError as error:
         raise unavailable("storage", "the workspace cannot be written now; retry") from error
+
+
+def _uniform_notice(policy: Policy | None) -> str | None:
+    """Says that a version has learnt nothing, in case somebody rolled back so far; None if it has."""
+    if policy is None or not is_uniform(policy):
+        return None
+    return f"version {policy.version} is {in_words(policy)}"
 
 
 def _rewards(body: bytes) -> RewardRequest | RewardsRequest:

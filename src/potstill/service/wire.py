@@ -212,12 +212,13 @@ class StatusReply(Struct, frozen=True, kw_only=True):
 
 
 class AdminReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Version, mode, pin and pause after an administrator's request."""
+    """Version, mode, pin and pause after an administrator's request; `notice` is what to know about the version."""
 
     serving: int | None
     mode: str
     pinned: HoldReply | None = None
     paused: HoldReply | None = None
+    notice: str | None = None
 
 
 class HealthReply(Struct, frozen=True):

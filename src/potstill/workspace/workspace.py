@@ -43,17 +43,14 @@ class Workspace:
 
     Args:
         place: A folder, or an address such as ``s3://bucket/prefix``.
+        problem: The problem to decide, for processes of a service that was started before `problem.toml` changed; that
+            of the file if left out.
     """
 
-    def __init__(self, place: str | Path) -> None:
+    def __init__(self, place: str | Path, problem: Problem | None = None) -> None:
         self.storage: Storage = open_storage(place)
         self.url = self.storage.url
-        try:
-            self.problem: Problem = read_problem(self.storage.read(PROBLEM), child(self.url, PROBLEM))
-        except FileNotFoundError:
-            raise NoWorkspace(
-                f"{self.url} is not a workspace: it has no {PROBLEM}; create one with potstill init"
-            ) from None
+        self.problem: Problem = self._read_problem() if problem is None else problem
         self.config: Config = self._read_config()
         self.registry = Registry(self.storage.within("registry"), self.problem)
 
@@ -172,6 +169,14 @@ class Workspace:
         return EventLog(
             self.spool, self.problem, rotate_bytes=stated.rotate_bytes, rotate_seconds=stated.rotate_seconds
         )
+
+    def _read_problem(self) -> Problem:
+        try:
+            return read_problem(self.storage.read(PROBLEM), child(self.url, PROBLEM))
+        except FileNotFoundError:
+            raise NoWorkspace(
+                f"{self.url} is not a workspace: it has no {PROBLEM}; create one with potstill init"
+            ) from None
 
     def _read_config(self) -> Config:
         try:

@@ -97,6 +97,30 @@ def test_a_killed_worker_is_replaced_and_the_end_under_load_loses_nothing(worksp
     assert_kept(workspace, load, last)
 
 
+def test_a_worker_that_is_restarted_decides_the_problem_of_the_start(workspace, tmp_path):
+    """A change that needs an update first must not reach decisions because a worker died."""
+    publish(workspace)
+    file = Path(workspace.url) / "problem.toml"
+    with serving(tmp_path / "out", workspace.url) as running:
+        [first] = running.children()[WORKER]
+        file.write_text(file.read_text().replace('"wifi"]', '"wifi", "5g"]'))
+        os.kill(first, signal.SIGKILL)
+        until(lambda: running.children().get(WORKER, [first]) != [first])
+        status = until(lambda: status_of(running))
+        assert (status["serving"], status["ready"]) == (1, True)
+        until(lambda: "feature 'connection' was changed" in str(status_of(running)))
+        decided = running.ask("POST", "/v1/video-upload/decide", {"context": CONTEXT})
+        assert (decided[0], decided[1]["policy"]) == (200, 1)
+        assert running.stop() == 0
+
+
+def status_of(running):
+    try:
+        return running.ask("GET", "/v1/video-upload/status")[1]
+    except OSError:
+        return None
+
+
 def test_processes_end_with_a_parent_that_is_killed(workspace, tmp_path):
     with serving(tmp_path / "out", workspace.url, "--workers", 2, TMPDIR=str(tmp_path)) as running:
         children = [pid for pids in running.children().values() for pid in pids]

@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from potstill.errors import PotstillError
-from potstill.problem import seconds
+from potstill.problem import Problem, seconds
 from potstill.registry import OtherProblem
 from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
@@ -25,6 +25,8 @@ from potstill.workspace import Workspace, check_config
 #: Seconds for workers to finish requests, and for the last flush, at shutdown.
 DRAIN, LAST_FLUSH = 7.0, 2.5
 BACKLOG = 2048
+#: Bytes of problems in an argument of a worker; Linux allows 128 KiB for the whole argument.
+ARGUMENT = 100_000
 #: Niceness of updaters, and seconds before a failed one is restarted: each start costs seconds of a processor.
 NICE, PAUSE = 10, 5.0
 
@@ -105,9 +107,9 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
         folder = tempfile.mkdtemp(prefix="potstill-metrics-")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         child = partial(Child, lifeline=_lifeline(stack))
-        workers, updaters = _workers(settings, child, listening, folder, closed=not local), _updaters(settings, child)
-        flusher = child("the flusher", "potstill.service.process.flusher", settings.places)
         service = Service(url=_url(listening), workspaces=workspaces, open=opened, local=local)
+        workers, updaters = _workers(settings, service, child, listening, folder), _updaters(settings, child)
+        flusher = child("the flusher", "potstill.service.process.flusher", settings.places)
         well = supervise(
             [*workers, flusher, *updaters],
             signals,
@@ -198,16 +200,17 @@ def _lifeline(stack: ExitStack) -> int:
 
 
 def _workers(
-    settings: Settings, child: Callable[..., Child], listening: socket.socket, folder: str, *, closed: bool
+    settings: Settings, service: Service, child: Callable[..., Child], listening: socket.socket, folder: str
 ) -> list[Child]:
     specs = [
         Spec(
             places=settings.places,
+            problems=_problems(service),
             number=number,
             descriptor=listening.fileno(),
             metrics=folder,
             tokens=settings.tokens,
-            closed=closed,
+            closed=not service.local,
             cors=settings.cors,
         )
         for number in range(settings.workers)
@@ -222,6 +225,11 @@ def _workers(
         )
         for spec in specs
     ]
+
+
+def _problems(service: Service) -> tuple[Problem, ...]:
+    problems = tuple(workspace.problem for workspace in service.workspaces)
+    return problems if len(msgspec.json.encode(problems)) <= ARGUMENT else ()
 
 
 def _updaters(settings: Settings, child: Callable[..., Child]) -> list[Child]:

@@ -6,11 +6,13 @@ import argparse
 import os
 import shutil
 import socket
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
 import uvicorn
 
+from potstill.problem import Problem
 from potstill.service.allowed_hosts import AllowedHosts
 from potstill.service.app import create_app
 from potstill.service.auth import Guard
@@ -32,6 +34,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         places: Workspaces.
+        problems: Their problems when the service started: a worker that is restarted decides what the others decide.
+            Empty if they are too large for a command line; it then reads the files.
         number: Number of this worker.
         descriptor: Descriptor of the listening socket, shared by all workers.
         metrics: Folder of the workers' shared counts.
@@ -41,6 +45,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     places: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
     number: int
     descriptor: int
     metrics: str
@@ -66,7 +71,7 @@ class Server(uvicorn.Server):
 def run(spec: Spec, ready: int) -> None:
     """Answer requests until SIGTERM, and finish those in flight."""
     share(Path(spec.metrics), spec.number)
-    workspaces = [Workspace(place) for place in spec.places]
+    workspaces = [Workspace(*pair) for pair in zip_longest(spec.places, spec.problems)]
     guards = {w.problem.name: Guard(token_file(w, spec.tokens), required=spec.closed) for w in workspaces}
     app = create_app(workspaces, Options(guards=guards, metrics=Metrics, cors=spec.cors))
     config = server_config(

@@ -254,6 +254,7 @@ def test_an_added_action_is_explored_and_then_learnt(tmp_path):
     assert "'4k': 2.5 % of decisions each" in notice
     adapted = workspace.start()
     assert (adapted.version, adapted.metadata.lineage.observations) == (4, 300)
+    assert adapted.metadata.lineage.origin["cut"] == 3
     before = workspace.registry.policy(3).probabilities_many(contexts(50))
     np.testing.assert_allclose(adapted.probabilities_many(contexts(50))[:, :3], 0.9 * before + 0.025, rtol=2e-6)
     log(workspace, adapted, 300, seed=7)

@@ -8,7 +8,7 @@ from worlds import CONFIG, PROBLEM, contexts, made
 import potstill as ps
 from potstill.problem import difference
 from potstill.registry import OtherProblem
-from potstill.workspace import Adaptation, Workspace, in_words
+from potstill.workspace import Adaptation, Workspace, in_words, notices
 from potstill.workspace.adapt import adapt, adapt_again, can_adapt
 
 ROWS = contexts(200)
@@ -119,7 +119,12 @@ def test_other_changes_are_refused_unless_a_fresh_start_is_asked_for(workspace):
         assert said in str(caught.value)
     assert after.registry.head().serving == 1
     assert in_words(after.start(fresh=True)) == "uniform: it has learnt nothing"
-    assert changed(after, PROBLEM).start().version == 1  # the last one that fits
+    after.registry.pin(by="ann")
+    again = changed(after, PROBLEM)
+    [notice] = notices(again, again.serving())
+    assert "version 1, which served this problem before, then serves" in notice
+    assert again.start().version == 1  # the last one that fits
+    assert again.registry.head().pinned.by == "ann"
 
 
 def test_what_has_learnt_nothing_is_not_missed(workspace):

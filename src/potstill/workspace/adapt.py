@@ -147,6 +147,7 @@ def _outputs(policy: Policy, problem: Problem) -> Layer:
 
 
 def _origin(policy: Policy, adaptation: Adaptation) -> dict[str, object]:
-    """Arms of experiments that were left out of learning stay left out."""
-    without = (policy.metadata.lineage.origin or {}).get("without")
-    return {_ORIGIN: msgspec.to_builtins(adaptation), **({"without": without} if without else {})}
+    """The adaptation, the last cut that was learnt from, and the arms of experiments that were left out."""
+    before = policy.metadata.lineage.origin or {}
+    kept = {name: value for name, value in before.items() if name in ("cut", "without")}
+    return {_ORIGIN: msgspec.to_builtins(adaptation), **kept}

@@ -42,6 +42,12 @@ def _problem_notice(workspace: Workspace, policy: Policy) -> str | None:
     if head is None or head.serving is None or head.serving == policy.version:
         return None
     before = workspace.before()
+    if policy.version <= head.latest:
+        changed = difference(before.problem, workspace.problem).in_words
+        return (
+            f"problem.toml has changed: {changed}; restart potstill serve to follow: version {policy.version}, which "
+            "served this problem before, then serves"
+        )
     told = change_notice(before, before.problem, workspace.problem)
     return told if is_uniform(policy) else f"{told}. After a start: {in_words(policy)}"
 

@@ -15,7 +15,7 @@ from potstill.errors import PotstillError
 from potstill.events import EventLog
 from potstill.policy import Policy
 from potstill.problem import InvalidProblem, Problem, difference
-from potstill.registry import Conflict, OtherProblem, Registry, UnknownVersion
+from potstill.registry import Conflict, Hold, OtherProblem, Registry, UnknownVersion
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_storage
 from potstill.workspace.adapt import adapt, can_adapt, in_words, is_uniform
 from potstill.workspace.config import Config, InvalidConfig, read_config
@@ -125,13 +125,20 @@ class Workspace:
         expected = head.number if head else 0
         try:
             if head is not None and policy.version <= head.latest:
-                self.registry.serve(policy.version, note="it is for the problem that problem.toml has again")
+                self._serve_again(policy.version, head.pinned)
             else:
                 note = self._check_start(policy, fresh=fresh)
                 self.registry.publish(policy, teacher=None, report=b"{}", expected=expected, note=note, replaces=True)
         except Conflict:
             return self.registry.policy()  # another process published first
         return policy
+
+    def _serve_again(self, version: int, pinned: Hold | None) -> None:
+        """Serve a version of a problem that `problem.toml` has again; a pin stays."""
+        if pinned is not None:
+            self.registry.pin(version, pinned.reason, pinned.by)
+        else:
+            self.registry.serve(version, "problem.toml is again that of this version")
 
     def _fitting(self, before: Policy) -> Policy:
         """A policy for this problem in place of one for an earlier problem."""

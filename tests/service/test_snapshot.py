@@ -139,6 +139,20 @@ def test_a_running_service_says_what_to_do_when_the_problem_changes(serving, wor
     assert "version 2 is for another problem than problem.toml" in serving.fault
 
 
+def test_a_service_of_the_earlier_problem_neither_follows_nor_publishes(workspace):
+    """A worker that is restarted while newer versions are for the changed problem."""
+    publish(workspace)
+    (workspace.storage.folder / "problem.toml").write_bytes(worlds.PROBLEM.replace(b'"1080p"', b'"1080p", "4k"'))
+    Workspace(workspace.url).start()
+    head = workspace.registry.head()
+    assert head.serving == 2
+    serving = SnapshotWatcher(Workspace(workspace.url, workspace.problem))
+    serving.start()
+    assert serving.current.policy.version == 1
+    assert "version 2 is for the changed problem" in serving.fault
+    assert workspace.registry.head() == head
+
+
 def test_storage_that_is_away_changes_nothing(serving, workspace, outcomes, monkeypatch):
     publish(workspace)
     with monkeypatch.context() as away:

@@ -111,11 +111,15 @@ class SnapshotWatcher:
         Where nothing is published yet, a uniform policy is published first; where the actions of the problem have
         changed, the last policy, adapted to them.
         """
+        policy: Policy | None = None
         try:
-            self._workspace.start()
+            policy = self._workspace.start()
         except (*_UNUSABLE, *_UNAVAILABLE) as error:
             self._report(error)
         self.reload()
+        if self.current.policy is None and policy is not None:
+            # A worker that was restarted after the problem had changed decides what the others decide.
+            self._swap(replace(self.current, policy=policy))
 
     def reload(self) -> None:
         """Load a new version or mode, if there is one and it is usable."""

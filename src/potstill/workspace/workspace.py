@@ -113,6 +113,9 @@ class Workspace:
     def start(self, *, fresh: bool = False) -> Policy:
         """The serving policy; if none is published for this problem, what `serving` gives is published first.
 
+        A process that keeps an earlier problem than that of `problem.toml` changes nothing: it gets the last version
+        that served its problem.
+
         Args:
             fresh: Start from a uniform policy where the problem has changed so that none fits.
 
@@ -122,6 +125,8 @@ class Workspace:
         head, policy = self.registry.head(), self.serving()
         if head is not None and policy.version == head.serving:
             return policy
+        if head is not None and self._read_problem().hash != self.problem.hash:
+            return self._served_before() or self.registry.policy()
         expected = head.number if head else 0
         try:
             if head is not None and policy.version <= head.latest:
@@ -146,9 +151,13 @@ class Workspace:
         if can_adapt(before, self.problem) and not is_uniform(before):
             share = stated.new_action_share
             return adapt(before, self.problem, version=version, seed=stated.seed, floor=stated.floor, share=share)
+        return self._served_before() or self._uniform()
+
+    def _served_before(self) -> Policy | None:
+        """The last version that served this problem; None if there is none."""
         served = [one for one in self.registry.versions() if one.problem == self.problem.hash]
         fits = [one.version for one in served if one.state == "served before"]
-        return self.registry.policy(fits[-1]) if fits else self._uniform()
+        return self.registry.policy(fits[-1]) if fits else None
 
     def _uniform(self) -> Policy:
         stated = self.config.policy

@@ -312,6 +312,7 @@ class Registry:
         if entry.problem != self.problem.hash:
             raise OtherProblem(
                 f"version {entry.version} cannot serve: it decides an earlier problem ({entry.problem}), and "
-                f"problem.toml now says {self.problem.name!r} ({self.problem.hash}); put the old problem.toml back, or "
-                "serve a version that potstill versions does not mark as of another problem"
+                f"problem.toml now says {self.problem.name!r} ({self.problem.hash}); put the old problem.toml back, "
+                "make a version for the new one with potstill update, or serve one that potstill versions does not "
+                "mark as of another problem"
             )

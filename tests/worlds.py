@@ -53,7 +53,7 @@ def contexts(n: int, seed: int = 0) -> list[dict[str, object]]:
 
 def reward(context: dict[str, object], action: str) -> float:
     wanted = int(context["bandwidth_kbps"] // 33_334)  # type: ignore[operator]
-    return 1.0 - 0.5 * abs(("360p", "720p", "1080p").index(action) - wanted)
+    return 1.0 - 0.5 * abs(("360p", "720p", "1080p", "4k").index(action) - wanted)
 
 
 def log(

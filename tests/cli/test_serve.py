@@ -114,7 +114,7 @@ def test_an_experiment_that_makes_no_sense_is_one_line_and_nothing_is_started(pl
 def test_the_service_from_its_first_line_to_a_revoked_token(place, tmp_path):
     with serving(tmp_path / "out", place, port=0) as running:
         assert f"serves on http://127.0.0.1:{running.port}" in running.printed
-        assert re.search(r"video-upload: policy 0, mode online, open", running.printed)
+        assert "video-upload: policy 0 (uniform: it has learnt nothing), mode online, open" in running.printed
         assert "Ctrl-C" in running.printed
         command = shlex.split(running.printed.partition("try:")[2].replace("\\\n", ""))
         assert command[0] == "curl"
@@ -161,7 +161,7 @@ def test_what_the_how_to_says_to_type_works(place, tmp_path, monkeypatch):
     page = PAGE.read_text(encoding="utf-8")
     calls = [call.replace("\\\n", "") for call in re.findall(r"^\$ (curl (?:.*\\\n)*.*)$", page, re.M)]
     programs = re.findall(r"^```py\n(.*?)^```", page, re.M | re.S)
-    assert (len(calls), len(programs)) == (6, 2)
+    assert (len(calls), len(programs)) == (8, 2)
     with serving(tmp_path / "out", place) as running:
         for call in calls:
             command = shlex.split(call.replace(":8080", f":{running.port}"))

@@ -137,10 +137,11 @@ def test_a_version_of_another_problem_is_marked(workspace):
 
 
 def test_rollback_and_promote_move_what_serves(workspace):
-    assert done("rollback", workspace.url, "--note", "worse on 2g") == "version 0 serves now\n"
+    printed = done("rollback", workspace.url, "--note", "worse on 2g", "--by", "ann")
+    assert printed.startswith("version 0 serves now\nversion 0 is pinned by ann since ")
     head = workspace.registry.head()
-    assert (head.serving, head.note) == (0, "worse on 2g")
-    assert done("versions", workspace.url).endswith("version 0 serves: worse on 2g\n")
+    assert (head.serving, head.note, head.by) == (0, "worse on 2g", "ann")
+    assert "version 0 serves: worse on 2g\nversion 0 is pinned by ann" in done("versions", workspace.url)
     printed = done("promote", workspace.url, 2, "--note", "looked at it")
     assert printed == "version 2 serves now\nit had been refused: held-out KL 0.9 is above 0.5\n"
     assert workspace.registry.policy().version == 2
@@ -154,8 +155,25 @@ def test_a_damaged_registry_is_shown_and_rolled_back(workspace):
     assert result.exit_code == 0
     assert "0000000003.json: truncated or altered" in result.stderr
     assert "version 1 serves" in result.stdout
-    assert done("rollback", workspace.url) == "version 1 serves now\n"
+    assert done("rollback", workspace.url).startswith("version 1 serves now\nversion 1 is pinned by ")
     assert workspace.registry.policy().version == 1
+
+
+def test_pins_and_pauses_are_made_shown_and_released(workspace):
+    assert "version 1 is pinned by ann" in done("pin", workspace.url, "--by", "ann", "--reason", "holidays")
+    assert "version 0 is pinned by ann" in done("pin", workspace.url, "--version", 0, "--by", "ann")
+    assert "updates are paused by bob" in done("pause", workspace.url, "--by", "bob", "--reason", "late rewards")
+    shown = done("versions", workspace.url)
+    assert "version 0 is pinned by ann" in shown
+    assert "updates are paused by bob" in shown
+    status = done("status", workspace.url)
+    assert "pinned     by ann since" in status
+    assert "late rewards; no update is made until potstill resume" in status
+    assert json.loads(done("status", workspace.url, "--json"))["paused"]["by"] == "bob"
+    assert "is pinned" not in done("unpin", workspace.url)
+    assert done("resume", workspace.url) == "version 0 serves now\n"
+    entry = json.loads(done("pause", workspace.url, "--json"))
+    assert entry["by"] == entry["paused"]["by"] != ""
 
 
 @pytest.mark.parametrize(

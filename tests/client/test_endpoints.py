@@ -53,5 +53,9 @@ def test_every_endpoint_but_those_of_people_has_a_client():
     assert {path for method, path in ROWS if (method, path) not in called} == {
         "problem",
         "admin/rollback",
+        "admin/pin",
+        "admin/unpin",
+        "admin/pause",
+        "admin/resume",
         "admin/mode",
     }

@@ -8,6 +8,9 @@ import pytest
 from finite_imitation import fidelity
 
 from potstill.distill import Fidelity
+from potstill.distill import fidelity as fidelity_of
+from potstill.spaces import FiniteDistribution
+from potstill.spaces.discrete.learn import FiniteLearning
 
 
 def test_two_contexts_by_hand():
@@ -22,6 +25,21 @@ def test_two_contexts_by_hand():
     assert measured.smallest_propensity == 0.25
     assert measured.reward_range == 3.0
     assert measured.regret_price == pytest.approx(3 * math.sqrt((first + second) / 4))
+
+
+def test_a_floor_is_a_cost_of_its_own_and_no_error_of_imitation():
+    """A perfect student under a floor of 0.1 moves ½·(|1 − 0.9| + |0 − 0.1|) = 0.1 of its decisions."""
+    labels = np.array([[1.0, 0.0], [0.5, 0.5]], np.float32)
+    served = FiniteDistribution(np.array([[0.9, 0.1], [0.5, 0.5]], np.float32))
+    measured = fidelity_of(FiniteLearning(2), labels, FiniteDistribution(labels), 3.0, served=served)
+    assert (measured.kl_mean, measured.tv_mean) == (0, 0)
+    assert measured.floor_tv == pytest.approx(0.05)
+    assert measured.floor_price == pytest.approx(0.15)
+    assert measured.smallest_propensity == pytest.approx(0.1)
+
+
+def test_without_a_floor_nothing_is_said_about_one():
+    assert not {"floor_tv", "floor_price"} & set(msgspec.to_builtins(fidelity([[0.5, 0.5]], [[0.4, 0.6]], 2.0)))
 
 
 def test_a_perfect_student_costs_nothing():

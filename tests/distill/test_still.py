@@ -134,6 +134,17 @@ def test_what_is_no_teacher_is_refused(teacher):
         ps.Still(PROBLEM, teacher)
 
 
+def test_a_floor_changes_neither_imitation_nor_its_measure():
+    """A floor of 0.2 lifted the divergence from 0.001 to 0.9, and a gate refused every version."""
+    stills = [ps.Still(PROBLEM, LinearTS(), student=SMALL, floor=floor) for floor in (0.0, 0.02, 0.2)]
+    [batch] = batches(stills[0], [500])
+    measured = [still.update(batch).fidelity for still in stills]
+    assert [report.kl_mean for report in measured] == [measured[0].kl_mean] * 3
+    assert [report.regret_price for report in measured] == [measured[0].regret_price] * 3
+    assert measured[0].floor_tv == 0 < measured[1].floor_tv < measured[2].floor_tv
+    assert measured[2].smallest_propensity >= np.float32(0.2)
+
+
 def test_a_floor_is_kept_by_every_version():
     still = ps.Still(PROBLEM, LinearTS(), student=SMALL, floor=0.05)
     still.update(example_observations(2000))

@@ -8,6 +8,8 @@ from worlds import CONFIG, LATER, NOON, PROBLEM, contexts, log, made, rate
 
 import potstill as ps
 from potstill.events.lake import read_observations
+from potstill.pipeline.audit import run_audit
+from potstill.pipeline.reproduce import reproduce_version
 from potstill.pipeline.status import read_status
 from potstill.pipeline.update import STEPS, Busy, only_updater, preview_update, run_update
 from potstill.registry import Conflict
@@ -105,7 +107,7 @@ def test_a_dry_run_says_what_an_update_does_and_does_none_of_it(tmp_path):
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     foreseen = preview_update(workspace, now=LATER)
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
-    assert (foreseen.outcome, foreseen.observations) == ("published", 100)
+    assert (foreseen.outcome, foreseen.observations) == ("due", 100)
     done = run_update(workspace, now=LATER)
     assert done.observations == foreseen.observations
     assert done.joined.rewarded == foreseen.joined.rewarded
@@ -134,17 +136,94 @@ def test_a_policy_that_a_gate_is_against_is_kept_with_the_reasons(tmp_path):
     assert (again.version, again.observations) == (2, 100)
 
 
-def test_after_a_rollback_the_next_update_goes_on_from_what_serves(tmp_path):
-    workspace = made(str(tmp_path))
-    for seed in range(2):
+def updated(place, times: int) -> Workspace:
+    """A workspace after some updates, each with a hundred observations."""
+    workspace = made(str(place))
+    for seed in range(times):
         log(workspace, workspace.start(), 100, seed=seed)
-        run_update(workspace, now=LATER)
-    workspace.registry.rollback()
-    assert workspace.serving().version == 1
+        assert run_update(workspace, now=LATER).version == seed + 1
+    return workspace
+
+
+def test_a_rollback_holds_and_the_same_observations_are_not_published_again(tmp_path):
+    workspace = updated(tmp_path, 2)
+    workspace.registry.rollback(note="worse on 2g", by="ann")
+    for look in (preview_update, run_update):
+        report = look(workspace, now=LATER)
+        assert (report.outcome, report.version, report.serving) == ("waiting", None, 1)
+        assert "0 new observations" in report.why
+        assert "version 2, which does not serve, has learnt from 100 others" in report.why
+    assert not read_status(workspace, now=LATER).next.due
+    workspace.registry.unpin()
+    assert run_update(workspace, now=LATER).outcome == "waiting"  # version 2 would be made again
+
+
+def test_while_a_version_is_pinned_updates_stage_theirs(tmp_path):
+    workspace = updated(tmp_path, 2)
+    workspace.registry.rollback(note="worse on 2g", by="ann")
+    log(workspace, workspace.serving(), 60, seed=5)
+    run_update(workspace, now=NOON)  # flushes only
+    foreseen = preview_update(workspace, now=LATER)
+    assert (foreseen.outcome, foreseen.observations) == ("due", 160)
+    assert "stage its version: version 1 is pinned by ann" in foreseen.why
     report = run_update(workspace, now=LATER)
-    assert (report.version, report.observations) == (3, 100)
-    assert workspace.serving().metadata.parent == 1
-    assert workspace.serving().metadata.lineage.observations == 200
+    assert (report.outcome, report.version, report.serving) == ("staged", 3, 1)
+    assert "pinned by ann since" in report.why
+    assert workspace.registry.policy(3).metadata.parent == 1
+    assert workspace.registry.policy(3).metadata.lineage.observations == 260
+    assert run_update(workspace, now=LATER).outcome == "waiting"
+    forced = run_update(workspace, now=LATER, force=True)
+    assert (forced.outcome, forced.version, forced.serving) == ("staged", 4, 1)
+    assert read_status(workspace, now=LATER).pinned.reason == "worse on 2g"
+    workspace.registry.serve(4)
+    log(workspace, workspace.serving(), 60, seed=6)
+    assert run_update(workspace, now=LATER).outcome == "published"
+
+
+def test_while_updates_are_paused_none_is_made(tmp_path):
+    workspace = updated(tmp_path, 1)
+    workspace.registry.pause(note="rewards are late", by="ann")
+    log(workspace, workspace.serving(), 100, seed=5)
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    for report in (run_update(workspace, now=LATER, force=True), preview_update(workspace, now=LATER)):
+        assert (report.outcome, report.version, report.joined) == ("paused", None, None)
+        assert "paused by ann since" in report.why
+        assert ": rewards are late; potstill resume" in report.why
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+    status = read_status(workspace, now=LATER)
+    assert (status.paused.by, status.next.due) == ("ann", False)
+    workspace.registry.resume()
+    assert run_update(workspace, now=LATER).outcome == "published"
+
+
+def test_a_floor_is_no_reason_to_refuse_and_a_changed_one_says_when_it_takes_effect(tmp_path):
+    """Held-out divergence was measured with the floor, so that a floor of 0.2 was refused at every update."""
+    workspace = updated(tmp_path, 1)
+    workspace.storage.replace("potstill.toml", CONFIG + b"max_kl = 0.2\n[policy]\nfloor = 0.2\n")
+    workspace = Workspace(str(tmp_path))
+    log(workspace, workspace.serving(), 20, seed=5)
+    for report in (run_update(workspace, now=LATER), preview_update(workspace, now=LATER)):
+        [notice] = report.notices
+        assert (report.outcome, notice[:45]) == ("waiting", "policy.floor = 0.2 in potstill.toml takes eff")
+    assert "version 1 serves with 0" in notice
+    assert read_status(workspace, now=LATER).notices == [notice]
+    log(workspace, workspace.serving(), 200, seed=6)
+    report = run_update(workspace, now=LATER)
+    assert (report.outcome, report.notices) == ("published", [])
+    assert workspace.serving().floor == 0.2
+    status = read_status(workspace, now=LATER)
+    assert status.notices == []
+    assert status.fidelity["floor_tv"] > 0.01
+
+
+def test_another_teacher_may_learn_from_what_a_refused_version_has_seen(tmp_path):
+    workspace = updated(tmp_path, 1)
+    log(workspace, workspace.serving(), 60, seed=5)
+    assert run_update(workspace, now=LATER, stage=True).outcome == "staged"
+    assert run_update(workspace, now=LATER).outcome == "waiting"
+    workspace.storage.replace("potstill.toml", CONFIG + b'[teacher]\ntype = "linear-ts"\nprecision = 1.0\n')
+    report = run_update(Workspace(str(tmp_path)), now=LATER)
+    assert (report.outcome, report.observations) == ("published", 160)
 
 
 def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
@@ -160,17 +239,67 @@ def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
     assert report.why_anew == why
 
 
-def test_a_changed_problem_starts_afresh_and_keeps_what_fits(tmp_path):
-    workspace = made(str(tmp_path))
-    log(workspace, workspace.start(), 100)
-    run_update(workspace, now=LATER)
-    workspace.storage.replace("problem.toml", PROBLEM.replace(b'"1080p"', b'"1080p", "4k"'))
-    workspace = Workspace(str(tmp_path))
-    uniform = workspace.start()
-    assert (uniform.version, uniform.metadata.lineage.teacher) == (2, None)
+def changed(workspace: Workspace, before: bytes, after: bytes) -> Workspace:
+    """The workspace after a change of its problem."""
+    workspace.storage.replace("problem.toml", PROBLEM.replace(before, after))
+    return Workspace(workspace.url)
+
+
+def test_an_added_action_is_explored_and_then_learnt(tmp_path):
+    workspace = changed(updated(tmp_path, 3), b'"1080p"', b'"1080p", "4k"')
+    status = read_status(workspace, now=LATER)
+    assert (status.serving, status.next.observations) == (3, 300)
+    [notice] = status.notices
+    assert "action '4k' was added; restart potstill serve to follow" in notice
+    assert "'4k': 2.5 % of decisions each" in notice
+    adapted = workspace.start()
+    assert (adapted.version, adapted.metadata.lineage.observations) == (4, 300)
+    assert adapted.metadata.lineage.origin["cut"] == 3
+    before = workspace.registry.policy(3).probabilities_many(contexts(50))
+    np.testing.assert_allclose(adapted.probabilities_many(contexts(50))[:, :3], 0.9 * before + 0.025, rtol=2e-6)
+    log(workspace, adapted, 300, seed=7)
     report = run_update(workspace, now=LATER)
-    assert (report.outcome, report.version, report.observations) == ("published", 3, 100)
+    assert (report.outcome, report.version, report.observations, report.unfit) == ("published", 5, 600, 0)
+    assert not report.still.warm  # untrained scores are no place to start from
+    assert report.still.fidelity.kl_mean < 0.2
     assert workspace.serving().problem.actions.names[-1] == "4k"
+    assert run_audit(workspace).clean
+    for version in (4, 5):
+        assert reproduce_version(workspace, version).identical
+    assert read_status(workspace, now=LATER).notices == []
+
+
+def test_a_removed_action_leaves_out_its_observations_and_says_how_many(tmp_path):
+    workspace = updated(tmp_path, 2)
+    [taken] = read_observations(workspace.lake, workspace.problem, 0, 9)
+    of_it = int((taken.actions == 1).sum())
+    workspace = changed(workspace, b'"720p", ', b"")
+    foreseen = preview_update(workspace, now=LATER)
+    assert (foreseen.observations, foreseen.unfit) == (200 - of_it, of_it)
+    report = run_update(workspace, now=LATER)
+    assert (report.outcome, report.observations, report.unfit) == ("published", 200 - of_it, of_it)
+    assert workspace.serving().metadata.lineage.observations == 200 - of_it
+    assert reproduce_version(workspace, report.version).identical
+
+
+def test_changed_features_are_learnt_again_and_nothing_uniform_serves_meanwhile(tmp_path):
+    workspace = updated(tmp_path, 2)
+    workspace = changed(workspace, b'"wifi"', b'"wifi", "5g"')
+    [notice] = preview_update(workspace, now=LATER).notices
+    assert "feature 'connection' was changed" in notice
+    assert "--fresh" in notice
+    report = run_update(workspace, now=LATER)
+    assert (report.outcome, report.version, report.observations) == ("published", 3, 200)
+    assert [version.version for version in workspace.registry.versions()] == [0, 1, 2, 3]
+    assert workspace.start().version == 3
+    assert reproduce_version(workspace, 3).identical
+
+
+def test_where_nothing_fits_an_update_waits_and_the_version_before_stays(tmp_path):
+    workspace = changed(updated(tmp_path, 1), b'"bandwidth_kbps"', b'"speed"')
+    report = run_update(workspace, now=LATER)
+    assert (report.outcome, report.observations, report.unfit, report.serving) == ("waiting", 0, 100, 1)
+    assert workspace.registry.head().latest == 1
 
 
 def test_further_contexts_are_distilled_on(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from worlds import LATER
 
+from potstill.distill import Still
 from potstill.pipeline.audit import run_audit
 from potstill.pipeline.reproduce import reproduce_version
 from potstill.pipeline.update import run_update
@@ -43,15 +44,23 @@ def test_problem_and_policies_are_read_to_the_byte(before):
     }
 
 
-def test_versions_are_reproduced_and_the_next_one_is_the_same(before):
+def test_versions_are_reproduced_and_the_next_one_is_the_same(before, monkeypatch):
     found = [reproduce_version(before, version) for version in (1, 2)]
     if not all(each.identical for each in found):
         # Another processor may add in another order: then weights, and the fidelity measured on them, differ a little.
         differences = [line for each in found for line in each.differs]
         assert not [line for line in differences if not line.startswith(("weights differ", "fidelity:"))]
         pytest.skip("another processor than the one that made the workspace")
+    monkeypatch.setattr(Still, "floor_apart", False)  # that code counted the floor as an error of imitation
     assert run_update(before, now=LATER).outcome == "published"
     assert digest(before, 3) == POLICIES[3]
+
+
+def test_a_floor_changes_the_stated_fidelity_alone(before):
+    run_update(before, now=LATER)
+    assert before.serving().floor == 0.01
+    assert before.serving().metadata.fidelity["floor_tv"] > 0
+    assert reproduce_version(before, 3).identical
 
 
 def test_segments_of_the_log_are_read_and_every_decision_audits(before):

@@ -1,5 +1,6 @@
 """The registry: atomic, verified, never in conflict unnoticed; in a folder and on an object store."""
 
+import hashlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -254,6 +255,7 @@ def test_rolling_back_again_goes_further_back(registry: Registry) -> None:
     with pytest.raises(UnknownVersion, match=r"no version served before version 1.*potstill promote"):
         registry.rollback()
     assert states_of(registry) == {1: "serving", 2: "served before", 3: "served before"}
+    registry.unpin()
     assert publish(registry).version == 4
     assert registry.rollback().serving == 1  # and not 2 or 3, which were rolled back from
 
@@ -280,7 +282,61 @@ def test_a_refused_version_can_be_promoted_and_its_reasons_stay(registry: Regist
 
 def test_serving_what_serves_changes_nothing(remembered: Registry) -> None:
     entry = publish(remembered)
-    assert remembered.serve(1) == remembered.rollback(to=1) == entry
+    assert remembered.serve(1) == remembered.unpin() == remembered.resume() == entry
+
+
+# Pins and pauses
+
+
+def test_a_rollback_holds_until_somebody_unpins_or_promotes(registry: Registry) -> None:
+    for _ in range(3):
+        publish(registry)
+    entry = registry.rollback(note="worse on 2g", by="ann")
+    assert (entry.by, entry.pinned.by, entry.pinned.reason) == ("ann", "ann", "worse on 2g")
+    assert publish(registry).serving == 2
+    assert states_of(registry) == {1: "served before", 2: "serving", 3: "served before", 4: "staged"}
+    assert registry.unpin(by="bob").pinned is None
+    assert publish(registry).serving == 5
+    registry.rollback()
+    assert registry.serve(4).pinned is None
+    assert publish(registry).serving == 6
+
+
+def test_a_pin_names_the_serving_version_or_another(registry: Registry) -> None:
+    for _ in range(2):
+        publish(registry)
+    entry = registry.pin(note="holidays", by="ann")
+    assert (entry.event, entry.serving, entry.version, entry.pinned.in_words[:12]) == ("pinned", 2, 2, "by ann since")
+    assert registry.pin(1, by="bob").serving == 1
+    assert publish(registry).serving == 1
+    assert registry.rollback().serving == 2  # what served before the second pin
+    assert registry.serve(2).pinned is None  # to promote what serves releases its pin
+    assert publish(registry).serving == 4
+
+
+def test_a_pause_is_kept_by_every_other_change(registry: Registry) -> None:
+    with pytest.raises(UnknownVersion, match="no version serves yet"):
+        registry.pause()
+    publish(registry)
+    registry.pause(note="rewards are late", by="ann")
+    for entry in (publish(registry), registry.rollback(), registry.unpin(), registry.serve(2), registry.pin()):
+        assert (entry.paused.by, entry.paused.reason) == ("ann", "rewards are late")
+    assert registry.resume(by="bob").paused is None
+    events = [entry.event for entry in registry.entries()]
+    assert events == ["published", "paused", "published", "served", "unpinned", "served", "pinned", "resumed"]
+
+
+def test_entries_without_pin_and_author_read_as_before(remembered: Registry, memory: MemoryStorage) -> None:
+    publish(remembered)
+    name = "entries/0000000001.json"
+    entry = msgspec.json.decode(memory.files[name])["entry"]
+    for field in ("pinned", "paused", "by"):
+        del entry[field]
+    data = msgspec.json.encode(entry)
+    memory.files[name] = msgspec.json.encode({"sha256": hashlib.sha256(data).hexdigest(), "entry": msgspec.Raw(data)})
+    head = remembered.head()
+    assert head is not None
+    assert (head.pinned, head.paused, head.by) == (None, None, "")
 
 
 @pytest.mark.parametrize("version", [2, 0, -1, 10**9])
@@ -313,7 +369,8 @@ SERVED = ("publish", True, [])
 changes = st.one_of(
     st.sampled_from([SERVED, ("rollback", None)]),
     st.sampled_from([SERVED, ("publish", False, []), ("publish", True, ["a reason"])]),
-    st.tuples(st.sampled_from(["serve", "rollback"]), st.integers(1, 6)),
+    st.tuples(st.sampled_from(["serve", "rollback", "pin"]), st.integers(1, 6)),
+    st.sampled_from([("pin", None), ("unpin",), ("pause",), ("resume",)]),
 )
 
 
@@ -324,12 +381,34 @@ class Model:
         self.refused: list[bool] = []
         self.stack: list[int] = []
         self.served: set[int] = set()
+        self.pinned = self.paused = False
 
     def publish(self, serve: bool, reasons: list[str]) -> bool:
         self.refused.append(bool(reasons))
-        return self.serve(len(self.refused)) if serve and not reasons else True
+        return self.move(len(self.refused)) if serve and not reasons and not self.pinned else True
 
     def serve(self, version: int) -> bool:
+        self.pinned = self.pinned and not version <= len(self.refused)
+        return self.move(version)
+
+    def pin(self, version: int | None) -> bool:
+        done = bool(self.stack) if version is None else self.move(version)
+        self.pinned = self.pinned or done
+        return done
+
+    def unpin(self) -> bool:
+        self.pinned = False
+        return bool(self.refused)
+
+    def pause(self) -> bool:
+        self.paused = bool(self.stack)
+        return self.paused
+
+    def resume(self) -> bool:
+        self.paused = False
+        return bool(self.refused)
+
+    def move(self, version: int) -> bool:
         if not version <= len(self.refused):
             return False
         if not self.stack or self.stack[-1] != version:
@@ -340,14 +419,14 @@ class Model:
     def rollback(self, to: int | None) -> bool:
         earlier = self.stack[:-1]
         if to is None and earlier:
-            self.stack = earlier
+            self.stack, self.pinned = earlier, True
             return True
         if to in earlier:
             while earlier[-1] != to:
                 earlier.pop()
-            self.stack = earlier
+            self.stack, self.pinned = earlier, True
             return True
-        return bool(self.stack) and to is not None and self.serve(to)
+        return bool(self.stack) and to is not None and self.pin(to)
 
     def states(self) -> dict[int, str]:
         def state(version: int, refused: bool) -> str:
@@ -365,8 +444,10 @@ def apply(registry: Registry, change: tuple[Any, ...]) -> bool:
                 publish(registry, serve=serve, reasons=tuple(reasons))
             case "serve", version:
                 registry.serve(version)
-            case "rollback", to:
-                registry.rollback(to)
+            case ("rollback" | "pin") as name, to:
+                getattr(registry, name)(to)
+            case (name,):
+                getattr(registry, name)()
     except UnknownVersion:
         return False
     return True
@@ -378,6 +459,7 @@ def compare_with_model(registry: Registry, sequence: list[tuple[Any, ...]]) -> N
         assert apply(registry, (name, *arguments)) == getattr(model, name)(*arguments)
         head = registry.head()
         assert (head.serving if head else None) == (model.stack[-1] if model.stack else None)
+        assert (bool(head and head.pinned), bool(head and head.paused)) == (model.pinned, model.paused)
     assert states_of(registry) == model.states()
     numbers = [entry.number for entry in registry.entries()]
     assert numbers == list(range(1, len(numbers) + 1))

@@ -21,6 +21,7 @@ from potstill.service.auth import Guard
 from potstill.service.decide import Decider
 from potstill.service.limits import Options
 from potstill.service.tokens import TokenFile
+from potstill.storage import open_storage
 from potstill.workspace import InvalidConfig, Workspace
 
 CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
@@ -70,7 +71,7 @@ VALID = [
     ("reward", {"rewards": []}, 202, {"accepted"}),
     ("observe", {"observations": [SEEN, {**SEEN, "id": "y", "reward": 1, "floor": 0.1}]}, 202, {"accepted"}),
     ("observe", {"observations": [{**SEEN, "eligible": ["360p"], "rewards": [{"reward": 2}]}]}, 202, {"accepted"}),
-    ("admin/mode", {"mode": "online"}, 200, {"serving", "mode"}),
+    ("admin/mode", {"mode": "online"}, 200, {"serving", "mode", "notice"}),
 ]
 
 
@@ -329,12 +330,56 @@ def test_rolling_back_takes_effect_at_once(workspace):
 
     async def work(asker: Asker) -> None:
         answer = await asker.post("admin/rollback", {"note": "complaints"})
-        assert answer.json == {"serving": 1, "mode": "online"}
+        assert (answer.json["serving"], answer.json["mode"]) == (1, "online")
         assert (await asker.post("decide", DECIDE)).json["policy"] == 1
         assert (await asker.post("admin/rollback", {"to": 2})).json["serving"] == 2
 
     asking(workspace, work)
     assert workspace.registry.entries()[-2].note == "complaints"
+
+
+def test_a_rollback_is_pinned_until_it_is_unpinned(workspace):
+    publish(workspace)
+    publish(workspace)
+
+    async def work(asker: Asker) -> None:
+        answer = (await asker.post("admin/rollback", {"reason": "complaints", "by": "ann"})).json
+        assert (answer["serving"], answer["pinned"]["by"], answer["pinned"]["reason"]) == (1, "ann", "complaints")
+        publish(workspace)
+        status = (await asker.get("status")).json
+        assert (status["serving"], status["pinned"]["by"], status["paused"]) == (1, "ann", None)
+        assert (await asker.post("admin/unpin", {})).json == {"serving": 1, "mode": "online"}
+        publish(workspace)
+        assert (await asker.post("admin/pin", {"by": "bob"})).json["serving"] == 4
+        assert (await asker.post("admin/pin", {"version": 3})).json["serving"] == 3
+        assert (await asker.post("admin/pin", {"version": 9})).status == 404
+
+    asking(workspace, work)
+
+
+def test_updates_are_paused_and_resumed(workspace):
+    async def work(asker: Asker) -> None:
+        answer = (await asker.post("admin/pause", {"reason": "late rewards"})).json
+        assert (answer["paused"]["by"], answer["paused"]["reason"]) == ("an open service", "late rewards")
+        assert (await asker.get("status")).json["paused"]["reason"] == "late rewards"
+        uniform = "version 0 is uniform: it has learnt nothing"
+        assert (await asker.post("admin/resume", {})).json == {"serving": 0, "mode": "online", "notice": uniform}
+
+    asking(workspace, work)
+
+
+def test_the_author_of_a_change_is_the_token(workspace, tmp_path):
+    file = TokenFile(open_storage(tmp_path))
+    token = {"authorization": f"Bearer {file.create('ops', ['admin'])}"}
+
+    async def work(asker: Asker) -> None:
+        assert (await asker.post("admin/pause", {})).status == 401
+        assert (await asker.post("admin/pause", {}, **token)).json["paused"]["by"] == "ops"
+        answer = await asker.post("admin/pause", {"by": "ann"}, **token)
+        assert answer.json["paused"]["by"] == "ann (token ops)"
+
+    asking(workspace, work, guards={"video-upload": Guard(file)})
+    assert [entry.by for entry in workspace.registry.entries()][1:] == ["ops", "ann (token ops)"]
 
 
 def test_rewards_and_observations_reach_the_lake_as_they_were_sent(workspace):

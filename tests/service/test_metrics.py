@@ -41,7 +41,11 @@ def value(text, name, **labels):
 
 
 def test_every_name_is_there_with_its_labels():
-    metrics = Metrics(lambda: [ProblemGauges("video", 7, 2.5, mode_fault=True), ProblemGauges("new", None, 0.0)])
+    gauges = [
+        ProblemGauges("video", 7, 2.5, mode_fault=True, pinned=True, unused={"late": 3}),
+        ProblemGauges("new", None, 0.0),
+    ]
+    metrics = Metrics(lambda: gauges)
     counted = metrics.of("video")
     counted.count_decisions("online", 7)
     counted.count_decisions("online", 7, 999)
@@ -65,6 +69,9 @@ def test_every_name_is_there_with_its_labels():
     assert value(text, "potstill_log_lag_seconds", problem="video") == 2.5
     assert value(text, "potstill_mode_fault", problem="video") == 1
     assert value(text, "potstill_mode_fault", problem="new") == 0
+    assert [value(text, "potstill_pinned", problem=name) for name in ("video", "new")] == [1, 0]
+    assert value(text, "potstill_paused", problem="video") == 0
+    assert value(text, "potstill_rewards_unused_total", problem="video", reason="late") == 3
     assert value(text, "potstill_decide_seconds_count", problem="video") == 1
     assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.0025") == 0
     assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.005") == 1

@@ -9,8 +9,9 @@ from service_examples import flushed, publish, server
 
 import potstill as ps
 from potstill.pipeline.audit import run_audit
+from potstill.service.problem_watcher import ProblemWatcher
 from potstill.service.snapshot import FILE, SnapshotWatcher, write_mode
-from potstill.workspace import InvalidConfig, Workspace
+from potstill.workspace import InvalidConfig, Workspace, in_words
 
 CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
 
@@ -80,9 +81,10 @@ def test_a_bad_version_is_refused_and_the_one_before_serves_on(serving, workspac
     assert serving.current.policy.version == 1
     assert outcomes == ["swapped", "swapped", "refused"]  # the fault is told once
     assert len(caplog.records) == 1
-    workspace.registry.rollback()
+    workspace.registry.rollback(by="ann")
     serving.reload()
-    assert serving.current.policy.version == 1
+    assert (serving.current.policy.version, serving.current.pinned.by) == (1, "ann")
+    workspace.registry.unpin()
     publish(workspace)
     serving.reload()
     assert serving.current.policy.version == 3
@@ -110,6 +112,45 @@ def test_a_version_of_an_earlier_problem_is_refused_until_there_is_one_for_the_p
     assert outcomes == ["refused"]
     serving.start()
     assert serving.current.policy.version == 2
+    assert "adapted from version 1" in in_words(serving.current.policy)
+
+
+def test_a_running_service_says_what_to_do_when_the_problem_changes(serving, workspace, caplog):
+    publish(workspace)
+    serving.reload()
+    watcher = ProblemWatcher(workspace)
+    watcher.reload(serving.current.policy)
+    assert watcher.notice is None
+    (workspace.storage.folder / "problem.toml").write_bytes(worlds.PROBLEM.replace(b'"1080p"', b'"1080p", "4k"'))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            watcher.reload(serving.current.policy)
+    assert "action '4k' was added; restart potstill serve to follow: version 1 then serves adapted" in watcher.notice
+    assert len(caplog.records) == 1
+    Workspace(workspace.url).start()  # what a service does that is started now
+    serving.reload()
+    assert serving.current.policy.version == 1
+    said = "version 2 is for the changed problem (action '4k' was added): restart potstill serve to follow"
+    assert serving.fault == said
+    (workspace.storage.folder / "problem.toml").write_bytes(worlds.PROBLEM)
+    watcher.reload(serving.current.policy)
+    serving.reload()
+    assert watcher.notice is None
+    assert "version 2 is for another problem than problem.toml" in serving.fault
+
+
+def test_a_service_of_the_earlier_problem_neither_follows_nor_publishes(workspace):
+    """A worker that is restarted while newer versions are for the changed problem."""
+    publish(workspace)
+    (workspace.storage.folder / "problem.toml").write_bytes(worlds.PROBLEM.replace(b'"1080p"', b'"1080p", "4k"'))
+    Workspace(workspace.url).start()
+    head = workspace.registry.head()
+    assert head.serving == 2
+    serving = SnapshotWatcher(Workspace(workspace.url, workspace.problem))
+    serving.start()
+    assert serving.current.policy.version == 1
+    assert "version 2 is for the changed problem" in serving.fault
+    assert workspace.registry.head() == head
 
 
 def test_storage_that_is_away_changes_nothing(serving, workspace, outcomes, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
+from potstill.cli.format import stamp
 from potstill.errors import PotstillError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -23,25 +26,40 @@ USER_ERRORS = (PotstillError, ValueError, OSError)
 
 
 @contextmanager
-def exit_on(*errors: type[Exception]) -> Iterator[None]:
-    """Exit with one line on stderr on errors that a user can fix."""
+def exit_on(*errors: type[Exception], timed: bool = False) -> Iterator[None]:
+    """Exit with one line on stderr on errors that a user can fix, with the time if it is a line of a log."""
     try:
         yield
     except typer.Exit:
         raise
     except errors as error:
-        fail(str(error))
+        fail(str(error), timed=timed)
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, *, timed: bool = False) -> NoReturn:
     """Exit with a message and code 1."""
-    typer.secho(f"potstill: {message}", err=True, fg=typer.colors.RED)
+    say(message, timed=timed, fg=typer.colors.RED)
     raise typer.Exit(1)
+
+
+def say(message: str, *, timed: bool = False, fg: str | None = None) -> None:
+    """Print a line on stderr."""
+    typer.secho(f"{f'{stamp()} ' if timed else ''}potstill: {message}", err=True, fg=fg)
 
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON."""
     typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def author(stated: str | None) -> str:
+    """Who asks for a change: as stated, or the user of the operating system."""
+    if stated:
+        return stated
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without an entry for its user
+        return f"user {os.getuid()}"
 
 
 def make_directory(path: Path) -> None:

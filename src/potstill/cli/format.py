@@ -13,6 +13,11 @@ def timestamp(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1e6, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def stamp() -> str:
+    """The present time for a line of a log, such as ``2026-11-16 03:50:07 UTC``."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def duration(seconds: float) -> str:
     """A duration, such as ``3.5 hours``."""
     for unit, name in _DURATIONS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from potstill._version import __version__
-from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, print_json
+from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, print_json, say
 from potstill.cli.extras import requires
 from potstill.cli.format import timestamp
 from potstill.cli.root import app
@@ -45,6 +46,13 @@ def serve(
     update_every: Annotated[
         str | None, typer.Option(metavar="TIME", help="Run updates at this interval, such as 10m, at low priority.")
     ] = None,
+    stage: Annotated[
+        bool, typer.Option("--stage", help="With --update-every: publish new versions, but do not serve them.")
+    ] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Start from a uniform policy where problem.toml has changed so that none fits."),
+    ] = False,
     cors: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Origin whose pages may call; repeat for more.")
     ] = None,
@@ -68,11 +76,13 @@ def serve(
         port=port,
         workers=workers,
         update_every=update_every,
+        stage=stage,
+        fresh=fresh,
         tokens=tokens,
         cors=tuple(cors or ()),
     )
     with exit_on(*USER_ERRORS):
-        code = run(settings, on_ready=_announce, warn=_warn)
+        code = run(settings, on_ready=_announce, warn=partial(say, timed=True))
     raise typer.Exit(code)
 
 
@@ -194,8 +204,21 @@ def _workspace_state(workspace: Workspace) -> str:
         found = experiment_status(workspace, now())
     except USER_ERRORS as error:  # the service runs all the same
         return str(error)
-    policy = "no policy" if head is None or head.serving is None else f"policy {head.serving}"
+    policy = "no policy" if head is None or head.serving is None else f"policy {head.serving} ({_decides(workspace)})"
+    if head is not None and head.pinned is not None:
+        policy += f", pinned {head.pinned.in_words}"
+    if head is not None and head.paused is not None:
+        policy += f", updates paused {head.paused.in_words}"
     return f"{policy}, mode {mode}{'' if found is None else f', experiment {found.name} ({found.in_words})'}"
+
+
+def _decides(workspace: Workspace) -> str:
+    from potstill.workspace import in_words
+
+    try:
+        return in_words(workspace.registry.policy())
+    except USER_ERRORS as error:
+        return str(error)
 
 
 def _curl(service: Service) -> str:
@@ -210,7 +233,3 @@ def _curl(service: Service) -> str:
         f"  curl {service.url}/v1/{quote(problem.name, safe='')}/decide -H 'Content-Type: application/json'{token} \\\n"
         f"    -d {shlex.quote(body)}"
     )
-
-
-def _warn(sentence: str) -> None:
-    typer.secho(f"potstill: {sentence}", err=True)

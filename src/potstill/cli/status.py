@@ -59,4 +59,9 @@ def _workspace(place: str, as_json: bool) -> None:
     from potstill.workspace import Workspace
 
     with exit_on(*USER_ERRORS):
-        show_status(found(Workspace(place)), as_json=as_json)
+        workspace = Workspace(place)
+        if is_installed("learn"):
+            from potstill.pipeline import check_teacher
+
+            check_teacher(workspace)
+        show_status(found(workspace), as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail
+from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, say
 from potstill.cli.extras import requires
 from potstill.cli.root import app
 
@@ -19,7 +19,9 @@ def update(
     place: Place,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what it would do.")] = False,
     stage: Annotated[bool, typer.Option("--stage", help="Publish, but do not serve it yet.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Update also with few or no new observations.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Update also with few or no new observations. Pins and pauses hold.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
     every: Annotated[str, typer.Option(help="With --watch: time between two updates.")] = "10m",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another update of this workspace to end.")] = False,
@@ -42,22 +44,28 @@ def update(
     from potstill.pipeline import run_update as updated
     from potstill.pipeline.engines import EngineFailed, MissingEngine, open_engine
     from potstill.problem import seconds
+    from potstill.registry import Conflict
     from potstill.workspace import Workspace
 
     console = Console(stderr=as_json)
-    with exit_on(*USER_ERRORS, EngineFailed, MissingEngine):
+    with exit_on(*USER_ERRORS, EngineFailed, MissingEngine, timed=watch):
         pause = seconds(every, "--every")
         if dry_run:
             show_report(preview_update(Workspace(place)), console, as_json=as_json)
             return
         while True:
-            with open_engine(engine, address) as opened, steps(console) as on_step:
-                if opened.dashboard:
-                    console.print(f"dashboard: {opened.dashboard}", highlight=False)
-                report = updated(
-                    Workspace(place), stage=stage, force=force, wait=wait or watch, on_step=on_step, engine=opened
-                )
-            show_report(report, console, as_json=as_json)
+            try:
+                with open_engine(engine, address) as opened, steps(console) as on_step:
+                    if opened.dashboard:
+                        console.print(f"dashboard: {opened.dashboard}", highlight=False)
+                    report = updated(
+                        Workspace(place), stage=stage, force=force, wait=wait or watch, on_step=on_step, engine=opened
+                    )
+                show_report(report, console, as_json=as_json, timed=watch)
+            except Conflict as error:  # somebody rolled back, pinned or published meanwhile
+                if not watch:
+                    raise
+                say(f"{error} at the next update", timed=True)
             if not watch:
                 raise typer.Exit(2 if report.outcome == "refused" else 0)
             time.sleep(pause)

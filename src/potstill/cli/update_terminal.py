@@ -15,12 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from potstill.cli.common import print_json
-from potstill.cli.format import plural, size, timestamp
+from potstill.cli.format import plural, size, stamp, timestamp
 from potstill.progress import bars
 
 if TYPE_CHECKING:
     from potstill.pipeline import Audit, ImportReport, Reproduction, Status, UpdateReport
 
+#: Why observations are left out.
+_UNFIT = "their action, features or reward do not fit problem.toml, which has changed"
 _COUNT = "{task.completed:,.0f} of {task.total:,.0f} {task.fields[unit]}"
 
 
@@ -67,19 +69,36 @@ class _Rows:
         self._progress.update(self._bar, completed=done, total=of)
 
 
-def show_report(report: UpdateReport, console: Console, *, as_json: bool) -> None:
-    """Print what an update did, or would do."""
+def show_report(report: UpdateReport, console: Console, *, as_json: bool, timed: bool = False) -> None:
+    """Print what an update did, or would do.
+
+    Args:
+        report: The report.
+        console: Console to print on.
+        as_json: Whether to print JSON.
+        timed: Whether to begin every line with the time, as in a log.
+    """
     if as_json:
         print_json(report)
         return
+    at = f"{stamp()} " if timed else ""
+    _show_lines(_lines(report), console, at)
+    colour = {"published": "green", "refused": "red"}.get(report.outcome, "bold")
+    console.print(f"{at}[{colour}]{report.outcome}[/]: {escape(report.why)}", highlight=False, soft_wrap=True)
+    for line in (*report.reasons, *report.notices):
+        console.print(f"{at}  {escape(line)}", highlight=False, soft_wrap=True)
+
+
+def _show_lines(lines: dict[str, str], console: Console, at: str) -> None:
+    """Print as a table for people, or as lines of a log, each with its time."""
+    if at:
+        for name, line in lines.items():
+            console.print(f"{at}{name}: {escape(line)}", highlight=False, soft_wrap=True)
+        return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, line in _lines(report).items():
+    for name, line in lines.items():
         table.add_row(name, escape(line))
     console.print(table)
-    colour = {"published": "green", "refused": "red"}.get(report.outcome, "bold")
-    console.print(f"[{colour}]{report.outcome}[/]: {escape(report.why)}", highlight=False, soft_wrap=True)
-    for reason in report.reasons:
-        console.print(f"  {escape(reason)}", highlight=False, soft_wrap=True)
 
 
 def _lines(report: UpdateReport) -> dict[str, str]:
@@ -89,10 +108,16 @@ def _lines(report: UpdateReport) -> dict[str, str]:
         lines["log → lake"] = f"{flushed.decisions:,} decisions, {flushed.rewards:,} rewards"
         if flushed.error:
             lines["log → lake"] += f"; stopped: {flushed.error}"
+    if joined is None:
+        return lines
     lines["joined"] = (
         f"{joined.decisions:,} decisions are final, {joined.rewarded:,} with a reward; {joined.pending:,} pending"
     )
-    lines["observations"] = f"{report.observations:,} new, up to cut {report.cut}"
+    if unused := _unused(joined.rewards.late, joined.rewards.too_late, joined.rewards.orphans):
+        lines["not used"] = unused
+    lines["observations"] = f"{report.observations:,} to learn from, up to cut {report.cut}"
+    if report.unfit:
+        lines["do not fit"] = f"{report.unfit:,} observations, left out: {_UNFIT}"
     if report.why_anew:
         lines["restart"] = f"the teacher learns from all observations again: {report.why_anew}"
     if still is not None:
@@ -101,6 +126,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
             + (", warm start" if still.warm else "")
             + f"; held-out KL {still.fidelity.kl_mean:.2g} nats"
         )
+        if still.fidelity.floor_tv:
+            lines["floor"] = _floor_cost(still.fidelity.floor_tv, still.fidelity.floor_price)
         if report.contexts_unfit:
             lines["left out"] = f"{report.contexts_unfit:,} rows of further contexts that do not fit the problem"
         if (compared := report.compared) is not None:
@@ -111,29 +138,54 @@ def _lines(report: UpdateReport) -> dict[str, str]:
     return lines
 
 
+def _unused(late: int, too_late: int, orphans: int) -> str:
+    """Rewards that were not used, in words; empty if all were."""
+    counts = {
+        "after their window": late,
+        "after their decision was joined": too_late,
+        "of no known decision": orphans,
+    }
+    return ", ".join(f"{plural(count, 'reward')} {what}" for what, count in counts.items() if count)
+
+
+def _floor_cost(moved: float, price: float) -> str:
+    return f"it changes {100 * moved:.2g} % of decisions, at most {price:.2g} reward per decision"
+
+
 def show_status(found: Status, *, as_json: bool) -> None:
     """Print the status of a workspace."""
     if as_json:
         print_json(found)
         return
     fidelity = "" if found.fidelity is None else f"; held-out KL {found.fidelity['kl_mean']:.2g} nats"
-    since = "uniform until the first update" if found.since is None else f"since {timestamp(found.since)}"
+    since = "not published yet" if found.since is None else f"since {timestamp(found.since)}"
     waits = f"{plural(found.log.segments, 'segment')}, {size(found.log.bytes)}" if found.log.segments else "nothing"
     joined = found.next.joined
+    if found.fidelity is not None and found.fidelity.get("floor_tv"):
+        fidelity += f"; floor: {_floor_cost(found.fidelity['floor_tv'], found.fidelity['floor_price'])}"
     lines = {
         "workspace": found.workspace,
         "problem": f"{found.problem} ({found.problem_hash})",
         "serving": f"version {found.serving}, {since}",
-        "learnt": f"from {found.learnt:,} observations{fidelity}",
+        "decides": f"{found.decides}{fidelity}",
         "log": f"{waits} not in the lake yet",
         "joined": f"{joined.decisions:,} decisions to join; {joined.pending:,} pending",
         "update": found.next.why,
     }
+    totals = found.rewards
+    if unused := _unused(totals.late, totals.too_late, totals.orphans):
+        lines["rewards"] = f"{totals.matched:,} used so far; not used: {unused}"
     if found.latest is not None and found.latest > found.serving:
         lines["serving"] += f"; the latest is {found.latest} (potstill versions)"
+    if found.pinned is not None:
+        lines["pinned"] = f"{found.pinned.in_words}; updates stage their versions until potstill unpin or promote"
+    if found.paused is not None:
+        lines["paused"] = f"{found.paused.in_words}; no update is made until potstill resume"
     if found.experiment is not None:
         lines["experiment"] = f"{found.experiment.name}, {found.experiment.in_words}"
-    for name, line in lines.items():
+    if found.next.unfit:
+        lines["update"] += f"; {found.next.unfit:,} are left out: {_UNFIT}"
+    for name, line in [*lines.items(), *(("notice", notice) for notice in found.notices)]:
         typer.echo(f"{name:10} {line}")
 
 

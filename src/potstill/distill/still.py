@@ -86,6 +86,10 @@ class Still:
         floor: The smallest propensity of an action, for policies that must keep exploring.
     """
 
+    #: Whether fidelity is that of the student before the floor. Early policies state it with the floor, and are
+    #: reproduced so.
+    floor_apart = True
+
     def __init__(
         self,
         problem: Problem,
@@ -106,6 +110,8 @@ class Still:
         self.policy = Policy.uniform(problem, seed=seed, floor=floor)
         self.state = self.teacher.init(problem)
         self.seen = Seen.nothing(problem)
+        #: Whether imitation may continue from the policy's weights.
+        self.warm = True
 
     def update(
         self,
@@ -153,7 +159,7 @@ class Still:
             warm=imitated.warm,
             seconds=told.seconds,
         )
-        self.policy, self.state, self.seen = policy, state, seen
+        self.policy, self.state, self.seen, self.warm = policy, state, seen, True
         return report
 
     def memory(self) -> bytes:
@@ -271,12 +277,12 @@ class Still:
         )
 
     def _start(self) -> Sequence[Layer] | None:
-        return self.policy.layers if self.policy.version else None
+        return self.policy.layers if self.policy.version and self.warm else None
 
     def _distilled(
         self, imitated: _Imitated, seen: Seen, version: int, origin: dict[str, Any] | None
     ) -> tuple[Policy, Fidelity]:
-        """The new policy, and its fidelity as served: through its own probabilities, floor included."""
+        """The new policy, and its fidelity: through its own probabilities, before the floor."""
         policy = Policy.build(
             self.problem,
             imitated.layers,
@@ -297,7 +303,10 @@ class Still:
             ),
         )
         spread = seen.spread(self.problem.reward)
-        measured = fidelity(self.learning, imitated.labels, policy.distribution(imitated.held_out), spread)
+        apart = self.floor_apart and policy.floor > 0
+        student = policy.distribution(imitated.held_out, floor=0.0 if apart else None)
+        served = policy.distribution(imitated.held_out) if apart else None
+        measured = fidelity(self.learning, imitated.labels, student, spread, served=served)
         return policy.with_fidelity(msgspec.to_builtins(measured)), measured
 
 

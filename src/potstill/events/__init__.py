@@ -16,6 +16,7 @@ from potstill.events.records import (
     microseconds,
     now,
 )
+from potstill.events.totals import RewardTotals, add_totals, read_totals
 from potstill.events.validate import ID_BYTES, InvalidEvent, context_type, text
 from potstill.events.wal import Commit, EventLog, LogUnavailable
 from potstill.lazy import lazy
@@ -36,10 +37,13 @@ __all__ = [
     "LoggedDecision",
     "LoggedObservation",
     "LoggedReward",
+    "RewardTotals",
     "Row",
+    "add_totals",
     "context_type",
     "microseconds",
     "now",
+    "read_totals",
     "text",
 ]
 

@@ -7,6 +7,7 @@ from potstill.lazy import lazy
 if TYPE_CHECKING:
     from potstill.pipeline.audit import Audit, run_audit
     from potstill.pipeline.candidates import make_candidates
+    from potstill.pipeline.check import check_teacher
     from potstill.pipeline.reproduce import Reproduction, reproduce_version
     from potstill.pipeline.status import Status, read_status
     from potstill.pipeline.tune import IntervalEstimate, TuningResult, run_tuning
@@ -21,6 +22,7 @@ __all__ = [
     "Status",
     "TuningResult",
     "UpdateReport",
+    "check_teacher",
     "import_history",
     "make_candidates",
     "preview_update",
@@ -39,6 +41,7 @@ __getattr__ = lazy(
             "run_audit",
         ),
         "candidates": ("make_candidates",),
+        "check": ("check_teacher",),
         "reproduce": (
             "Reproduction",
             "reproduce_version",

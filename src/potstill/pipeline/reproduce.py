@@ -15,10 +15,11 @@ from potstill.pipeline.contexts import ExtraContexts, extra_contexts
 from potstill.pipeline.engines import LocalEngine
 from potstill.pipeline.labels import LabelStore
 from potstill.pipeline.origin import Origin
+from potstill.pipeline.resume import continue_from
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import InvalidState, from_config
-from potstill.workspace import Workspace
+from potstill.workspace import Adaptation, Workspace, adapt_again
 
 #: Defaults of student options that early lineages lack.
 _EARLY_DEFAULTS = {"contexts": 0}
@@ -48,7 +49,11 @@ def reproduce_version(workspace: Workspace, version: int) -> Reproduction:
     """Reproduce a version from the observations and contexts that its lineage names."""
     published = workspace.registry.policy(version)
     replayed: list[int] = []
-    again = _reproduce(workspace, published, replayed).policy
+    adaptation = Adaptation.of(published)
+    if adaptation is None:
+        again = _reproduce(workspace, published, replayed).policy
+    else:
+        again = adapt_again(workspace.registry.policy(adaptation.version), published, adaptation)
     identical = again.to_bytes() == published.to_bytes()
     differs = [] if identical else _differences(published, again)
     return Reproduction(version=version, identical=identical, differs=differs, replayed=replayed[:-1])
@@ -67,8 +72,9 @@ def _reproduce(workspace: Workspace, published: Policy, replayed: list[int]) -> 
         seed=lineage.seed or 0,
         floor=published.floor,
     )
-    if published.metadata.parent is not None:
-        still.policy = workspace.registry.policy(published.metadata.parent).with_floor(published.floor)
+    still.floor_apart = "floor_tv" in (published.metadata.fidelity or {})
+    if (parent := _parent(workspace, published)) is not None:
+        continue_from(still, parent.with_floor(published.floor))
     if origin.base is not None:
         _restore_memory(still, workspace, origin.base, replayed)
     with TemporaryDirectory() as folder:
@@ -82,6 +88,14 @@ def _reproduce(workspace: Workspace, published: Policy, replayed: list[int]) -> 
         )
     replayed.append(published.version)
     return still
+
+
+def _parent(workspace: Workspace, published: Policy) -> Policy | None:
+    """The policy that a version was distilled after; None if it began from the uniform policy of a new problem."""
+    if published.metadata.parent is None:
+        return None
+    parent = workspace.registry.policy(published.metadata.parent)
+    return parent if parent.problem.hash == published.problem.hash else None
 
 
 def _restore_memory(still: Still, workspace: Workspace, version: int, replayed: list[int]) -> None:
@@ -114,7 +128,7 @@ def _differences(published: Policy, again: Policy) -> list[str]:
     found = []
     if published.metadata.lineage.library != __version__:
         found.append(f"published by Potstill {published.metadata.lineage.library}, reproduced by {__version__}")
-    before, after = (msgspec.to_builtins(policy.metadata) for policy in (published, again))
+    before, after = map(_stated, (published, again))
     found += [_difference(name, before[name], after.get(name)) for name in before if before[name] != after.get(name)]
     distance = max(
         (
@@ -128,6 +142,13 @@ def _differences(published: Policy, again: Policy) -> list[str]:
     if distance:
         found.append(f"weights differ by up to {distance:.3g}")
     return found
+
+
+def _stated(policy: Policy) -> dict[str, Any]:
+    """Metadata as in the file, without the checksum."""
+    stated: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(policy.metadata))
+    del stated["sha256"]
+    return stated
 
 
 def _difference(name: str, before: Any, after: Any) -> str:

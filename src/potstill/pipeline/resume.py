@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from potstill.decode import convert
 from potstill.distill import Still, Student
+from potstill.pipeline.backlog import SameTeacher
+from potstill.pipeline.check import check_teacher
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import AnyTeacher, InvalidState, from_config
-from potstill.workspace import InvalidConfig, Workspace
+from potstill.workspace import Adaptation, InvalidConfig, Workspace
 
 
 class Start(NamedTuple):
@@ -34,9 +37,33 @@ class Start(NamedTuple):
 def configured(workspace: Workspace) -> tuple[AnyTeacher, Student]:
     """The teacher and the student of `potstill.toml`."""
     try:
-        return from_config(workspace.config.teacher), convert(workspace.config.student, Student)
+        return check_teacher(workspace), convert(workspace.config.student, Student)
+    except InvalidConfig:
+        raise
     except ValueError as error:  # includes msgspec.ValidationError
         raise InvalidConfig(f"potstill.toml: {error}") from error
+
+
+def same_teacher(workspace: Workspace) -> SameTeacher:
+    """Whether a teacher's configuration, from a lineage, is that of `potstill.toml`."""
+    teacher, _ = configured(workspace)
+    return lambda config: _is(teacher, config)
+
+
+def _is(teacher: AnyTeacher, config: Mapping[str, Any]) -> bool:
+    try:
+        return bool(from_config(dict(config)) == teacher)
+    except ValueError:  # an option or a teacher that this version of Potstill does not have
+        return False
+
+
+def continue_from(still: Still, policy: Policy) -> Policy:
+    """Let a still continue from a policy; returns the policy.
+
+    An adapted policy gives untrained actions a score that imitation would not reach from, so it starts afresh.
+    """
+    still.policy, still.warm = policy, Adaptation.of(policy) is None
+    return policy
 
 
 def start(workspace: Workspace, serving: Policy) -> Start:
@@ -44,8 +71,7 @@ def start(workspace: Workspace, serving: Policy) -> Start:
     teacher, student = configured(workspace)
     stated = workspace.config.policy
     still = Still(workspace.problem, teacher, student=student, seed=stated.seed, floor=stated.floor)
-    policy = serving.with_floor(stated.floor)
-    still.policy = policy
+    policy = continue_from(still, serving.with_floor(stated.floor))
     without = left_out(workspace, serving)
     if policy.metadata.lineage.teacher is None:
         return Start(still, None, 0, without, None)

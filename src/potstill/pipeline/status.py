@@ -5,33 +5,37 @@ It runs on serving hosts, so it imports nothing from the learning half.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
+from potstill.events import RewardTotals, read_totals
 from potstill.events import now as clock
 from potstill.events.join import JoinReport, last_cut, preview
-from potstill.events.lake import count_observations
 from potstill.events.wal import Pending, Spool
+from potstill.pipeline.backlog import Backlog, backlog
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
-from potstill.registry import NoState
-from potstill.workspace import ExperimentStatus, Workspace, experiment_status
+from potstill.registry import Entry, Hold, NoState
+from potstill.workspace import ExperimentStatus, Workspace, check_config, experiment_status, in_words, notices
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The expected outcome of an update now.
 
     Attributes:
-        due: Whether there are enough new observations for an update to distil a policy.
+        due: Whether there are enough new observations for an update to distil a policy, and updates are not paused.
         why: Reason for `due`, in words.
         observations: Number of new observations, without events that are still in the log.
+        unfit: Number of observations that would be left out because the problem has changed.
         joined: Expected result of the join.
     """
 
     due: bool
     why: str
     observations: int
+    unfit: int = 0
     joined: JoinReport
 
 
@@ -44,13 +48,18 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         problem_hash: Hash of its features and actions.
         serving: The serving version.
         published: Whether it is published; the uniform policy of a new workspace is not, until a service starts.
+        decides: What it decides by, in words.
         since: Start of serving in microseconds since 1970; None if it is not published.
         learnt: Number of observations that it has learnt from.
         fidelity: Fidelity to its teacher, measured at its update; None for a uniform policy.
         latest: Highest version number, serving or not.
+        pinned: Who pinned the serving version; None if it is not pinned.
+        paused: Who paused updates; None if they are not paused.
+        rewards: Rewards of all joins so far: used, late and orphaned.
         log: Events of this machine that are not in the lake yet.
         experiment: Status of the experiment in potstill.toml; None without one.
         next: Expected outcome of an update now.
+        notices: What an operator should know: that the problem or the configuration has changed, and what to do.
     """
 
     workspace: str
@@ -58,19 +67,26 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     problem_hash: str
     serving: int
     published: bool
+    decides: str
     since: int | None
     learnt: int
     fidelity: dict[str, float] | None
     latest: int | None
+    pinned: Hold | None
+    paused: Hold | None
+    rewards: RewardTotals
     log: Pending
     experiment: ExperimentStatus | None
     next: Forecast
+    notices: list[str]
 
 
 def read_status(workspace: Workspace, now: int | None = None) -> Status:
     """Status of a workspace; read-only."""
-    policy, head = workspace.serving(), workspace.registry.head()
-    published = head is not None and head.serving == policy.version
+    check_config(workspace)
+    head, following = workspace.registry.head(), workspace.serving()
+    published = head is not None and head.serving is not None
+    policy = workspace.before() if published else following
     served = [entry.time for entry in workspace.registry.entries() if entry.serving == policy.version]
     moment = clock() if now is None else now
     return Status(
@@ -79,26 +95,24 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         problem_hash=workspace.problem.hash,
         serving=policy.version,
         published=published,
+        decides=in_words(policy),
         since=served[0] if published and served else None,
         learnt=policy.metadata.lineage.observations,
         fidelity=policy.metadata.fidelity,
         latest=head.latest if head else None,
+        pinned=head.pinned if head else None,
+        paused=head.paused if head else None,
+        rewards=read_totals(workspace.cuts),
         log=Spool(workspace.spool).pending(),
         experiment=experiment_status(workspace, moment),
-        next=forecast(workspace, _learnt_up_to(workspace, policy), left_out(workspace, policy), moment),
+        next=forecast(workspace, following, moment),
+        notices=notices(workspace, following),
     )
 
 
-def forecast(workspace: Workspace, after: int, without: Collection[str], now: int) -> Forecast:
-    """What an update would find now.
-
-    Args:
-        workspace: The workspace.
-        after: The cut up to which the teacher has learnt.
-        without: Arms of experiments that it does not learn from.
-        now: Microseconds since 1970.
-    """
-    rules = workspace.config.join
+def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
+    """What an update would find now, in microseconds since 1970."""
+    rules, head = workspace.config.join, workspace.registry.head()
     joined = preview(
         workspace.lake,
         workspace.cuts,
@@ -107,11 +121,17 @@ def forecast(workspace: Workspace, after: int, without: Collection[str], now: in
         settle=rules.settle_seconds,
         now=now,
     )
-    new = count_observations(workspace.lake, after, last_cut(workspace.lake), without=without) + joined.decisions
-    due, pending = new >= observations_needed(workspace), Spool(workspace.spool).pending().bytes
-    why = f"an update would learn from {new:,} new observations" if due else too_few_text(workspace, new)
+    after, without = _learnt_up_to(workspace, serving), left_out(workspace, serving)
+    found = backlog(workspace, serving, after, last_cut(workspace.lake), without, _states(workspace))
+    found = found._replace(observations=found.observations + joined.decisions, unseen=found.unseen + joined.decisions)
+    if head is not None and head.paused is not None:
+        why = paused_text(head.paused)
+        return Forecast(due=False, why=why, observations=found.observations, unfit=found.unfit, joined=joined)
+    due, pending = found.unseen >= observations_needed(workspace), Spool(workspace.spool).pending().bytes
+    why = f"an update would learn from {found.observations:,} new observations"
+    why = why + _staging(head) if due else too_few_text(workspace, found)
     more = f"; an update first moves {pending:,} bytes of the log into the lake" if pending else ""
-    return Forecast(due=due, why=why + more, observations=new, joined=joined)
+    return Forecast(due=due, why=why + more, observations=found.observations, unfit=found.unfit, joined=joined)
 
 
 def observations_needed(workspace: Workspace) -> int:
@@ -119,9 +139,27 @@ def observations_needed(workspace: Workspace) -> int:
     return max(workspace.config.update.min_observations, 1)
 
 
-def too_few_text(workspace: Workspace, new: int) -> str:
+def too_few_text(workspace: Workspace, found: Backlog) -> str:
     """Why an update waits."""
-    return f"{new:,} new observations; update.min_observations = {observations_needed(workspace):,}"
+    needed = observations_needed(workspace)
+    return f"{found.unseen:,} new observations; update.min_observations = {needed:,}{found.known}"
+
+
+def paused_text(paused: Hold) -> str:
+    """Why no update is made."""
+    return f"updates are paused {paused.in_words}; potstill resume ends the pause"
+
+
+def _staging(head: Entry | None) -> str:
+    if head is None or head.pinned is None:
+        return ""
+    return f", and stage its version: version {head.serving} is pinned {head.pinned.in_words}"
+
+
+def _states(workspace: Workspace) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether a teacher has the options that `potstill.toml` states; options that it leaves out are not compared."""
+    stated = workspace.config.teacher.items()
+    return lambda teacher: all(teacher.get(option) == value for option, value in stated)
 
 
 def _learnt_up_to(workspace: Workspace, serving: Policy) -> int:

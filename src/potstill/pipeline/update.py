@@ -16,25 +16,29 @@ import msgspec
 
 from potstill.distill import Report
 from potstill.errors import PotstillError
+from potstill.events import add_totals
 from potstill.events import now as clock
 from potstill.events.join import JoinReport, join, last_cut
-from potstill.events.lake import Flusher, FlushReport, ObservationChunk, count_observations, observation_chunks
+from potstill.events.lake import Flusher, FlushReport, ObservationChunk, observation_chunks
 from potstill.events.wal import Spool
 from potstill.files import hold, make_folder
+from potstill.pipeline.backlog import backlog
 from potstill.pipeline.contexts import extra_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.origin import Origin
-from potstill.pipeline.resume import Start, start
-from potstill.pipeline.status import forecast, observations_needed, too_few_text
+from potstill.pipeline.resume import Start, configured, same_teacher, start
+from potstill.pipeline.status import forecast, observations_needed, paused_text, too_few_text
+from potstill.policy import Policy
+from potstill.registry import Entry, Hold, OtherProblem
 from potstill.storage import child
-from potstill.workspace import Workspace
+from potstill.workspace import Workspace, check_config, notices
 
 #: Called with a step, the amount done and the total, at the start of the step and as it progresses.
 OnStep = Callable[[str, int, int], None]
 STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "done")
-Outcome = Literal["published", "staged", "refused", "waiting"]
+Outcome = Literal["published", "staged", "refused", "waiting", "paused", "due"]
 
 
 class Busy(PotstillError, BlockingIOError):
@@ -58,20 +62,23 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Result of an update, or of its preview.
 
     Attributes:
-        outcome: ``waiting`` for more observations; ``published`` and serving; ``staged`` on request; or ``refused`` by
-            the gates and kept.
+        outcome: ``waiting`` for more observations; ``published`` and serving; ``staged`` on request or because the
+            serving version is pinned; ``refused`` by the gates and kept; ``paused`` by somebody; or, of a preview,
+            ``due``.
         why: The outcome in words.
         version: New version, if any.
         serving: Version that serves now.
-        observations: Number of new observations.
+        observations: Number of observations since the serving version.
+        unfit: Number of observations that are left out because they do not fit the problem, which has changed.
         cut: Cut up to which the observations go.
         why_anew: Why the teacher learnt from all observations again; None if it was resumed.
         reasons: Objections of the gates.
         flushed: Result of the flush from the log to the lake.
-        joined: Result of the join of decisions and rewards.
+        joined: Result of the join of decisions and rewards; None if updates are paused.
         still: Report of learning and distillation.
         contexts_unfit: Number of excluded rows of the table of extra contexts that do not fit the problem.
         compared: Off-policy comparison of the new policy with the serving one; None if the log does not support one.
+        notices: What an operator should know: that the problem or the configuration has changed, and what to do.
         seconds: Duration of each step.
     """
 
@@ -80,14 +87,16 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     version: int | None = None
     serving: int
     observations: int
+    unfit: int = 0
     cut: int
     why_anew: str | None = None
     reasons: list[str] = []
     flushed: FlushReport | None = None
-    joined: JoinReport
+    joined: JoinReport | None = None
     still: Report | None = None
     contexts_unfit: int = 0
     compared: Comparison | None = None
+    notices: list[str] = []
     seconds: dict[str, float] = {}
 
 
@@ -106,16 +115,20 @@ def run_update(
     Args:
         workspace: The workspace.
         stage: Publish the new version without serving it.
-        force: Update even with few or no new observations.
+        force: Update even with few or no new observations. A pin and a pause hold all the same.
         wait: Wait for a running update to finish instead of raising `Busy`.
         now: Time in microseconds since 1970; a decision is final when its reward window has closed by then.
         on_step: Called with the step, the amount done and the total (0: unknown).
         engine: Engine for slices of the join, parts of observations and shards of contexts. Default: this process.
     """
     steps = _Steps(on_step)
+    check_config(workspace)
+    configured(workspace)
     with only_updater(workspace, wait=wait):
-        resumed = start(workspace, workspace.start())
-        head = workspace.registry.head()
+        if (paused := _paused(workspace)) is not None:
+            return paused
+        serving, head = _start(workspace), workspace.registry.head()
+        resumed = start(workspace, serving)
         steps.begin("flush")
         flushed = Flusher(Spool(workspace.spool), workspace.lake).flush()
         steps.begin("join")
@@ -129,19 +142,22 @@ def run_update(
             on_progress=steps.progress,
             each=engine.map if engine else None,
         )
+        add_totals(workspace.cuts, joined.cut, joined.rewards)
         cut = last_cut(workspace.lake)
-        new = count_observations(workspace.lake, resumed.after, cut, without=resumed.without)
+        found = backlog(workspace, serving, resumed.after, cut, resumed.without, same_teacher(workspace))
         so_far = UpdateReport(
             outcome="waiting",
-            why=too_few_text(workspace, new),
-            serving=resumed.still.policy.version,
-            observations=new,
+            why=too_few_text(workspace, found),
+            serving=_serving(head, serving),
+            observations=found.observations,
+            unfit=found.unfit,
+            notices=notices(workspace, serving),
             cut=cut,
             why_anew=resumed.why_anew,
             flushed=flushed,
             joined=joined,
         )
-        if not force and new < observations_needed(workspace):
+        if not force and found.unseen < observations_needed(workspace):
             steps.begin("done")
             return msgspec.structs.replace(so_far, seconds=steps.seconds)
         return _distil(workspace, resumed, head.number if head else 0, so_far, stage, steps, engine or LocalEngine())
@@ -149,13 +165,19 @@ def run_update(
 
 def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
     """The expected result of an update, without side effects. Events that are still in the log are not counted."""
-    resumed = start(workspace, workspace.serving())
-    expected = forecast(workspace, resumed.after, resumed.without, clock() if now is None else now)
+    check_config(workspace)
+    if (paused := _paused(workspace)) is not None:
+        return paused
+    serving, head = workspace.serving(), workspace.registry.head()
+    resumed = start(workspace, serving)
+    expected = forecast(workspace, serving, clock() if now is None else now)
     return UpdateReport(
-        outcome="published" if expected.due else "waiting",
+        outcome="due" if expected.due else "waiting",
         why=expected.why,
-        serving=resumed.still.policy.version,
+        serving=_serving(head, serving),
         observations=expected.observations,
+        unfit=expected.unfit,
+        notices=notices(workspace, serving),
         cut=last_cut(workspace.lake),
         why_anew=resumed.why_anew,
         joined=expected.joined,
@@ -208,25 +230,62 @@ def _distil(
         serve=not stage,
         expected=expected,
     )
+    pinned = None if stage else entry.pinned
     registry.forget_states(workspace.config.update.states_kept)
     registry.sweep()
     workspace.cuts.sweep()
     forget_labels(workspace.storage, version - workspace.config.update.labels_kept)
     steps.begin("done")
-    outcome: Outcome = "refused" if reasons else "staged" if stage else "published"
+    outcome: Outcome = "refused" if reasons else "staged" if stage or pinned else "published"
     return msgspec.structs.replace(
         made,
         outcome=outcome,
-        why=_outcome_text(outcome, version, so_far.serving),
+        why=_outcome_text(outcome, version, so_far.serving, pinned),
         serving=so_far.serving if entry.serving is None else entry.serving,
+        notices=[] if outcome == "published" else so_far.notices,
         seconds=steps.seconds,
     )
 
 
-def _outcome_text(outcome: Outcome, version: int, before: int) -> str:
+def _start(workspace: Workspace) -> Policy:
+    """The policy to continue from: the serving one.
+
+    Where the problem has changed so that no version fits, it is a uniform one that is not published: a service must
+    not find it in place of what was learnt.
+    """
+    try:
+        return workspace.start()
+    except OtherProblem:
+        stated = workspace.config.policy
+        return Policy.uniform(workspace.problem, seed=stated.seed, floor=stated.floor)
+
+
+def _serving(head: Entry | None, policy: Policy) -> int:
+    return policy.version if head is None or head.serving is None else head.serving
+
+
+def _paused(workspace: Workspace) -> UpdateReport | None:
+    """The report while updates are paused; None if they are not.
+
+    Nothing is flushed or joined either: a join is final, and rewards that come late may be the reason of the pause.
+    """
+    head = workspace.registry.head()
+    if head is None or head.serving is None or head.paused is None:
+        return None
+    return UpdateReport(
+        outcome="paused",
+        why=paused_text(head.paused),
+        serving=head.serving,
+        observations=0,
+        cut=last_cut(workspace.lake),
+    )
+
+
+def _outcome_text(outcome: Outcome, version: int, before: int, pinned: Hold | None) -> str:
+    until = f"is pinned {pinned.in_words}; potstill unpin or promote ends it" if pinned else "until potstill promote"
     return {
         "published": f"version {version} now serves",
-        "staged": f"version {version} is staged; version {before} keeps serving until potstill promote",
+        "staged": f"version {version} is staged; version {before} keeps serving{' and ' if pinned else ' '}{until}",
         "refused": f"version {version} is kept but does not serve; version {before} keeps serving",
     }[outcome]
 

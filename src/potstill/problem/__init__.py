@@ -1,6 +1,7 @@
 """The decision problem: context features, actions and reward, encoded the same way online and offline."""
 
 from potstill.errors import InvalidContext, InvalidObservation, InvalidProblem
+from potstill.problem.difference import Difference, difference
 from potstill.problem.features import Boolean, Categorical, Feature, Numeric
 from potstill.problem.observations import Observations
 from potstill.problem.problem import Context, Contexts, Problem
@@ -33,6 +34,7 @@ __all__ = [
     "Categorical",
     "Context",
     "Contexts",
+    "Difference",
     "Discrete",
     "Feature",
     "InvalidContext",
@@ -44,6 +46,7 @@ __all__ = [
     "Reward",
     "action_must_be",
     "check_outcomes",
+    "difference",
     "encode_actions",
     "numbers",
     "propensities_fit",

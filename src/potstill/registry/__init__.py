@@ -1,6 +1,6 @@
 """The registry of policy versions: atomic publication, verified reads, rollback."""
 
-from potstill.registry.entries import Entry, File, Files, Version
+from potstill.registry.entries import Entry, File, Files, Hold, Version
 from potstill.registry.errors import Conflict, CorruptVersion, NoState, OtherProblem, UnknownVersion
 from potstill.registry.registry import Registry
 
@@ -10,6 +10,7 @@ __all__ = [
     "Entry",
     "File",
     "Files",
+    "Hold",
     "NoState",
     "OtherProblem",
     "Registry",

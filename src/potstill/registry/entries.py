@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -17,6 +18,7 @@ _NAME = re.compile(r"(\d{10})\.json")
 WAY_OUT = "go back to a sound version with potstill rollback, or to a certain one with its --to"
 
 State = Literal["serving", "served before", "staged", "refused"]
+Event = Literal["published", "served", "pinned", "unpinned", "paused", "resumed"]
 
 
 class File(msgspec.Struct, frozen=True):
@@ -35,19 +37,43 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
     report: File
 
 
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """A pin of the serving version, or a pause of updates.
+
+    Attributes:
+        by: Who asked for it.
+        reason: Why; empty if no reason was given.
+        time: When, in microseconds since 1970, UTC.
+    """
+
+    by: str
+    reason: str
+    time: int
+
+    @property
+    def in_words(self) -> str:
+        """Author, time and reason, such as ``by ann since 2026-11-16 03:50 UTC: clicks are wrong``."""
+        since = datetime.fromtimestamp(self.time / 1e6, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return f"by {self.by or 'unknown'} since {since}{f': {self.reason}' if self.reason else ''}"
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One change, and the state after it. The fields from `version` on describe one version.
 
     Attributes:
         number: Counts from 1, without gaps.
         time: Microseconds since 1970, UTC.
-        event: A version was published, or one that had been published before was made to serve.
+        event: A version was published; one that had been published before was made to serve; the serving version
+            was pinned or unpinned; or updates were paused or resumed.
         serving: The version that serves from now on, if any.
         latest: The highest version number that was given out.
         back: The entry whose serving version a rollback returns to, if there is one.
+        pinned: Who pinned the serving version; None if it is not pinned. New versions do not replace a pinned one.
+        paused: Who paused updates; None if they are not paused.
         writer: Random, so that a writer knows its own entry when a store's answer got lost.
-        note: Note of the person who made the change.
-        version: Version that was published or promoted.
+        by: Who made the change; empty for an update.
+        note: Reason that was given for the change.
+        version: Version that was published or promoted; the serving one if the change is about none.
         parent: The version that it was distilled after, if any.
         problem: Hash of its problem.
         observations: Total number of observations it has learnt from.
@@ -58,11 +84,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     time: int
-    event: Literal["published", "served"]
+    event: Event
     serving: int | None
     latest: int
     back: int | None = None
+    pinned: Hold | None = None
+    paused: Hold | None = None
     writer: str
+    by: str = ""
     note: str = ""
     version: int
     parent: int | None = None

@@ -96,7 +96,7 @@ class Journal:
 
     def append(self, after: int, **fields: Any) -> Entry:
         """Create the entry after a number; of concurrent writers one succeeds and the others get `Conflict`."""
-        entry = Entry(number=after + 1, time=time.time_ns() // 1000, writer=uuid.uuid4().hex, **fields)
+        entry = Entry(**{"number": after + 1, "time": now(), "writer": uuid.uuid4().hex, **fields})
         data = seal(entry)
         try:
             self._storage.create(_place(entry.number), data)
@@ -113,6 +113,11 @@ class Journal:
             return msgspec.json.decode(self._storage.read(HINT), type=_Hint).number
         except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
             return 0
+
+
+def now() -> int:
+    """Microseconds since 1970, UTC."""
+    return time.time_ns() // 1000
 
 
 def read_all(function: Callable[[int], Read], numbers: Iterable[int]) -> list[Read]:

@@ -15,7 +15,8 @@ from typing import Any
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
 from potstill.registry.blobs import read_blob, states, write_blob
-from potstill.registry.entries import WAY_OUT, Entry, Files, Version, versions_in
+from potstill.registry.changes import described, forward, hold, holds, same_version, unmoved
+from potstill.registry.entries import WAY_OUT, Entry, Event, Files, Version, versions_in
 from potstill.registry.errors import (
     Conflict,
     CorruptVersion,
@@ -118,6 +119,7 @@ class Registry:
         serve: bool = True,
         expected: int,
         note: str = "",
+        replaces: bool = False,
     ) -> Entry:
         """Publish a new version, and serve it unless it is refused.
 
@@ -126,9 +128,12 @@ class Registry:
             teacher: The state of the teacher that it was distilled from, if it is to be kept.
             report: Report of its update.
             reasons: Why it must not serve; with any it is kept, but not served.
-            serve: False to stage it, so that it can be made to serve later.
+            serve: False to stage it, so that it can be made to serve later. While the serving version is pinned, a new
+                one is staged in any case.
             expected: The number of the last entry when the work on this version began; 0 if there was none.
             note: Kept with the change.
+            replaces: Serve it also in place of a pinned version, which it is then pinned for: that one cannot serve
+                any more, because the problem has changed.
 
         Raises:
             Conflict: Somebody changed the registry in the meantime.
@@ -137,7 +142,7 @@ class Registry:
         if expected != (head.number if head else 0):
             raise conflict(expected, head.number if head else 0)
         self._refuse_unfit(policy, head.latest + 1 if head else min(policy.version, 1))
-        data, serves = policy.to_bytes(), serve and not reasons
+        data, serves = policy.to_bytes(), serve and not reasons and (replaces or not (head and head.pinned))
         if serves:
             Policy.from_bytes(data)  # the serving entry must be readable, or nothing is written
         files = Files(
@@ -151,38 +156,72 @@ class Registry:
                 event="published",
                 latest=policy.version,
                 note=note,
-                **_described(policy, tuple(reasons), files),
-                **(_forward(head, policy.version) if serves else _unmoved(head)),
+                **described(policy, tuple(reasons), files),
+                **(holds(head) | (forward(head, policy.version) if serves else unmoved(head))),
             )
 
-    def serve(self, version: int, note: str = "") -> Entry:
-        """Promote any version, even a refused one, after verifying it."""
+    def serve(self, version: int, note: str = "", by: str = "") -> Entry:
+        """Promote any version, even a refused one, after verifying it. It is not pinned; a pin is released."""
         number, state = self._journal.standing()
         if state and state.number == number and state.serving == version:
-            return state
-        return self._serve(version, number, state, note, _forward(state, version))
+            return self.unpin(note, by)
+        return self._serve(version, number, state, note, by, {**forward(state, version), "pinned": None})
 
-    def rollback(self, to: int | None = None, note: str = "") -> Entry:
-        """Roll back to a version that served before, after verifying it.
+    def rollback(self, to: int | None = None, note: str = "", by: str = "") -> Entry:
+        """Roll back to a version that served before, after verifying it, and pin it.
 
         Args:
             to: The version; the one that served before the present one if left out. Rolling back again goes further
                 back, and never to what was rolled back from.
-            note: Kept with the change.
+            note: Reason, kept with the change.
+            by: Who asks for it.
         """
         number, state = self._journal.standing()
         if state is None or state.serving is None:
             raise UnknownVersion(f"{self.storage.url}: no version serves yet, so there is nothing to roll back from")
         for earlier in self._served_before(number, state):
             if earlier.serving is not None and to in (None, earlier.serving):
-                move = {"serving": earlier.serving, "back": earlier.back}
-                return self._serve(earlier.serving, number, state, note, move)
+                move = {"serving": earlier.serving, "back": earlier.back, "pinned": hold(note, by)}
+                return self._serve(earlier.serving, number, state, note, by, move)
         if to is None:
             raise UnknownVersion(
                 f"no version served before version {state.serving}, so there is none to roll back to; "
                 "potstill promote serves any that potstill versions lists"
             )
-        return self.serve(to, note)
+        return self.pin(to, note, by)
+
+    def pin(self, version: int | None = None, note: str = "", by: str = "") -> Entry:
+        """Pin the serving version, or serve and pin another: updates stage their versions until `unpin` or `serve`.
+
+        Args:
+            version: The version; the serving one if left out.
+            note: Reason, kept with the change.
+            by: Who asks for it.
+        """
+        number, state = self._journal.standing()
+        pinned = hold(note, by)
+        if version is not None and (state is None or version != state.serving):
+            return self._serve(version, number, state, note, by, {**forward(state, version), "pinned": pinned})
+        return self._change("pinned", number, state, note, by, pinned=pinned)
+
+    def unpin(self, note: str = "", by: str = "") -> Entry:
+        """Release the pin: the next version that is published serves. No change if there is no pin."""
+        number, state = self._journal.standing()
+        if state and state.pinned is None:
+            return state
+        return self._change("unpinned", number, state, note, by, pinned=None)
+
+    def pause(self, note: str = "", by: str = "") -> Entry:
+        """Pause updates: none is made until `resume`."""
+        number, state = self._journal.standing()
+        return self._change("paused", number, state, note, by, paused=hold(note, by))
+
+    def resume(self, note: str = "", by: str = "") -> Entry:
+        """End a pause of updates. No change if there is none."""
+        number, state = self._journal.standing()
+        if state and state.paused is None:
+            return state
+        return self._change("resumed", number, state, note, by, paused=None)
 
     def forget_states(self, keep: int) -> list[int]:
         """Delete teacher states, except those of the newest versions and of the serving one.
@@ -235,18 +274,39 @@ class Registry:
             yield entry
             back = entry.back
 
-    def _serve(self, version: int, number: int, state: Entry | None, note: str, move: dict[str, Any]) -> Entry:
+    def _serve(self, version: int, number: int, state: Entry | None, note: str, by: str, move: dict[str, Any]) -> Entry:
         published = self._published(version)
         self._refuse_other(published)
         self._policy(published)
+        return self._append("served", published, number, state, note, by, move)
+
+    def _change(self, event: Event, number: int, state: Entry | None, note: str, by: str, **change: Any) -> Entry:
+        """Change a pin or a pause; the serving version stays."""
+        if state is None or state.serving is None:
+            raise UnknownVersion(
+                f"{self.storage.url}: no version serves yet; potstill update or potstill serve makes the first"
+            )
+        return self._append(event, self._published(state.serving), number, state, note, by, unmoved(state) | change)
+
+    def _append(
+        self,
+        event: Event,
+        published: Entry,
+        number: int,
+        state: Entry | None,
+        note: str,
+        by: str,
+        change: dict[str, Any],
+    ) -> Entry:
         unread = number - (state.number if state else 0)  # each of them may have published a version
         return self._journal.append(
             number,
-            event="served",
+            event=event,
             latest=(state.latest if state else 0) + unread,
+            by=by,
             note=note,
-            **{field: getattr(published, field) for field in OF_A_VERSION},
-            **move,
+            **same_version(published),
+            **(holds(state) | change),
         )
 
     def _serving(self) -> Entry:
@@ -290,31 +350,6 @@ class Registry:
             raise OtherProblem(
                 f"version {entry.version} cannot serve: it decides an earlier problem ({entry.problem}), and "
                 f"problem.toml now says {self.problem.name!r} ({self.problem.hash}); put the old problem.toml back, "
-                "or make a version for the new one with potstill update"
+                "make a version for the new one with potstill update, or serve one that potstill versions does not "
+                "mark as of another problem"
             )
-
-
-#: Fields of an entry that describe its version and never change.
-OF_A_VERSION = ("version", "parent", "problem", "observations", "kl", "reasons", "files")
-
-
-def _described(policy: Policy, reasons: tuple[str, ...], files: Files) -> dict[str, Any]:
-    metadata = policy.metadata
-    return {
-        "version": policy.version,
-        "parent": metadata.parent,
-        "problem": metadata.problem_hash,
-        "observations": metadata.lineage.observations,
-        "kl": (metadata.fidelity or {}).get("kl_mean"),
-        "reasons": reasons,
-        "files": files,
-    }
-
-
-def _forward(state: Entry | None, version: int) -> dict[str, Any]:
-    """Switch the serving version; a rollback returns to the present one."""
-    return {"serving": version, "back": state.number if state and state.serving is not None else None}
-
-
-def _unmoved(state: Entry | None) -> dict[str, Any]:
-    return {"serving": state.serving if state else None, "back": state.back if state else None}

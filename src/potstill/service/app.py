@@ -28,7 +28,7 @@ from potstill.service.http import (
 from potstill.service.limits import Disconnected, Load, Options, most_values, refuse_crowded
 from potstill.service.metrics import NullRecorder, ProblemGauges
 from potstill.service.problem_service import ProblemService
-from potstill.service.status import log_status
+from potstill.service.status import log_status, unused_rewards
 from potstill.service.tokens import Scope as TokenScope
 from potstill.workspace import Workspace
 
@@ -194,7 +194,15 @@ class App:
         for service in self._problems:
             current = service.snapshots.current
             version = None if current.policy is None else current.policy.version
-            yield ProblemGauges(service.name, version, log_status(service).lag_seconds, current.mode_fault is not None)
+            yield ProblemGauges(
+                service.name,
+                version,
+                log_status(service).lag_seconds,
+                mode_fault=current.mode_fault is not None,
+                pinned=current.pinned is not None,
+                paused=current.paused is not None,
+                unused=unused_rewards(service),
+            )
 
 
 #: By path, then by method.
@@ -208,7 +216,7 @@ def _routes(problems: Sequence[ProblemService], whole: ServiceEndpoints, options
     for row in routes.SERVICE_ENDPOINTS:
         found.setdefault(f"/{row.path}", {}).update(_methods(row, Route(getattr(whole, row.handler))))
     for service in problems:
-        endpoints = ProblemEndpoints(service, options.max_batch)
+        endpoints = ProblemEndpoints(service, options)
         values = most_values(service.workspace.problem, options.max_batch)
         for row in routes.PROBLEM_ENDPOINTS:
             assert row.scope is not None  # every endpoint of a problem has one

@@ -81,6 +81,10 @@ class Guard:
             return False
         return True
 
+    def caller(self, authorization: bytes | None) -> str:
+        """Name of the token of a request that may pass; empty for an open service."""
+        return "" if self.open else self._token(authorization).name
+
     def _mark(self) -> None:
         """Note on disk that callers need tokens; tokens of earlier versions of Potstill have no such note."""
         self._marked = True
@@ -121,6 +125,15 @@ def check(guards: Guards, problem: str, headers: Headers, scope: Scope) -> None:
     except TokenRefused as error:
         headers = {401: ((b"www-authenticate", b"Bearer"),), 503: RETRY}.get(error.status, ())
         raise Refusal(error.status, "token", str(error), headers) from error
+
+
+def author(guards: Guards, problem: str, headers: Headers, stated: str) -> str:
+    """Author of an administrator's request: the token's name, and the person whom the request names."""
+    guard = guards.get(problem)
+    name = "" if guard is None else guard.caller(header(headers, b"authorization"))
+    if not name:
+        return stated or "an open service"
+    return f"{stated} (token {name})" if stated else name
 
 
 def visible(guards: Guards, problems: Iterable[str], headers: Headers, scope: Scope) -> set[str]:

@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from potstill.decode import check_keys
 from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward
-from potstill.registry import Conflict, CorruptVersion, OtherProblem, UnknownVersion
+from potstill.policy import Policy
+from potstill.registry import Conflict, CorruptVersion, OtherProblem, Registry, UnknownVersion
 from potstill.service import docs_page, status
-from potstill.service.auth import visible
+from potstill.service.auth import author, visible
 from potstill.service.http import (
     OCTETS,
     Headers,
@@ -37,19 +38,23 @@ from potstill.service.wire import (
     AcceptedReply,
     AdminReply,
     BatchReply,
+    ChangeRequest,
     DecideRequest,
     HealthReply,
     ModeRequest,
     Observation,
     ObservedReward,
+    PinRequest,
     RewardReply,
     RewardRequest,
     RewardsRequest,
     RollbackRequest,
+    hold_reply,
     micros,
 )
-from potstill.workspace import InvalidConfig
+from potstill.workspace import InvalidConfig, in_words, is_uniform
 
+Asked = TypeVar("Asked", bound=ChangeRequest)
 _one_reward = msgspec.json.Decoder(RewardRequest).decode
 _many_rewards = msgspec.json.Decoder(RewardsRequest).decode
 #: Fields that an observation hands to the log as they are.
@@ -63,11 +68,11 @@ class ProblemEndpoints:
 
     Args:
         service: The problem.
-        max_batch: The most requests, rewards or observations in one request.
+        options: Limits, and the tokens that name the author of an administrator's request.
     """
 
-    def __init__(self, service: ProblemService, max_batch: int) -> None:
-        self._service, self._max_batch = service, max_batch
+    def __init__(self, service: ProblemService, options: Options) -> None:
+        self._service, self._max_batch, self._guards = service, options.max_batch, options.guards
         self._problem = msgspec.json.encode(
             {**msgspec.to_builtins(service.workspace.problem), "hash": service.workspace.problem.hash}
         )
@@ -123,12 +128,29 @@ class ProblemEndpoints:
         """Status of the problem."""
         return json(await in_thread(status.status, self._service))
 
-    async def rollback(self, body: bytes, _: Headers) -> Reply:
-        """Return to a version that served before."""
-        request = self._read(msgspec.json.Decoder(RollbackRequest).decode, body)
-        with _refusing():
-            await asyncio.to_thread(self._service.workspace.registry.rollback, request.to, request.note)
-        return await self._admin_reply()
+    async def rollback(self, body: bytes, headers: Headers) -> Reply:
+        """Return to a version that served before, and pin it."""
+        return await self._change(
+            RollbackRequest, body, headers, lambda r, asked, by: r.rollback(asked.to, asked.reason or asked.note, by)
+        )
+
+    async def pin(self, body: bytes, headers: Headers) -> Reply:
+        """Pin the serving version or another."""
+        return await self._change(
+            PinRequest, body, headers, lambda r, asked, by: r.pin(asked.version, asked.reason, by)
+        )
+
+    async def unpin(self, body: bytes, headers: Headers) -> Reply:
+        """Release the pin."""
+        return await self._change(ChangeRequest, body, headers, lambda r, asked, by: r.unpin(asked.reason, by))
+
+    async def pause(self, body: bytes, headers: Headers) -> Reply:
+        """Pause updates."""
+        return await self._change(ChangeRequest, body, headers, lambda r, asked, by: r.pause(asked.reason, by))
+
+    async def resume(self, body: bytes, headers: Headers) -> Reply:
+        """Resume updates."""
+        return await self._change(ChangeRequest, body, headers, lambda r, asked, by: r.resume(asked.reason, by))
 
     async def mode(self, body: bytes, _: Headers) -> Reply:
         """Change the mode."""
@@ -138,11 +160,28 @@ class ProblemEndpoints:
             await asyncio.to_thread(write_mode, workspace.storage, workspace.config.serve, request.mode)
         return await self._admin_reply()
 
+    async def _change(
+        self, kind: type[Asked], body: bytes, headers: Headers, change: Callable[[Registry, Asked, str], object]
+    ) -> Reply:
+        """Change the registry as an administrator asks."""
+        asked: Asked = self._read(msgspec.json.Decoder(kind).decode, body)
+        by = author(self._guards, self._service.name, headers, asked.by)
+        with _refusing():
+            await asyncio.to_thread(change, self._service.workspace.registry, asked, by)
+        return await self._admin_reply()
+
     async def _admin_reply(self) -> Reply:
         await self._service.reload()
         snapshot = self._service.snapshots.current
         serving = None if snapshot.policy is None else snapshot.policy.version
-        return json(AdminReply(serving=serving, mode=snapshot.mode))
+        reply = AdminReply(
+            serving=serving,
+            mode=snapshot.mode,
+            pinned=hold_reply(snapshot.pinned),
+            paused=hold_reply(snapshot.paused),
+            notice=_uniform_notice(snapshot.policy),
+        )
+        return json(reply)
 
     def _read(self, decode: Callable[[bytes], Any], body: bytes) -> Any:
         try:
@@ -187,6 +226,13 @@ def _unknown_key(decode: Callable[[bytes], Any], body: bytes) -> msgspec.DecodeE
     except RecursionError:
         return msgspec.ValidationError("unknown key, with a value that nests too deep")
     raise AssertionError("a decoder refused a key that its type has")
+
+
+def _uniform_notice(policy: Policy | None) -> str | None:
+    """Says that a version has learnt nothing, in case somebody rolled back so far; None if it has."""
+    if policy is None or not is_uniform(policy):
+        return None
+    return f"version {policy.version} is {in_words(policy)}"
 
 
 def _rewards(body: bytes) -> RewardRequest | RewardsRequest:

@@ -7,7 +7,7 @@ looked up when Prometheus scrapes.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -87,12 +87,18 @@ class ProblemGauges(NamedTuple):
         version: Version of the serving policy; None if there is none.
         lag_seconds: Age of this machine's oldest event that is not in the lake; 0 if all are.
         mode_fault: Whether the mode that was set last is unusable.
+        pinned: Whether the serving version is pinned.
+        paused: Whether updates are paused.
+        unused: Numbers of rewards that joins could not use, by reason: ``late``, ``too_late``, ``orphan``.
     """
 
     problem: str
     version: int | None
     lag_seconds: float
     mode_fault: bool = False
+    pinned: bool = False
+    paused: bool = False
+    unused: Mapping[str, int] = {}
 
 
 class Series(NamedTuple):
@@ -223,9 +229,21 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
         labels=["problem"],
     )
     fault = GaugeMetricFamily("potstill_mode_fault", "1 while mode.json is unusable.", labels=["problem"])
+    pinned = GaugeMetricFamily("potstill_pinned", "1 if the serving version is pinned.", labels=["problem"])
+    paused = GaugeMetricFamily("potstill_paused", "1 if updates are paused.", labels=["problem"])
+    unused = CounterMetricFamily(
+        "potstill_rewards_unused",
+        "Rewards that joins could not use: late (after their window), too_late (after their decision was joined), "
+        "orphan (of no known decision).",
+        labels=["problem", "reason"],
+    )
     for one in gauges:
+        for reason, count in one.unused.items():
+            unused.add_metric([one.problem, reason], count)
         lag.add_metric([one.problem], one.lag_seconds)
         fault.add_metric([one.problem], one.mode_fault)
+        pinned.add_metric([one.problem], one.pinned)
+        paused.add_metric([one.problem], one.paused)
         if one.version is not None:
             version.add_metric([one.problem], one.version)
-    yield from (version, lag, fault)
+    yield from (version, lag, fault, pinned, paused, unused)

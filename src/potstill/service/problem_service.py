@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from potstill.errors import InvalidAction
 from potstill.events import DecisionBlock, DecisionRow, Event, InvalidEvent, LogUnavailable
@@ -18,9 +18,10 @@ from potstill.service.experiment import Experiment, ExperimentWatcher
 from potstill.service.http import unavailable, unfit
 from potstill.service.idempotency import CachedDecision, IdempotencyCache
 from potstill.service.metrics import Recorder
+from potstill.service.problem_watcher import ProblemWatcher
 from potstill.service.snapshot import Snapshot, SnapshotWatcher
 from potstill.service.wire import DecideReply, DecideRequest, Requests
-from potstill.workspace import InvalidConfig, Workspace
+from potstill.workspace import Workspace, fallback_of
 
 _logger = logging.getLogger(__name__)
 
@@ -66,8 +67,9 @@ class ProblemService:
         self.requests = Requests(workspace.problem)
         self.snapshots = SnapshotWatcher(workspace, recorder.count_reload)
         self.experiments = ExperimentWatcher(workspace, recorder.count_reload)
+        self.problems = ProblemWatcher(workspace)
         self.counts = Counts()
-        self._decider = Decider(workspace.problem, _fallback(workspace))
+        self._decider = Decider(workspace.problem, fallback_of(workspace))
         self._cache = IdempotencyCache(idempotency_size)
         self._log_timeout = log_timeout
         self._log: AsyncLog | None = None
@@ -90,10 +92,11 @@ class ProblemService:
             await log.close()
 
     async def reload(self) -> None:
-        """Look for a new version, mode or experiment."""
+        """Look for a new version, mode, experiment or problem."""
         async with self._reloading:
             await asyncio.to_thread(self.snapshots.reload)
             await asyncio.to_thread(self.experiments.reload)
+            await asyncio.to_thread(self.problems.reload, self.snapshots.current.policy)
 
     @property
     def log_fault(self) -> LogUnavailable | None:
@@ -219,12 +222,3 @@ class ProblemService:
 
 
 _LOG_UNAVAILABLE = "event log unavailable; nothing was recorded; retry"
-
-
-def _fallback(workspace: Workspace) -> Any:
-    """The configured fallback action, parsed; None if there is none."""
-    stated = workspace.config.serve.fallback
-    try:
-        return None if stated is None else workspace.problem.actions.parse(stated)
-    except InvalidAction as error:
-        raise InvalidConfig(f"{workspace.url}: serve.fallback must be an action: {error}") from error

@@ -13,14 +13,15 @@ from typing import NamedTuple
 import msgspec
 
 from potstill.policy import InvalidPolicy, Policy
-from potstill.registry import Conflict, CorruptVersion, Entry, OtherProblem, UnknownVersion
+from potstill.problem import InvalidProblem, difference
+from potstill.registry import Conflict, CorruptVersion, Entry, Hold, OtherProblem, UnknownVersion
 from potstill.storage import Storage, child
 from potstill.workspace import InvalidConfig, ServeConfig, ServeMode, Workspace
 
 FILE = "mode.json"
 _logger = logging.getLogger(__name__)
 #: Errors of an unusable version or mode; the current one keeps serving.
-_UNUSABLE = (CorruptVersion, InvalidPolicy, OtherProblem, UnknownVersion, InvalidConfig)
+_UNUSABLE = (CorruptVersion, InvalidPolicy, InvalidProblem, OtherProblem, UnknownVersion, InvalidConfig)
 #: Errors of unavailable storage.
 _UNAVAILABLE = (OSError, Conflict)
 
@@ -84,6 +85,8 @@ class Snapshot:
         mode: How requests are answered.
         since: When this process began to serve the policy.
         mode_fault: Why the stored mode is not used; None if it is.
+        pinned: Who pinned the policy; None if it is not pinned.
+        paused: Who paused updates; None if they are not paused.
     """
 
     policy: Policy | None
@@ -91,6 +94,8 @@ class Snapshot:
     mode: ServeMode
     since: datetime
     mode_fault: str | None = None
+    pinned: Hold | None = None
+    paused: Hold | None = None
 
     @cached_property
     def artifact(self) -> bytes:
@@ -118,14 +123,27 @@ class SnapshotWatcher:
         self._fault: str | None = None
         self.current = Snapshot(None, 0, workspace.config.serve.mode, datetime.now(UTC))
 
+    @property
+    def fault(self) -> str | None:
+        """Why the last version or mode that was found is not used; None if it is."""
+        return self._fault
+
     def start(self) -> None:
-        """Load the serving version. Where nothing is published yet, publish a uniform policy first."""
+        """Load the serving version.
+
+        Where nothing is published yet, a uniform policy is published first; where the actions of the problem have
+        changed, the last policy, adapted to them.
+        """
+        policy: Policy | None = None
         try:
             self._workspace.storage.sweep()
-            self._workspace.start()
+            policy = self._workspace.start()
         except (*_UNUSABLE, *_UNAVAILABLE) as error:
             self._report(error)
         self.reload()
+        if self.current.policy is None and policy is not None:
+            # A worker that was restarted after the problem had changed decides what the others decide.
+            self._swap(replace(self.current, policy=policy))
 
     def reload(self) -> None:
         """Load a new version or mode, if there is one and it is usable."""
@@ -143,9 +161,17 @@ class SnapshotWatcher:
         entry = self._workspace.registry.changed_since(self.current.number)
         if entry is None:
             return replace(self.current, mode=mode, mode_fault=fault)
+        found = replace(
+            self.current,
+            number=entry.number,
+            mode=mode,
+            mode_fault=fault,
+            pinned=entry.pinned,
+            paused=entry.paused,
+        )
         if self.current.policy is not None and self.current.policy.version == entry.serving:
-            return replace(self.current, number=entry.number, mode=mode, mode_fault=fault)
-        return Snapshot(self._load_policy(entry), entry.number, mode, datetime.now(UTC), fault)
+            return found
+        return replace(found, policy=self._load_policy(entry), since=datetime.now(UTC))
 
     def _mode(self) -> StoredMode:
         """The stored mode; the current one while the file cannot be read."""
@@ -161,12 +187,20 @@ class SnapshotWatcher:
             raise UnknownVersion("no version serves yet; potstill update makes the first")
         policy = self._workspace.registry.policy(entry.serving)
         if policy.problem.hash != problem.hash:
-            raise OtherProblem(
-                f"version {entry.serving} decides an earlier problem ({policy.problem.hash}), and problem.toml now "
-                f"says {problem.name!r} ({problem.hash}); make a version for it with potstill update"
-            )
+            raise OtherProblem(self._other_problem(policy))
         policy.decide({feature.name: feature.example for feature in problem.context})
         return policy
+
+    def _other_problem(self, policy: Policy) -> str:
+        """What to do about a version for another problem than the one that this service was started with."""
+        problem, now = self._workspace.problem, Workspace(self._workspace.url).problem
+        changed = difference(problem, policy.problem).in_words
+        if now.hash == policy.problem.hash:
+            return f"version {policy.version} is for the changed problem ({changed}): restart potstill serve to follow"
+        return (
+            f"version {policy.version} is for another problem than problem.toml ({changed}): run potstill update and "
+            "restart potstill serve, or restart it with --fresh to start from a uniform policy"
+        )
 
     def _swap(self, found: Snapshot) -> None:
         _ = found.etag  # computed in the reloading thread rather than for the first request

@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from potstill.events import now
+from potstill.events import now, read_totals
 from potstill.events.wal import Spool
 from potstill.files import write_atomically
 from potstill.service.http import unavailable
 from potstill.service.problem_service import ProblemService
-from potstill.service.wire import LogStatus, StatusReply
+from potstill.service.wire import LogStatus, StatusReply, hold_reply
+from potstill.workspace import in_words
 
 T = TypeVar("T")
 _PROBE = "ready.probe"
@@ -40,6 +41,9 @@ def status(service: ProblemService) -> StatusReply:
         problem=service.name,
         hash=service.workspace.problem.hash,
         serving=None if snapshot.policy is None else snapshot.policy.version,
+        decides=None if snapshot.policy is None else in_words(snapshot.policy),
+        pinned=hold_reply(snapshot.pinned),
+        paused=hold_reply(snapshot.paused),
         mode=snapshot.mode,
         mode_fault=snapshot.mode_fault,
         experiment=None if experiment is None else experiment.config.name,
@@ -49,6 +53,7 @@ def status(service: ProblemService) -> StatusReply:
         rewards=service.counts.rewards,
         log=log_status(service),
         ready=is_ready(service),
+        notices=[notice for notice in (service.problems.notice, service.snapshots.fault) if notice is not None],
     )
 
 
@@ -57,6 +62,14 @@ def log_status(service: ProblemService) -> LogStatus:
     pending = Spool(service.workspace.spool).pending()
     lag = 0.0 if pending.oldest is None else max(now() - pending.oldest, 0) / 1e6
     return LogStatus(segments=pending.segments, bytes=pending.bytes, lag_seconds=lag)
+
+
+def unused_rewards(service: ProblemService) -> dict[str, int]:
+    """Numbers of rewards that joins could not use, by reason; empty while storage is unavailable."""
+    try:
+        return read_totals(service.workspace.cuts).unused
+    except OSError:
+        return {}
 
 
 def is_ready(service: ProblemService) -> bool:

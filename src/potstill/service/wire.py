@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from potstill.events import ID_BYTES, context_type, microseconds
 from potstill.problem import MOST_METRICS, YEAR_2200, Problem
+from potstill.registry import Hold
 from potstill.workspace import ServeMode
 
 Text = Annotated[str, Meta(min_length=1, max_length=ID_BYTES)]
@@ -23,6 +24,7 @@ Metrics = Annotated[dict[Text, float], Meta(max_length=MOST_METRICS)]
 #: The most rewards of one observation.
 MOST_REWARDS = 100
 Version = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Reason = Annotated[str, Meta(max_length=1000)]
 
 
 # gc=False: requests hold no references back to themselves.
@@ -103,11 +105,27 @@ class ObserveRequest(_Request, frozen=True):
     observations: list[Observation]
 
 
-class RollbackRequest(_Request, frozen=True):
-    """Return to a version that served before: the previous one if `to` is left out."""
+class ChangeRequest(_Request, frozen=True):
+    """A change by an administrator; author and reason are stored in the registry.
+
+    The author is the token's name; `by` names a person who uses a shared token.
+    """
+
+    reason: Reason = ""
+    by: Reason = ""
+
+
+class RollbackRequest(ChangeRequest, frozen=True):
+    """Return to a version that served before: the previous one if `to` is left out. `note` is the same as `reason`."""
 
     to: Version | None = None
-    note: Annotated[str, Meta(max_length=1000)] = ""
+    note: Reason = ""
+
+
+class PinRequest(ChangeRequest, frozen=True):
+    """Pin the serving version; with `version`, serve that one and pin it."""
+
+    version: Version | None = None
 
 
 class ModeRequest(_Request, frozen=True):
@@ -164,15 +182,27 @@ class LogStatus(Struct, frozen=True, kw_only=True):
     lag_seconds: float
 
 
+class HoldReply(Struct, frozen=True, kw_only=True):
+    """Who pinned the serving version or paused updates, when and why."""
+
+    by: str
+    reason: str
+    since: datetime
+
+
 class StatusReply(Struct, frozen=True, kw_only=True):
     """Status of a problem; `decisions` and `rewards` are those of the answering worker since it started.
 
-    `mode_fault` says why the mode that was set last is not used, if it is not.
+    `mode_fault` says why the mode that was set last is not used, if it is not. `decides` says what the serving version
+    decides by. `notices` say what an operator should know and do.
     """
 
     problem: str
     hash: str
     serving: int | None
+    decides: str | None
+    pinned: HoldReply | None
+    paused: HoldReply | None
     mode: str
     mode_fault: str | None
     experiment: str | None
@@ -182,13 +212,17 @@ class StatusReply(Struct, frozen=True, kw_only=True):
     rewards: int
     log: LogStatus
     ready: bool
+    notices: list[str]
 
 
-class AdminReply(Struct, frozen=True, kw_only=True):
-    """Version and mode after an administrator's request."""
+class AdminReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Version, mode, pin and pause after an administrator's request; `notice` is what to know about the version."""
 
     serving: int | None
     mode: str
+    pinned: HoldReply | None = None
+    paused: HoldReply | None = None
+    notice: str | None = None
 
 
 class HealthReply(Struct, frozen=True):
@@ -242,6 +276,13 @@ def _narrow(general: type[Struct], types: Mapping[str, Any]) -> Any:
             required = field.default is msgspec.NODEFAULT
             fields.append((field.name, types[field.name], *(() if required else (field.default,))))
     return msgspec.defstruct(general.__name__, fields, bases=(general,), frozen=True, kw_only=True, gc=False)
+
+
+def hold_reply(hold: Hold | None) -> HoldReply | None:
+    """A pin or a pause as it goes over the wire."""
+    if hold is None:
+        return None
+    return HoldReply(by=hold.by, reason=hold.reason, since=datetime.fromtimestamp(hold.time / 1e6, UTC))
 
 
 def micros(moment: datetime | float | None) -> int | None:

@@ -1,8 +1,11 @@
 """Workspaces: one problem, its events and its policies, in a folder or an object store."""
 
 from potstill.workspace import template
+from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform
+from potstill.workspace.check import check_config, fallback_of
 from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
+from potstill.workspace.notices import change_notice, notices
 from potstill.workspace.overview import Overview, overview
 from potstill.workspace.template import log_example
 from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists
@@ -10,6 +13,7 @@ from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace
 __all__ = [
     "CONFIG",
     "PROBLEM",
+    "Adaptation",
     "Config",
     "ExperimentStatus",
     "InvalidConfig",
@@ -20,9 +24,16 @@ __all__ = [
     "UpdateConfig",
     "Workspace",
     "WorkspaceExists",
+    "adapt_again",
+    "change_notice",
+    "check_config",
     "control_of",
     "experiment_status",
+    "fallback_of",
+    "in_words",
+    "is_uniform",
     "log_example",
+    "notices",
     "overview",
     "read_config",
     "rules_of",

@@ -31,11 +31,14 @@ class PolicyConfig(_Section, frozen=True):
 
     Attributes:
         seed: Seed of everything random.
-        floor: The smallest propensity of an action.
+        floor: The smallest propensity of an action. A change takes effect with the next version.
+        new_action_share: Share of decisions that are drawn uniformly from all actions after an action was added to the
+            problem, until the next update: the new action then has this share divided by the number of actions.
     """
 
     seed: int = 0
     floor: Share = 0.0
+    new_action_share: Share = 0.1
 
 
 class JoinConfig(_Section, frozen=True):

@@ -12,8 +12,9 @@ from potstill.workspace.workspace import Workspace
 
 PROBLEM = """\
 # The problem: features of a context, actions, and reward.
-# This is an example: replace it before the first decision is logged. Changing features or actions later makes a new
-# problem, for which learning starts from zero. The reward may be changed at any time.
+# This is an example: replace it before the first decision is logged. Actions may be added and removed later: restart
+# the service then. After a change of the features run potstill update before that: it learns again from the
+# observations that still fit. The reward may be changed at any time.
 
 name = "video-upload"
 
@@ -69,6 +70,9 @@ type = "linear-ts"
 #seed = 0
 # Smallest propensity of an action. Set one, such as 0.01, to evaluate other policies on the log later.
 #floor = 0.0
+# After an action was added to problem.toml, the last policy keeps serving, and this share of decisions is spread evenly
+# over all actions until the next update.
+#new_action_share = 0.1
 
 [join]
 # How several rewards of one decision are combined: first, last, sum, max or mean.

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from potstill.errors import PotstillError
 from potstill.events import EventLog
 from potstill.policy import Policy
-from potstill.problem import Problem
-from potstill.registry import Conflict, OtherProblem, Registry, UnknownVersion
+from potstill.problem import Problem, difference
+from potstill.registry import Conflict, Hold, OtherProblem, Registry, UnknownVersion
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_storage
+from potstill.workspace.adapt import adapt, can_adapt, in_words, is_uniform
 from potstill.workspace.config import Config, InvalidConfig, read_config
 
 if TYPE_CHECKING:
@@ -40,17 +41,14 @@ class Workspace:
 
     Args:
         place: A folder, or an address such as ``s3://bucket/prefix``.
+        problem: The problem to decide, for processes of a service that was started before `problem.toml` changed; that
+            of the file if left out.
     """
 
-    def __init__(self, place: str | Path) -> None:
+    def __init__(self, place: str | Path, problem: Problem | None = None) -> None:
         self.storage: Storage = open_storage(place)
         self.url = self.storage.url
-        try:
-            self.problem: Problem = Problem.from_toml(self.storage.read(PROBLEM), child(self.url, PROBLEM))
-        except FileNotFoundError:
-            raise NoWorkspace(
-                f"{self.url} is not a workspace: it has no {PROBLEM}; create one with potstill init"
-            ) from None
+        self.problem: Problem = self._read_problem() if problem is None else problem
         self.config: Config = self._read_config()
         self.registry = Registry(self.storage.within("registry"), self.problem)
 
@@ -92,24 +90,92 @@ class Workspace:
         return home / "potstill" / hashlib.sha256(self.url.encode()).hexdigest()[:16]
 
     def serving(self) -> Policy:
-        """The serving policy; a uniform one if there is none for this problem yet."""
+        """The serving policy.
+
+        If there is none yet, a uniform one. If `problem.toml` has changed since it was published: the same policy
+        adapted to the changed actions; where the features have changed, the last one that served this problem, or a
+        uniform one. `start` publishes what is not published.
+        """
         try:
             return self.registry.policy()
-        except (UnknownVersion, OtherProblem):  # nothing is published yet, or the problem has changed since
-            stated = self.config.policy
-            version = self.registry.next_version() if self.registry.head() else 0
-            return Policy.uniform(self.problem, version=version, seed=stated.seed, floor=stated.floor)
+        except UnknownVersion:
+            return self._uniform()
+        except OtherProblem:
+            return self._fitting(self.before())
 
-    def start(self) -> Policy:
-        """The serving policy; if there is none for this problem, a uniform one is published first."""
+    def before(self) -> Policy:
+        """The serving policy, also if it is for an earlier problem."""
         head = self.registry.head()
-        policy = self.serving()
-        if head is None or policy.version > head.latest:
-            try:
-                self.registry.publish(policy, teacher=None, report=b"{}", expected=head.number if head else 0)
-            except Conflict:
-                return self.registry.policy()  # another process published first
+        return self.registry.policy(None if head is None else head.serving)
+
+    def start(self, *, fresh: bool = False) -> Policy:
+        """The serving policy; if none is published for this problem, what `serving` gives is published first.
+
+        A process that keeps an earlier problem than that of `problem.toml` changes nothing: it gets the last version
+        that served its problem.
+
+        Args:
+            fresh: Start from a uniform policy where the problem has changed so that none fits.
+
+        Raises:
+            OtherProblem: The problem has changed so that no version fits, and `fresh` is false.
+        """
+        head, policy = self.registry.head(), self.serving()
+        if head is not None and policy.version == head.serving:
+            return policy
+        if head is not None and self._read_problem().hash != self.problem.hash:
+            return self._served_before() or self.registry.policy()
+        expected = head.number if head else 0
+        try:
+            if head is not None and policy.version <= head.latest:
+                self._serve_again(policy.version, head.pinned)
+            else:
+                note = self._check_start(policy, fresh=fresh)
+                self.registry.publish(policy, teacher=None, report=b"{}", expected=expected, note=note, replaces=True)
+        except Conflict:
+            return self.registry.policy()  # another process published first
         return policy
+
+    def _serve_again(self, version: int, pinned: Hold | None) -> None:
+        """Serve a version of a problem that `problem.toml` has again; a pin stays."""
+        if pinned is not None:
+            self.registry.pin(version, pinned.reason, pinned.by)
+        else:
+            self.registry.serve(version, "problem.toml is again that of this version")
+
+    def _fitting(self, before: Policy) -> Policy:
+        """A policy for this problem in place of one for an earlier problem."""
+        stated, version = self.config.policy, self.registry.next_version()
+        if can_adapt(before, self.problem) and not is_uniform(before):
+            share = stated.new_action_share
+            return adapt(before, self.problem, version=version, seed=stated.seed, floor=stated.floor, share=share)
+        return self._served_before() or self._uniform()
+
+    def _served_before(self) -> Policy | None:
+        """The last version that served this problem; None if there is none."""
+        served = [one for one in self.registry.versions() if one.problem == self.problem.hash]
+        fits = [one.version for one in served if one.state == "served before"]
+        return self.registry.policy(fits[-1]) if fits else None
+
+    def _uniform(self) -> Policy:
+        stated = self.config.policy
+        version = self.registry.next_version() if self.registry.head() else 0
+        return Policy.uniform(self.problem, version=version, seed=stated.seed, floor=stated.floor)
+
+    def _check_start(self, policy: Policy, *, fresh: bool) -> str:
+        """Note of the version to publish; `OtherProblem` if it would forget what was learnt unasked."""
+        head = self.registry.head()
+        if head is None or head.serving is None:
+            return ""
+        before = self.before()
+        changed = difference(before.problem, self.problem).in_words
+        if is_uniform(policy) and not is_uniform(before) and not fresh:
+            raise OtherProblem(
+                f"{self.url}: version {before.version} cannot serve: it decides an earlier problem, and problem.toml "
+                f"has changed since: {changed}. Run potstill update, which learns from the observations that fit; or "
+                "start from a uniform policy with potstill serve --fresh; or put the old problem.toml back"
+            )
+        return f"{changed}; {in_words(policy)}"
 
     def event_log(self) -> EventLog:
         """An event log for this process; close it, or use it in a ``with``."""
@@ -117,6 +183,14 @@ class Workspace:
         return EventLog(
             self.spool, self.problem, rotate_bytes=stated.rotate_bytes, rotate_seconds=stated.rotate_seconds
         )
+
+    def _read_problem(self) -> Problem:
+        try:
+            return Problem.from_toml(self.storage.read(PROBLEM), child(self.url, PROBLEM))
+        except FileNotFoundError:
+            raise NoWorkspace(
+                f"{self.url} is not a workspace: it has no {PROBLEM}; create one with potstill init"
+            ) from None
 
     def _read_config(self) -> Config:
         try:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from service_examples import publish
 from service_process import PATIENCE, Load, serving, until
 
 from potstill.events.lake import Flusher
 from potstill.events.wal import Spool
+from potstill.registry import OtherProblem
 from potstill.service.process import CannotServe, Settings, run
 from potstill.service.tokens import TokenFile
 from potstill.workspace import Workspace, template
@@ -96,6 +98,30 @@ def test_a_killed_worker_is_replaced_and_the_end_under_load_loses_nothing(worksp
     assert_kept(workspace, load, last)
 
 
+def test_a_worker_that_is_restarted_decides_the_problem_of_the_start(workspace, tmp_path):
+    """A change that needs an update first must not reach decisions because a worker died."""
+    publish(workspace)
+    file = Path(workspace.url) / "problem.toml"
+    with serving(tmp_path / "out", workspace.url) as running:
+        [first] = running.children()[WORKER]
+        file.write_text(file.read_text().replace('"wifi"]', '"wifi", "5g"]'))
+        os.kill(first, signal.SIGKILL)
+        until(lambda: running.children().get(WORKER, [first]) != [first])
+        status = until(lambda: status_of(running))
+        assert (status["serving"], status["ready"]) == (1, True)
+        until(lambda: "feature 'connection' was changed" in str(status_of(running)))
+        decided = running.ask("POST", "/v1/video-upload/decide", {"context": CONTEXT})
+        assert (decided[0], decided[1]["policy"]) == (200, 1)
+        assert running.stop() == 0
+
+
+def status_of(running):
+    try:
+        return running.ask("GET", "/v1/video-upload/status")[1]
+    except OSError:
+        return None
+
+
 def status(pid):
     return Path(f"/proc/{pid}/status").read_text()
 
@@ -155,10 +181,11 @@ def in_a_trailer(path, token):
 
 
 def test_a_second_signal_ends_at_once_with_updates_and_all(workspace, tmp_path):
-    with serving(tmp_path / "out", workspace.url, "--update-every", "1h") as running:
+    with serving(tmp_path / "out", workspace.url, "--update-every", "1h", "--stage") as running:
         children = running.children()
-        priorities = {module: os.getpriority(os.PRIO_PROCESS, pid) for module, (pid,) in children.items()}
-        assert priorities[UPDATER] == priorities[WORKER] + 10
+        assert b"--stage" in Path(f"/proc/{children[UPDATER][0]}/cmdline").read_bytes().split(b"\0")
+        updater, worker = children[UPDATER][0], children[WORKER][0]
+        until(lambda: os.getpriority(os.PRIO_PROCESS, updater) == os.getpriority(os.PRIO_PROCESS, worker) + 10)
         with half_sent(running):
             running.process.send_signal(signal.SIGTERM)
             time.sleep(0.5)
@@ -190,6 +217,31 @@ def test_other_machines_need_tokens(workspace, host):
     said = refused(workspace.url, host=host)
     assert "callers need tokens" in said
     assert f"potstill token create {workspace.url} NAME" in said
+
+
+def test_a_problem_that_no_version_fits_needs_a_fresh_start(workspace, tmp_path):
+    """It served uniform random in place of what was learnt, and said nothing."""
+    publish(workspace)
+    file = Path(workspace.url) / "problem.toml"
+    file.write_text(file.read_text().replace('"wifi"]', '"wifi", "5g"]'))
+    with pytest.raises(OtherProblem, match=r"feature 'connection' was changed.*potstill serve --fresh"):
+        run(Settings(places=(workspace.url,), port=0), on_ready=pytest.fail, warn=pytest.fail)
+    with serving(tmp_path / "out", workspace.url, "--fresh") as running:
+        assert running.ask("GET", "/v1/video-upload/status")[1]["decides"] == "uniform: it has learnt nothing"
+        assert running.stop() == 0
+
+
+def test_added_actions_are_served_after_a_restart(workspace, tmp_path):
+    publish(workspace)
+    file = Path(workspace.url) / "problem.toml"
+    file.write_text(file.read_text().replace('"1080p"]', '"1080p", "4k"]'))
+    with serving(tmp_path / "out", workspace.url) as running:
+        assert "policy 2 (adapted from version 1 until the next update; '4k': 2 % of decisions" in running.printed
+        assert running.stop() == 0
+
+
+def test_staging_is_about_updates(workspace):
+    assert "add --update-every" in refused(workspace.url, port=0, stage=True)
 
 
 def test_only_workspaces_without_tokens_are_named(workspace, tmp_path):

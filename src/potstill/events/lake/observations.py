@@ -23,9 +23,21 @@ if TYPE_CHECKING:
 EXACT = 1_000_000
 
 
-def count_observations(lake: Lake, after: int, to: int, *, without: Collection[str] = ()) -> int:
-    """Number of observations of the cuts above `after` and up to `to`, except those of the arms in `without`."""
+def count_observations(
+    lake: Lake, after: int, to: int, *, without: Collection[str] = (), problem: Problem | None = None
+) -> int:
+    """Number of observations of the cuts above `after` and up to `to`, except those of the arms in `without`.
+
+    Args:
+        lake: The tables of events.
+        after: The last cut before them.
+        to: The last cut of them.
+        without: Arms of experiments to leave out.
+        problem: Count only observations that fit it; all if left out.
+    """
     rows = _of_cuts(lake.scan("observations"), after, to).filter(_of_other_arms(without))
+    if problem is not None:
+        rows = rows.filter(decision_fits(problem), reward_fits(problem))
     return int(rows.select(pl.len()).collect().item())
 
 
@@ -60,7 +72,7 @@ def observation_chunks(
 
     Chunks depend on the observations alone, not on the files that hold them: those of one cut and time stay together,
     and of one cut and second where there are many. Observations that do not fit the problem, because it has changed,
-    are left out, although `count_observations` counts them. Observations of the arms in `without`, such as
+    are left out, as by `count_observations` with that problem. Observations of the arms in `without`, such as
     ``hd-first:control``, are left out too.
     """
     files, wanted = lake.files("observations"), _of_other_arms(without)

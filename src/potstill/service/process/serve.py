@@ -12,17 +12,20 @@ from functools import partial
 import msgspec
 
 from potstill.errors import PotstillError
-from potstill.problem import seconds
+from potstill.problem import Problem, seconds
+from potstill.registry import OtherProblem
 from potstill.service.counts import create_memory
 from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec
 from potstill.service.tokens import InvalidToken, TokenFile, token_file
-from potstill.workspace import Workspace
+from potstill.workspace import Workspace, check_config
 
 #: Seconds for workers to finish requests, and for the last flush, at shutdown.
 DRAIN, LAST_FLUSH = 7.0, 2.5
 BACKLOG = 2048
+#: Bytes of problems in an argument of a worker; Linux allows 128 KiB for the whole argument.
+ARGUMENT = 100_000
 #: Niceness of updaters, and seconds before a failed one is restarted: each start costs seconds of a processor.
 NICE, PAUSE = 10, 5.0
 
@@ -42,6 +45,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         port: Port to listen on; 0 for any free one.
         workers: Number of processes that answer requests.
         update_every: Time between two updates, such as ``10m``; None for no updates.
+        stage: Whether updates only stage their versions, for a person to promote.
+        fresh: Whether to start from a uniform policy where the problem has changed so that no version fits.
         tokens: A file of tokens for all workspaces; None for one in each.
         cors: Origins of pages that may call.
     """
@@ -51,6 +56,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8080
     workers: int = 1
     update_every: str | None = None
+    stage: bool = False
+    fresh: bool = False
     tokens: str | None = None
     cors: tuple[str, ...] = ()
 
@@ -86,6 +93,7 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
 
     Raises:
         CannotServe: It cannot be started like this.
+        OtherProblem: No version fits the problem, which has changed.
     """
     workspaces, address = _workspaces(settings), _address(settings.host, settings.port)
     opened = tuple(_is_open(token_file(workspace, settings.tokens), warn) for workspace in workspaces)
@@ -98,10 +106,9 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
         counts = create_memory(settings.workers)
         stack.callback(os.close, counts)
         child = partial(Child, lifeline=_lifeline(stack))
-        closed = tuple(not (local and is_open) for is_open in opened)
-        workers, updaters = _workers(settings, child, listening, counts, closed), _updaters(settings, child)
-        flusher = child("the flusher", "potstill.service.process.flusher", settings.places)
         service = Service(url=_url(listening), workspaces=workspaces, open=opened, local=local)
+        workers, updaters = _workers(settings, service, child, listening, counts), _updaters(settings, child)
+        flusher = child("the flusher", "potstill.service.process.flusher", settings.places)
         well = supervise(
             [*workers, flusher, *updaters],
             signals,
@@ -127,6 +134,8 @@ def _workspaces(settings: Settings) -> tuple[Workspace, ...]:
                 "serve one of them, or rename one in its problem.toml"
             )
         by_name[name] = workspace.url
+        check_config(workspace)
+        _start(workspace, fresh=settings.fresh)
         check_experiment(workspace)
     return workspaces
 
@@ -138,6 +147,19 @@ def _is_open(file: TokenFile, warn: Callable[[str], None]) -> bool:
     except InvalidToken as error:
         warn(str(error))
         return False
+
+
+def _start(workspace: Workspace, *, fresh: bool) -> None:
+    """Publish what is to serve, or refuse a problem that no version fits.
+
+    Other faults, such as a damaged version or unavailable storage, do not keep a service from starting.
+    """
+    try:
+        workspace.start(fresh=fresh)
+    except OtherProblem:
+        raise
+    except (PotstillError, OSError):
+        return
 
 
 def _refuse_open(settings: Settings, places: Sequence[str]) -> None:
@@ -186,21 +208,18 @@ def _lifeline(stack: ExitStack) -> int:
 
 
 def _workers(
-    settings: Settings,
-    child: Callable[..., Child],
-    listening: socket.socket,
-    counts: int,
-    closed: tuple[bool, ...],
+    settings: Settings, service: Service, child: Callable[..., Child], listening: socket.socket, counts: int
 ) -> list[Child]:
     specs = [
         Spec(
             places=settings.places,
+            problems=_problems(service),
             number=number,
             descriptor=listening.fileno(),
             workers=settings.workers,
             counts=counts,
             tokens=settings.tokens,
-            closed=closed,
+            closed=tuple(not (service.local and is_open) for is_open in service.open),
             cors=settings.cors,
         )
         for number in range(settings.workers)
@@ -217,16 +236,23 @@ def _workers(
     ]
 
 
+def _problems(service: Service) -> tuple[Problem, ...]:
+    problems = tuple(workspace.problem for workspace in service.workspaces)
+    return problems if len(msgspec.json.encode(problems)) <= ARGUMENT else ()
+
+
 def _updaters(settings: Settings, child: Callable[..., Child]) -> list[Child]:
     every = settings.update_every
     if every is None:
+        if settings.stage:
+            raise CannotServe("--stage is about the versions of updates, and there are none: add --update-every")
         return []
     seconds(every, "--update-every")
     return [
         child(
             f"the updater of {place}",
             "potstill.cli",
-            ["update", place, "--watch", "--every", every],
+            ["update", place, "--watch", "--every", every, *(["--stage"] if settings.stage else [])],
             nice=NICE,
             pause=PAUSE,
             variables={"TERM": "dumb"},  # no progress bars among the log lines

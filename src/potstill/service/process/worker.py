@@ -6,10 +6,12 @@ import argparse
 import os
 import socket
 from functools import partial
+from itertools import zip_longest
 
 import msgspec
 import uvicorn
 
+from potstill.problem import Problem
 from potstill.service.allowed_hosts import AllowedHosts
 from potstill.service.app import create_app
 from potstill.service.auth import Guard
@@ -33,6 +35,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         places: Workspaces.
+        problems: Their problems when the service started: a worker that is restarted decides what the others decide.
+            Empty if they are too large for a command line; it then reads the files.
         number: Number of this worker.
         descriptor: Descriptor of the listening socket, shared by all workers.
         workers: Number of workers.
@@ -43,6 +47,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     places: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
     number: int
     descriptor: int
     workers: int
@@ -69,7 +74,7 @@ class Server(uvicorn.Server):
 def run(spec: Spec, ready: int) -> None:
     """Answer requests until SIGTERM, and finish those in flight."""
     counts = Counts(spec.counts, spec.number, spec.workers)
-    workspaces = [Workspace(place) for place in spec.places]
+    workspaces = [Workspace(*pair) for pair in zip_longest(spec.places, spec.problems)]
     guards = {
         workspace.problem.name: Guard(token_file(workspace, spec.tokens), required=closed)
         for workspace, closed in zip(workspaces, spec.closed, strict=True)

@@ -1,0 +1,62 @@
+"""What differs between two problems: the one that a policy decides, and the one in `problem.toml` now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from potstill.problem.problem import Problem
+from potstill.spaces import FiniteSpace
+
+
+class Difference(NamedTuple):
+    """Differences of a problem from an earlier one.
+
+    Attributes:
+        added: Actions that the earlier one does not have.
+        removed: Actions that only the earlier one has.
+        others: All other differences, in words.
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def in_words(self) -> str:
+        """All differences, such as ``action '4k' was added, feature 'device' was removed``."""
+        told = [*_told("action", self.added, "added"), *_told("action", self.removed, "removed"), *self.others]
+        return ", ".join(told) or "nothing was changed"
+
+
+def difference(before: Problem, after: Problem) -> Difference:
+    """Differences of a problem from an earlier one."""
+    names = [tuple(one.actions.labels) if isinstance(one.actions, FiniteSpace) else () for one in (before, after)]
+    added, removed = _missing(names[1], names[0]), _missing(names[0], names[1])
+    others = [*_features(before, after)]
+    if before.name != after.name:
+        others.append(f"the name was changed from {before.name!r} to {after.name!r}")
+    if before.actions != after.actions and not (added or removed):
+        others.append("the actions were changed" if set(names[0]) != set(names[1]) else "the actions were reordered")
+    if before.reward != after.reward:
+        others.append("the reward was changed")
+    return Difference(added, removed, tuple(others))
+
+
+def _features(before: Problem, after: Problem) -> list[str]:
+    old, new = ({feature.name: feature for feature in one.context} for one in (before, after))
+    changed = tuple(name for name in new if name in old and new[name] != old[name])
+    told = [
+        *_told("feature", _missing(tuple(new), tuple(old)), "added"),
+        *_told("feature", _missing(tuple(old), tuple(new)), "removed"),
+        *_told("feature", changed, "changed"),
+    ]
+    return told or ([] if list(old) == list(new) else ["the features were reordered"])
+
+
+def _missing(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in others)
+
+
+def _told(what: str, names: Sequence[str], how: str) -> list[str]:
+    return [f"{what} {name!r} was {how}" for name in names]

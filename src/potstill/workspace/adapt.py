@@ -1,0 +1,153 @@
+"""Adapt a policy to a problem whose actions have changed, so that it can serve until the next update.
+
+Actions that were removed are dropped, and the others are renormalised. Actions that were added get a score that no
+softmax sees, and the floor gives them their propensity: with share ε and K actions every decision is drawn uniformly
+with probability ε, and by the policy otherwise. So each new action has the propensity ε / K exactly, in the policy
+format as it is, and an audit recomputes it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from potstill._version import __version__
+from potstill.policy import Layer, Lineage, Policy
+from potstill.problem import Discrete, Problem, difference
+from potstill.spaces import finite
+
+#: Score of an action without training. Its exponential is zero in float32 beside any trained score.
+UNSEEN = -1e4
+_ORIGIN = "adapted"
+
+
+class Adaptation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a policy was adapted; in its lineage.
+
+    Attributes:
+        version: Version that it was adapted from.
+        untrained: Actions that have only the floor's propensity.
+        removed: Actions of that version that were dropped.
+        share: Share of decisions that are drawn uniformly from all actions, if any is untrained.
+        floor: The floor that was configured.
+    """
+
+    version: int
+    untrained: tuple[str, ...]
+    removed: tuple[str, ...]
+    share: float
+    floor: float
+
+    @classmethod
+    def of(cls, policy: Policy) -> Adaptation | None:
+        """How a policy was adapted; None if it was not."""
+        stated = (policy.metadata.lineage.origin or {}).get(_ORIGIN)
+        return None if stated is None else msgspec.convert(stated, cls)
+
+
+def can_adapt(policy: Policy, problem: Problem) -> bool:
+    """Whether a policy can be adapted: equal features, and lists of actions of which at least one is the same."""
+    before, after = policy.problem.actions, problem.actions
+    if not isinstance(before, Discrete) or not isinstance(after, Discrete):
+        return False
+    return policy.problem.context == problem.context and bool({*before.names} & {*after.names})
+
+
+def adapt(policy: Policy, problem: Problem, *, version: int, seed: int, floor: float, share: float) -> Policy:
+    """The policy for a changed list of actions; see `can_adapt`.
+
+    Args:
+        policy: Policy for the earlier problem.
+        problem: The changed problem.
+        version: Version of the adapted policy.
+        seed: Seed of the draws.
+        floor: The configured floor.
+        share: Share of decisions to spread evenly over all actions, if any action is new.
+    """
+    before, changed = Adaptation.of(policy), difference(policy.problem, problem)
+    untrained = {*changed.added, *(before.untrained if before else ())} & {*_names(problem)}
+    adaptation = Adaptation(
+        version=policy.version,
+        untrained=tuple(name for name in _names(problem) if name in untrained),
+        removed=changed.removed,
+        share=share,
+        floor=floor,
+    )
+    smallest = max(floor, share / len(_names(problem))) if untrained else floor
+    return Policy.build(
+        problem,
+        [*policy.layers[:-1], _outputs(policy, problem)],
+        version=version,
+        seed=seed,
+        parent=policy.version,
+        floor=smallest,
+        activation=policy.metadata.activation,
+        mean=policy.mean,
+        lineage=Lineage(
+            library=__version__,
+            seed=seed,
+            observations=policy.metadata.lineage.observations,
+            origin=_origin(policy, adaptation),
+        ),
+    )
+
+
+def adapt_again(policy: Policy, adapted: Policy, adaptation: Adaptation) -> Policy:
+    """Repeat an adaptation, to compare it with the published one."""
+    return adapt(
+        policy,
+        adapted.problem,
+        version=adapted.version,
+        seed=adapted.metadata.lineage.seed or 0,
+        floor=adaptation.floor,
+        share=adaptation.share,
+    )
+
+
+def is_uniform(policy: Policy) -> bool:
+    """Whether a policy gives every action the same propensity in every context."""
+    return not any(array.any() for array in policy.layers[-1])
+
+
+def in_words(policy: Policy) -> str:
+    """What a policy decides by, in words."""
+    adaptation, lineage = Adaptation.of(policy), policy.metadata.lineage
+    if adaptation is not None:
+        return _adapted_in_words(policy, adaptation)
+    if is_uniform(policy):
+        return "uniform: it has learnt nothing"
+    return f"learnt from {lineage.observations:,} observations"
+
+
+def _adapted_in_words(policy: Policy, adaptation: Adaptation) -> str:
+    told = [f"adapted from version {adaptation.version} until the next update"]
+    if adaptation.removed:
+        told.append(f"without {', '.join(map(repr, adaptation.removed))}")
+    if adaptation.untrained:
+        names = ", ".join(map(repr, adaptation.untrained))
+        told.append(f"{names}: {100 * policy.floor:.3g} % of decisions each, where all actions are eligible")
+    return "; ".join(told)
+
+
+def _names(problem: Problem) -> tuple[str, ...]:
+    return finite(problem.actions, "adapting a policy").labels
+
+
+def _outputs(policy: Policy, problem: Problem) -> Layer:
+    """The output layer for the new list: known actions keep their weights."""
+    weight, bias = policy.layers[-1]
+    known = {name: place for place, name in enumerate(_names(policy.problem))}
+    places = [known.get(name) for name in _names(problem)]
+    columns = np.zeros((len(weight), len(places)), np.float32)
+    scores = np.full(len(places), UNSEEN, np.float32)
+    for column, place in enumerate(places):
+        if place is not None:
+            columns[:, column], scores[column] = weight[:, place], bias[place]
+    return Layer(columns, scores)
+
+
+def _origin(policy: Policy, adaptation: Adaptation) -> dict[str, object]:
+    """The adaptation, the last cut that was learnt from, and the arms of experiments that were left out."""
+    before = policy.metadata.lineage.origin or {}
+    kept = {name: value for name, value in before.items() if name in ("cut", "without")}
+    return {_ORIGIN: msgspec.to_builtins(adaptation), **kept}

@@ -114,7 +114,7 @@ def test_a_version_is_compared_with_the_serving_one(video):
     weights = observed["action"].replace_strict(["360p", "720p", "1080p"], (3 * p).tolist(), return_dtype=pl.Float64)
     assert found["target"]["estimates"]["ips"]["value"] == pytest.approx((weights * observed["reward"]).mean())
     dr = found["difference"]["dr"]
-    assert dr["intervals"]["normal"]["low"] < dr["value"] < dr["intervals"]["normal"]["high"]
+    assert dr["intervals"]["likelihood"]["low"] < dr["value"] < dr["intervals"]["likelihood"]["high"]
 
 
 def test_the_terminal_shows_a_table_and_a_sentence(video):
@@ -388,7 +388,7 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
         (["VIDEO", "--since", "yesterday"], "--since must be a day or a time, such as 2026-11-16, got 'yesterday'"),
         (["VIDEO", "--since", "2030-01-01"], "has no observations between --since and --until"),
         (["VIDEO", "--estimators", "drr"], "unknown estimator 'drr'; there are replay, ips"),
-        (["VIDEO", "--interval", "wide"], "unknown interval 'wide'; there are normal, bootstrap"),
+        (["VIDEO", "--interval", "wide"], "unknown interval 'wide'; there are likelihood, normal, bootstrap"),
         (["VIDEO", "--out", "."], "--out must be a file, such as evaluation.html; . is a folder"),
         (["VIDEO", "--level", "95"], "level must be between 0 and 1"),
         (["VIDEO", "--action", "x"], "--action is for tables such as log.csv"),

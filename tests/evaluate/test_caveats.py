@@ -54,12 +54,12 @@ def test_replay_on_an_uneven_log_is_not_called_better():
     ("learnt", "grade", "said"),
     [
         (0, "good", ""),
-        (2_500, "good", "Of these decisions, high has learnt from 2,500. A policy looks a little better"),
-        (2_501, "caution", "Of these decisions, high has learnt from 2,501. A policy looks a little better"),
+        (1, "caution", "Of these decisions, high has learnt from 1. A policy looks a little better"),
+        (2_500, "caution", "Of these decisions, high has learnt from 2,500. A policy looks a little better"),
         (5_000, "caution", "Of these decisions, high has learnt from all. A policy looks a little better"),
     ],
 )
-def test_a_policy_that_has_learnt_from_most_of_the_log_is_taken_with_caution(learnt, grade, said):
+def test_a_policy_that_has_learnt_from_any_of_the_rows_is_taken_with_caution(learnt, grade, said):
     found = evaluate(uniform_log(5_000), "high", "low", learnt={"high": learnt})
     assert (found.target.learnt, found.against.learnt) == (learnt, 0)
     assert (found.target.trust.grade, found.against.trust.grade) == (grade, "good")

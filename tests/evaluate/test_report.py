@@ -11,10 +11,10 @@ pytest.importorskip("altair", reason="needs the extra lab")
 import potstill as ps
 from potstill.evaluate import ArrayLog, evaluate
 from potstill.evaluate import text as words
-from potstill.evaluate.diagnostics import EDGES, WeightHistogram
 from potstill.evaluate.intervals import Interval
 from potstill.evaluate.report import page
 from potstill.evaluate.targets import target
+from potstill.evaluate.weights import EDGES, WeightHistogram
 from potstill.pages import png
 
 DAY = 86_400_000_000
@@ -89,7 +89,7 @@ def test_figures_show_the_numbers_of_the_evaluation():
     assert values_in(figures["estimates"], "value") == {one.value for one in both}
     assert values_in(figures["estimates"], "anytime_low") == {one.anytime.low for one in both}
     assert values_in(figures["differences"], "high") == {
-        one.intervals["normal"].high for one in found.difference.values()
+        one.intervals["likelihood"].high for one in found.difference.values()
     }
     assert values_in(figures["segment-differences-1"], "value") == {
         one.difference.value for one in found.segments["città"]
@@ -258,9 +258,9 @@ def test_rows_left_out_are_counted_by_reason():
 
 def test_a_far_longer_bar_does_not_hide_the_others():
     found = evaluate(log(), "blau", "logged", by=["a b"])
-    huge = Interval(-1e6, 1e6, 0.95, "normal")
+    huge = Interval(-1e6, 1e6, 0.95, "likelihood")
     first, *others = found.segments["a b"]
-    wild = msgspec.structs.replace(first.target, intervals={"normal": huge}, anytime=huge)
+    wild = msgspec.structs.replace(first.target, intervals={"likelihood": huge}, anytime=huge)
     segments = {"a b": (msgspec.structs.replace(first, target=wild), *others)}
     chart = page(msgspec.structs.replace(found, segments=segments)).figures["segments-1"].to_dict()
     low, high = chart["layer"][0]["encoding"]["x"]["scale"]["domain"]

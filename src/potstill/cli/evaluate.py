@@ -138,8 +138,10 @@ def log(
     ] = None,
     interval: Annotated[
         str,
-        typer.Option(help="`normal`, `bootstrap`, `bernstein`, `exact`; comma-separated, the first one is shown."),
-    ] = "normal",
+        typer.Option(
+            help="`likelihood`, `normal`, `bootstrap`, `bernstein`, `exact`; comma-separated, the first one is shown."
+        ),
+    ] = "likelihood",
     level: Annotated[float, typer.Option(help="Confidence level of intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of replay and bootstrap.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write an HTML page with charts, such as evaluation.html.")] = None,

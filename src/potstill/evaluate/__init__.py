@@ -21,15 +21,15 @@ from potstill.evaluate.confidence_sequences import margin
 from potstill.evaluate.diagnostics import (
     Diagnostics,
     Trust,
-    WeightHistogram,
     diagnose,
     estimator_note,
     trust,
     with_estimator_note,
 )
+from potstill.evaluate.empirical_likelihood import likelihood
 from potstill.evaluate.estimates import INTERVALS, OffPolicyEstimate
 from potstill.evaluate.estimators import ESTIMATORS, Estimator, clipped_ips, dr_os, switch_dr
-from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation, evaluate
+from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation, evaluate, training_rows
 from potstill.evaluate.intervals import Interval, check_level, fieller, normal
 from potstill.evaluate.log import ArrayLog, Block, Log
 from potstill.evaluate.models import FittedModel, FunctionModel, RewardModel, RidgeModel, fitted, predict
@@ -37,6 +37,7 @@ from potstill.evaluate.planning import FLOORS, ExplorationPlan, FloorEffect, Tar
 from potstill.evaluate.segments import Over, by_value
 from potstill.evaluate.targets import FixedActionTarget, LoggedTarget, ProbabilityTarget, Target, target
 from potstill.evaluate.terms import Terms, compute_terms
+from potstill.evaluate.weights import WeightHistogram
 from potstill.spaces import Parts
 from potstill.spaces.continuous import ope as continuous
 from potstill.spaces.ranking import ope as rankings
@@ -109,6 +110,7 @@ __all__ = [
     "evaluate",
     "fieller",
     "fitted",
+    "likelihood",
     "margin",
     "normal",
     "numbered",
@@ -120,6 +122,7 @@ __all__ = [
     "table_contexts",
     "target",
     "text",
+    "training_rows",
     "trust",
     "with_estimator_note",
 ]

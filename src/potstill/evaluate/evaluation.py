@@ -13,11 +13,13 @@ from potstill.errors import InvalidLog, InvalidOption
 from potstill.evaluate import targets
 from potstill.evaluate.blocks import LogWithSupport
 from potstill.evaluate.diagnostics import (
+    ENOUGH_EVENTS,
     Diagnostics,
     Trust,
     diagnose,
     estimator_note,
     trust,
+    usual_reward,
     with_estimator_note,
     with_training_overlap,
 )
@@ -30,6 +32,8 @@ from potstill.evaluate.segments import Over, RowGroups, by_value, over_time
 from potstill.evaluate.targets import Target, TargetLike
 from potstill.evaluate.terms import LogTerms, Terms, compute_terms
 from potstill.keys import Key
+from potstill.policy import Policy
+from potstill.problem import Reward
 from potstill.spaces import Parts
 
 #: Headline estimator, if it is among those requested.
@@ -44,14 +48,15 @@ class TargetEvaluation(msgspec.Struct, frozen=True, kw_only=True):
         estimates: Estimates by estimator.
         diagnostics: Diagnostics of the importance weights.
         trust: Verdict on the headline estimate.
-        learnt: Number of rows that the target was trained on, as far as known.
+        learnt: Number of rows that the target was trained on; None if it was trained on some rows, but the log cannot
+            tell on which.
     """
 
     name: str
     estimates: dict[str, OffPolicyEstimate]
     diagnostics: Diagnostics
     trust: Trust
-    learnt: int = 0
+    learnt: int | None = 0
 
 
 class SegmentEvaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +124,7 @@ def evaluate(
     against: TargetLike | None = None,
     *,
     estimators: Sequence[str] | Mapping[str, Estimator] = tuple(ESTIMATORS),
-    intervals: Sequence[IntervalName] = ("normal",),
+    intervals: Sequence[IntervalName] = ("likelihood",),
     model: ModelLike | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -138,7 +143,8 @@ def evaluate(
         target: What to evaluate: a policy, an action, a function; see `potstill.evaluate.target`.
         against: Another target to compare with on the same rows; ``"logged"`` is what was done.
         estimators: Names from `ESTIMATORS`, or functions of your own by name.
-        intervals: ``"normal"``, ``"bootstrap"``, ``"bernstein"``, ``"exact"``; the anytime-valid one is always there.
+        intervals: ``"likelihood"``, ``"normal"``, ``"bootstrap"``, ``"bernstein"``, ``"exact"``; the anytime-valid one
+            is always there.
         model: Reward model; `RidgeModel` if left out.
         level: Confidence level of intervals.
         seed: Seed of replay's draws and of the bootstrap.
@@ -146,7 +152,8 @@ def evaluate(
         over: Periods of time: ``"day"``, ``"week"``, or a number of periods with equally many rows.
         smallest: Smallest propensity that could have been logged, for exact bounds; the smallest in the log if left
             out.
-        learnt: Number of rows that targets were trained on, by name.
+        learnt: Number of rows that targets were trained on, by name: 0 for rows that were held out. By default a policy
+            is taken at its lineage: see `training_rows`.
     """
     check_level(level)
     chosen, names = _chosen(estimators), _checked_names(intervals)
@@ -160,10 +167,12 @@ def evaluate(
         low=log.problem.reward.low,
         high=log.problem.reward.high,
         largest=_largest(log_terms.terms, smallest, density=log.problem.actions.measure == "lebesgue"),
+        ends=_ends(log_terms.terms[0].reward, log.problem.reward),
         caveat="" if smallest else "valid if no propensity could be smaller than the smallest in the log",
         key=Key(seed).child("bootstrap"),
     )
-    return _Comparison(log.problem.name, made, log_terms, chosen, options).evaluation(over, learnt or {})
+    trained = {each.name: training_rows(log, each) for each in made} | dict(learnt or {})
+    return _Comparison(log.problem.name, made, log_terms, chosen, options).evaluation(over, trained)
 
 
 class _Comparison:
@@ -180,15 +189,15 @@ class _Comparison:
         self.problem, self.made, self.log_terms, self.options = problem, made, log_terms, options
         self.headline = HEADLINE if HEADLINE in chosen else next(iter(chosen))
         reward = log_terms.terms[0].reward
-        self.logged = PointEstimate.of("logged", Parts(base=reward, largest=0.0), log_terms.terms[0], options)
+        self.logged = PointEstimate.of("logged", _mean(reward), log_terms.terms[0], options)
         self.points = [
             {name: PointEstimate.of(name, estimator(terms), terms, options) for name, estimator in chosen.items()}
             for terms in log_terms.terms
         ]
 
-    def evaluation(self, over: Over | None, learnt: Mapping[str, int]) -> Evaluation:
+    def evaluation(self, over: Over | None, learnt: Mapping[str, int | None]) -> Evaluation:
         sides = [
-            self._target_evaluation(target.name, points, terms, learnt.get(target.name, 0))
+            self._target_evaluation(target.name, points, terms, learnt[target.name])
             for target, points, terms in zip(self.made, self.points, self.log_terms.terms, strict=True)
         ]
         return Evaluation(
@@ -209,7 +218,7 @@ class _Comparison:
         return {name: point - against[name] for name, point in target.items()}
 
     def _target_evaluation(
-        self, name: str, points: Mapping[str, PointEstimate], terms: Terms, learnt: int
+        self, name: str, points: Mapping[str, PointEstimate], terms: Terms, learnt: int | None
     ) -> TargetEvaluation:
         diagnostics = diagnose(terms)
         found = with_training_overlap(self._trust(diagnostics), learnt, len(terms))
@@ -252,6 +261,37 @@ class _Comparison:
             difference=(points[0] - points[1]).with_intervals(self.options, note) if len(points) > 1 else None,
             trust=self._trust(diagnose(self.log_terms.terms[0].where(rows))),
         )
+
+
+def training_rows(log: Log, target: Target) -> int | None:
+    """Number of a log's rows that a target was trained on, by its lineage; None if the log cannot tell.
+
+    A log that can tell has a method ``training_rows(policy)``, as `LakeLog` has.
+    """
+    policy: Policy | None = getattr(target, "policy", None)
+    if policy is None or not (policy.metadata.lineage.observations or policy.metadata.lineage.origin):
+        return 0
+    count = getattr(log, "training_rows", None)
+    return None if count is None else count(policy)
+
+
+def _mean(reward: NDArray[np.float64]) -> Parts:
+    return Parts(base=reward, largest=0.0, weight=np.ones_like(reward))
+
+
+def _ends(reward: NDArray[np.float64], stated: Reward) -> tuple[float, float] | None:
+    """Smallest and largest reward that an unseen row could have had; None if nothing is known.
+
+    These are the ends of the rewards in the log. If few rows differ from the usual reward, these ends say little, and
+    the stated range counts; a reward that is always 0 or always 1 has the range from 0 to 1 if none is stated.
+    """
+    low, high = float(reward.min()), float(reward.max())
+    usual = usual_reward(reward, np.ones_like(reward))
+    if usual is not None and np.count_nonzero(reward != usual) < ENOUGH_EVENTS:
+        low, high = low if stated.low is None else stated.low, high if stated.high is None else stated.high
+    if low == high and low in (0.0, 1.0):
+        return 0.0, 1.0
+    return (low, high) if low < high else None
 
 
 def _chosen(estimators: Sequence[str] | Mapping[str, Estimator]) -> Mapping[str, Estimator]:

@@ -60,7 +60,7 @@ def compare(workspace: Workspace, policy: Policy, serving: Policy, after: int, t
         return None
     found = evaluate(log, policy, against=serving, estimators=(ESTIMATOR,), level=LEVEL)
     value, difference = found.estimate.value, (found.difference or {})[ESTIMATOR]
-    low, high = difference.intervals["normal"].ends
+    low, high = difference.intervals["likelihood"].ends
     if value is None or difference.value is None or not math.isfinite(high - low):
         return None
     return Comparison(

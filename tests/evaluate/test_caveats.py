@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from evaluate_examples import RICH, rich_log
 
-from potstill.evaluate import ArrayLog, diagnostics, evaluate, text
+import potstill as ps
+from potstill.evaluate import ArrayLog, WeightHistogram, diagnostics, evaluate, target, text
 from potstill.evaluate.diagnostics import Trust
+from potstill.policy import Layer
+from potstill.policy.artifact import Lineage
 
 GOOD, ROUGH, FEW = Trust("good", "enough"), Trust("caution", "rough"), Trust("no", "too few")
 
@@ -75,3 +78,38 @@ def test_graver_doubts_come_first_and_what_was_learnt_is_still_told():
     assert found.target.trust.grade == "no"
     assert "which is too few." in text.trusted(found)
     assert "Of these decisions, high has learnt from all and low has learnt from 7." in text.trusted(found)
+
+
+def trained(observations, origin=None):
+    """A policy that states how many observations it was trained on."""
+    layers = [Layer(np.zeros((RICH.width, 3), np.float32), np.zeros(3, np.float32))]
+    return ps.Policy.build(
+        RICH, layers, version=4, lineage=Lineage(library="0", observations=observations, origin=origin)
+    )
+
+
+def test_a_policy_that_was_trained_is_not_trusted_unless_its_rows_are_stated():
+    log = uniform_log(5_000)
+    found = evaluate(log, trained(100))
+    assert (found.target.learnt, found.target.trust.grade) == (None, "caution")
+    assert text.trusted(found) == (
+        "Take it with caution. Whether policy 4 was trained on these decisions is not known. A policy looks a little "
+        "better on what it has learnt from than it is. --held-out states that it was not."
+    )
+    assert evaluate(log, WeightHistogram(target(RICH, trained(100)))).target.learnt is None
+    assert evaluate(log, trained(0)).target.trust.grade == "good"
+    assert evaluate(log, trained(100), learnt={"policy 4": 0}).target.trust.grade == "good"
+
+
+def test_a_log_that_knows_its_cuts_says_how_many_rows_were_trained_on():
+    class OfCuts:
+        problem = RICH
+
+        def blocks(self):
+            return uniform_log(5_000).blocks()
+
+        def training_rows(self, policy):
+            return 70 * policy.metadata.lineage.origin["cut"]
+
+    assert evaluate(OfCuts(), trained(100, {"cut": 3})).target.learnt == 210
+    assert evaluate(OfCuts(), trained(100, {"cut": 0})).target.trust.grade == "good"

@@ -159,6 +159,27 @@ def test_numbers_have_as_many_decimals_as_their_interval_deserves(scale, decimal
     assert decimals == 0 or 10 <= 2 * found.estimate.standard_error * 10**decimals < 100
 
 
+def rare_log(rows, events, unusual=1.0):
+    """Uniform decisions, of which the first for blau have another reward than 0."""
+    actions = np.arange(rows) % 2
+    rewards = np.where((actions == 0) & (np.arange(rows) < 2 * events), unusual, 0.0)
+    contexts = np.random.default_rng(0).random((rows, 1), np.float32)
+    return ArrayLog(PROBLEM, contexts=contexts, actions=actions, rewards=rewards, propensities=np.full(rows, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("rows", "events", "shown"), [(2_000, 3, "0.0030"), (300, 1, "0.0067"), (100_000, 10, "0.00020")]
+)
+def test_small_rates_keep_their_digits(rows, events, shown):
+    found = evaluate(rare_log(rows, events), "blau", estimators=["snips"])
+    assert words.Figures(found).number(found.estimate.value) == shown
+
+
+def test_a_value_of_all_but_zero_has_few_digits():
+    noise = evaluate(rare_log(2_000, 1_000), lambda contexts: np.tile([1e-9, 1 - 1e-9], (len(contexts), 1)))
+    assert words.Figures(noise).number(noise.estimate.value) == "0.00000"
+
+
 def test_weights_are_counted_on_the_way():
     given = log(1_000)
     weighing = WeightHistogram(target(PROBLEM, lambda contexts: np.tile([0.9, 0.1], (len(contexts), 1))))

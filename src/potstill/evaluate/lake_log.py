@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog
 from potstill.evaluate.log import Block
+from potstill.policy import Policy
 from potstill.problem import Problem
 from potstill.spaces import lake_columns
 from potstill.tables import context_column, decision_fits, encode_contexts, moment, reward_fits
@@ -75,6 +76,14 @@ class LakeLog:
         """Number of rows of this cut and earlier ones, from which a policy made then has learnt."""
         used = self._selection.filter(pl.col(_WHY).is_null(), pl.col("cut") <= cut)
         return len(used)
+
+    def training_rows(self, policy: Policy) -> int | None:
+        """Number of rows that a policy was trained on; None if its lineage names no cut.
+
+        A policy file counts as made from this workspace if it decides the same problem.
+        """
+        cut = (policy.metadata.lineage.origin or {}).get("cut")
+        return None if cut is None else self.count_up_to(cut)
 
     def blocks(self) -> Iterator[Block]:
         """Rows by time and id, in blocks; rows of one time stay together."""

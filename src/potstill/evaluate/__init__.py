@@ -44,12 +44,14 @@ from potstill.spaces.ranking import ope as rankings
 
 if TYPE_CHECKING:
     from potstill.evaluate import text
+    from potstill.evaluate.array_file import ArrayFile
     from potstill.evaluate.lake_log import LakeLog, Progress
     from potstill.evaluate.log import WHY
     from potstill.evaluate.report import page
     from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of, table_contexts
 
 _LATER = {
+    "ArrayFile": "potstill.evaluate.array_file",
     "LakeLog": "potstill.evaluate.lake_log",
     "Progress": "potstill.evaluate.lake_log",
     "TablePolicy": "potstill.evaluate.table_log",
@@ -65,6 +67,7 @@ __all__ = [
     "FLOORS",
     "INTERVALS",
     "WHY",
+    "ArrayFile",
     "ArrayLog",
     "Block",
     "Diagnostics",

@@ -547,6 +547,8 @@ def commands():
 
 def test_the_commands_of_the_documentation_run(video, clicks, monkeypatch, tmp_path):
     (tmp_path / "video").symlink_to(video)
+    pl.read_csv(clicks).with_columns(slot=pl.int_range(pl.len()) % 3).write_csv(clicks)
+    np.save(tmp_path / "new.npy", np.full((2_000, 3), 1 / 3))
     monkeypatch.chdir(tmp_path)
     assert len(commands()) >= 10
     for command in commands():

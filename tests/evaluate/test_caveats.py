@@ -22,6 +22,7 @@ def uniform_log(rows):
         actions=rng.integers(0, 3, rows),
         rewards=rng.random(rows),
         propensities=np.full(rows, 1 / 3),
+        groups={"half": np.arange(rows) % 2},
     )
 
 
@@ -113,3 +114,10 @@ def test_a_log_that_knows_its_cuts_says_how_many_rows_were_trained_on():
 
     assert evaluate(OfCuts(), trained(100, {"cut": 3})).target.learnt == 210
     assert evaluate(OfCuts(), trained(100, {"cut": 0})).target.trust.grade == "good"
+
+
+def test_segments_of_a_policy_that_was_trained_on_the_log_are_not_trusted_either():
+    log = uniform_log(9_000)
+    for learnt, grade in ((0, "good"), (1, "caution")):
+        found = evaluate(log, "high", by="half", learnt={"high": learnt})
+        assert {one.trust.grade for one in found.segments["half"]} == {grade}

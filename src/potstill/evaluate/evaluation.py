@@ -172,7 +172,7 @@ def evaluate(
         key=Key(seed).child("bootstrap"),
     )
     trained = {each.name: training_rows(log, each) for each in made} | dict(learnt or {})
-    return _Comparison(log.problem.name, made, log_terms, chosen, options).evaluation(over, trained)
+    return _Comparison(log.problem.name, made, log_terms, chosen, options, trained).evaluation(over)
 
 
 class _Comparison:
@@ -185,8 +185,10 @@ class _Comparison:
         log_terms: LogTerms,
         chosen: Mapping[str, Estimator],
         options: IntervalOptions,
+        learnt: Mapping[str, int | None],
     ) -> None:
         self.problem, self.made, self.log_terms, self.options = problem, made, log_terms, options
+        self.learnt = learnt
         self.headline = HEADLINE if HEADLINE in chosen else next(iter(chosen))
         reward = log_terms.terms[0].reward
         self.logged = PointEstimate.of("logged", _mean(reward), log_terms.terms[0], options)
@@ -195,9 +197,9 @@ class _Comparison:
             for terms in log_terms.terms
         ]
 
-    def evaluation(self, over: Over | None, learnt: Mapping[str, int | None]) -> Evaluation:
+    def evaluation(self, over: Over | None) -> Evaluation:
         sides = [
-            self._target_evaluation(target.name, points, terms, learnt[target.name])
+            self._target_evaluation(target.name, points, terms, self.learnt[target.name])
             for target, points, terms in zip(self.made, self.points, self.log_terms.terms, strict=True)
         ]
         return Evaluation(
@@ -250,6 +252,9 @@ class _Comparison:
     def _segment(self, name: str, start: int | None, rows: NDArray[np.bool_]) -> SegmentEvaluation:
         points = [each[self.headline].where(rows) for each in self.points]
         note, count = self._note(self.headline), int(rows.sum())
+        trained = (
+            None if self.learnt[self.made[0].name] else self.learnt[self.made[0].name]
+        )  # on some rows, here or not
         return SegmentEvaluation(
             name=name,
             rows=count,
@@ -259,7 +264,7 @@ class _Comparison:
             target=points[0].with_intervals(self.options, note),
             against=points[1].with_intervals(self.options, note) if len(points) > 1 else None,
             difference=(points[0] - points[1]).with_intervals(self.options, note) if len(points) > 1 else None,
-            trust=self._trust(diagnose(self.log_terms.terms[0].where(rows))),
+            trust=with_training_overlap(self._trust(diagnose(self.log_terms.terms[0].where(rows))), trained, count),
         )
 
 

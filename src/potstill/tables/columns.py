@@ -116,7 +116,9 @@ def check_propensity(columns: Columns, problem: Problem, where: str) -> None:
         )
 
 
-def check_constant_propensity(propensity: float, counts: Mapping[str, int], where: str) -> None:
+def check_constant_propensity(
+    propensity: float, counts: Mapping[str, int], where: str, error: type[PotstillError] = InvalidLog
+) -> None:
     """Raise if actions cannot have been drawn with one propensity for all: none can be taken more often than that.
 
     In every row, an action has this probability or is never taken, so its share of all rows is at most the propensity,
@@ -127,12 +129,13 @@ def check_constant_propensity(propensity: float, counts: Mapping[str, int], wher
         propensity: The propensity of all rows.
         counts: Number of rows of each action.
         where: Name of the table.
+        error: What to raise.
     """
     rows = sum(counts.values())
     action = max(counts, key=counts.__getitem__)
     share = counts[action] / rows
     if share > propensity and math.log(len(counts)) - rows * _divergence(share, propensity) < math.log(CONSTANT_LEVEL):
-        raise InvalidLog(
+        raise error(
             f"{where}: {action!r} was taken in {100 * share:.3g} % of {rows:,} rows. If the propensity was "
             f"{propensity:g} in all rows, no action can be taken in more than {100 * propensity:.3g} % but for chance. "
             "Name the column of the propensities with --propensity"

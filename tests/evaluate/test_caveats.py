@@ -7,6 +7,7 @@ from evaluate_examples import RICH, rich_log
 import potstill as ps
 from potstill.evaluate import ArrayLog, WeightHistogram, diagnostics, evaluate, target, text
 from potstill.evaluate.diagnostics import Trust
+from potstill.evaluate.training_overlap import with_training_overlap
 from potstill.policy import Layer
 from potstill.policy.artifact import Lineage
 
@@ -74,7 +75,7 @@ def test_a_policy_that_has_learnt_from_any_of_the_rows_is_taken_with_caution(lea
 
 
 def test_graver_doubts_come_first_and_what_was_learnt_is_still_told():
-    assert diagnostics.with_training_overlap(FEW, 10, 10) == FEW
+    assert with_training_overlap(FEW, 10, 10) == FEW
     found = evaluate(uniform_log(60), "high", "low", learnt={"high": 60, "low": 7})
     assert found.target.trust.grade == "no"
     assert "which is too few." in text.trusted(found)

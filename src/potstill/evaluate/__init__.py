@@ -29,7 +29,7 @@ from potstill.evaluate.diagnostics import (
 from potstill.evaluate.empirical_likelihood import likelihood
 from potstill.evaluate.estimates import INTERVALS, OffPolicyEstimate
 from potstill.evaluate.estimators import ESTIMATORS, Estimator, clipped_ips, dr_os, switch_dr
-from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation, evaluate, training_rows
+from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation, evaluate
 from potstill.evaluate.intervals import Interval, check_level, fieller, normal
 from potstill.evaluate.log import ArrayLog, Block, Log
 from potstill.evaluate.models import FittedModel, FunctionModel, RewardModel, RidgeModel, fitted, predict
@@ -37,6 +37,7 @@ from potstill.evaluate.planning import FLOORS, ExplorationPlan, FloorEffect, Tar
 from potstill.evaluate.segments import Over, by_value
 from potstill.evaluate.targets import FixedActionTarget, LoggedTarget, ProbabilityTarget, Target, target
 from potstill.evaluate.terms import Terms, compute_terms
+from potstill.evaluate.training_overlap import training_rows
 from potstill.evaluate.weights import WeightHistogram
 from potstill.spaces import Parts
 from potstill.spaces.continuous import ope as continuous

@@ -44,11 +44,6 @@ _RIGHT = "Check that each row has the probability with which its action was draw
 _REPLAY = "the log's actions were not uniformly random, so replay is biased"
 _MODEL = "the intervals leave out how wrong the reward model is"
 _OTHERS = "Use another estimator, such as dr or snips."
-#: Caveat for policies that were trained on rows of the log, and the way out.
-LOOKS_BETTER = "A policy looks a little better on what it has learnt from than it is."
-UNSEEN = "--unseen takes later decisions only."
-#: ... and the way out where the log does not say which rows these are.
-HELD_OUT = "--held-out states that it was not."
 
 
 class HasWeights(Protocol):
@@ -167,8 +162,15 @@ def _share_elsewhere(events: NDArray[np.bool_], weights: Values) -> float:
 
 def usual_reward(rewards: Values, weights: Values) -> float | None:
     """The reward that has more than half of the weight: the smallest, the largest or the median one, or none."""
-    half = float(weights.sum()) / 2
-    return next((each for each in _candidates(rewards) if float(weights @ (rewards == each)) > half), None)
+    left = total = float(weights.sum())
+    for each in _candidates(rewards):
+        weight = float(weights @ (rewards == each))
+        if 2 * weight > total:
+            return each
+        left -= weight
+        if 2 * left < total:  # no other reward can have more than half
+            return None
+    return None
 
 
 def _candidates(rewards: Values) -> Iterator[float]:
@@ -244,18 +246,3 @@ def with_estimator_note(found: Trust, note: str) -> Trust:
     if not note or (found.grade != "good" and note != _REPLAY):
         return found
     return Trust("no" if note == _REPLAY else "caution", f"{note[0].upper()}{note[1:]}.", _OTHERS)
-
-
-def with_training_overlap(found: Trust, learnt: int | None, rows: int) -> Trust:
-    """The verdict on a policy that was trained on some of the rows, which flatter it; None if that is not known."""
-    if found.grade != "good" or learnt == 0:
-        return found
-    if learnt is None:
-        return Trust("caution", f"This policy was trained, perhaps on these decisions. {LOOKS_BETTER}", HELD_OUT)
-    of = "all" if learnt == rows else f"{learnt:,}"
-    return Trust("caution", f"This policy has learnt from {of} of these decisions. {LOOKS_BETTER}", UNSEEN)
-
-
-def is_training_overlap(found: Trust) -> bool:
-    """Whether the verdict is a caution for training overlap."""
-    return found.advice in (UNSEEN, HELD_OUT)

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.confidence_sequences import asymptotic, weighted
+from potstill.evaluate.diagnostics import ENOUGH_EVENTS, usual_reward
 from potstill.evaluate.empirical_likelihood import likelihood, unseen_row
 from potstill.evaluate.intervals import NO_WEIGHT, Interval, bernstein, bootstrap, normal
 from potstill.evaluate.terms import Terms
 from potstill.keys import Key
+from potstill.problem import Reward
 from potstill.spaces import Parts
 
 Values: TypeAlias = NDArray[np.float64]
@@ -136,6 +138,21 @@ class PointEstimate:
     def _spread(self) -> tuple[float, int]:
         influence = self.parts.influence
         return float(np.std(influence, ddof=1)) if len(influence) > 1 else 0.0, len(influence)
+
+
+def reward_ends(reward: Values, stated: Reward) -> tuple[float, float] | None:
+    """Smallest and largest reward that an unseen row could have had; None if nothing is known.
+
+    These are the ends of the rewards in the log. If few rows differ from the usual reward, these ends say little, and
+    the stated range counts; a reward that is always 0 or always 1 has the range from 0 to 1 if none is stated.
+    """
+    low, high = float(reward.min()), float(reward.max())
+    usual = usual_reward(reward, np.ones_like(reward))
+    if usual is not None and np.count_nonzero(reward != usual) < ENOUGH_EVENTS:
+        low, high = low if stated.low is None else stated.low, high if stated.high is None else stated.high
+    if low == high and low in (0.0, 1.0):
+        return 0.0, 1.0
+    return (low, high) if low < high else None
 
 
 def _bounds(parts: Parts, options: IntervalOptions) -> tuple[float, float] | str:

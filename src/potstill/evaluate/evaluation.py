@@ -13,17 +13,21 @@ from potstill.errors import InvalidLog, InvalidOption
 from potstill.evaluate import targets
 from potstill.evaluate.blocks import LogWithSupport
 from potstill.evaluate.diagnostics import (
-    ENOUGH_EVENTS,
     Diagnostics,
     Trust,
     diagnose,
     estimator_note,
     trust,
-    usual_reward,
     with_estimator_note,
-    with_training_overlap,
 )
-from potstill.evaluate.estimates import INTERVALS, IntervalName, IntervalOptions, OffPolicyEstimate, PointEstimate
+from potstill.evaluate.estimates import (
+    INTERVALS,
+    IntervalName,
+    IntervalOptions,
+    OffPolicyEstimate,
+    PointEstimate,
+    reward_ends,
+)
 from potstill.evaluate.estimators import ESTIMATORS, Estimator
 from potstill.evaluate.intervals import check_level
 from potstill.evaluate.log import Log
@@ -31,9 +35,8 @@ from potstill.evaluate.models import ModelLike, fitted
 from potstill.evaluate.segments import Over, RowGroups, by_value, over_time
 from potstill.evaluate.targets import Target, TargetLike
 from potstill.evaluate.terms import LogTerms, Terms, compute_terms
+from potstill.evaluate.training_overlap import training_rows, with_training_overlap
 from potstill.keys import Key
-from potstill.policy import Policy
-from potstill.problem import Reward
 from potstill.spaces import Parts
 
 #: Headline estimator, if it is among those requested.
@@ -167,7 +170,7 @@ def evaluate(
         low=log.problem.reward.low,
         high=log.problem.reward.high,
         largest=_largest(log_terms.terms, smallest, density=log.problem.actions.measure == "lebesgue"),
-        ends=_ends(log_terms.terms[0].reward, log.problem.reward),
+        ends=reward_ends(log_terms.terms[0].reward, log.problem.reward),
         caveat="" if smallest else "valid if no propensity could be smaller than the smallest in the log",
         key=Key(seed).child("bootstrap"),
     )
@@ -268,35 +271,8 @@ class _Comparison:
         )
 
 
-def training_rows(log: Log, target: Target) -> int | None:
-    """Number of a log's rows that a target was trained on, by its lineage; None if the log cannot tell.
-
-    A log that can tell has a method ``training_rows(policy)``, as `LakeLog` has.
-    """
-    policy: Policy | None = getattr(target, "policy", None)
-    if policy is None or not (policy.metadata.lineage.observations or policy.metadata.lineage.origin):
-        return 0
-    count = getattr(log, "training_rows", None)
-    return None if count is None else count(policy)
-
-
 def _mean(reward: NDArray[np.float64]) -> Parts:
     return Parts(base=reward, largest=0.0, weight=np.ones_like(reward))
-
-
-def _ends(reward: NDArray[np.float64], stated: Reward) -> tuple[float, float] | None:
-    """Smallest and largest reward that an unseen row could have had; None if nothing is known.
-
-    These are the ends of the rewards in the log. If few rows differ from the usual reward, these ends say little, and
-    the stated range counts; a reward that is always 0 or always 1 has the range from 0 to 1 if none is stated.
-    """
-    low, high = float(reward.min()), float(reward.max())
-    usual = usual_reward(reward, np.ones_like(reward))
-    if usual is not None and np.count_nonzero(reward != usual) < ENOUGH_EVENTS:
-        low, high = low if stated.low is None else stated.low, high if stated.high is None else stated.high
-    if low == high and low in (0.0, 1.0):
-        return 0.0, 1.0
-    return (low, high) if low < high else None
 
 
 def _chosen(estimators: Sequence[str] | Mapping[str, Estimator]) -> Mapping[str, Estimator]:

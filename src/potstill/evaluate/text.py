@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from potstill.evaluate.diagnostics import HELD_OUT, LOOKS_BETTER, UNSEEN, Trust, is_training_overlap
+from potstill.evaluate.diagnostics import Trust
 from potstill.evaluate.estimates import OffPolicyEstimate
 from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation
 from potstill.evaluate.intervals import Interval
+from potstill.evaluate.training_overlap import HELD_OUT, LOOKS_BETTER, UNSEEN, is_training_overlap
 
 NOTHING = "–"
 #: One-line description of each estimator.

@@ -6,7 +6,7 @@
 Rewards are 0 or 1, with an event in 0.5 to 20 % of the rows; 34 actions. `flat`: uniform logging, and a target that
 takes a third of the actions equally often, so weights are 0 or 3. `heavy`: uniform logging, and a target that takes
 each action 0.6 times as often as the one before, with weights up to 14. `heavier`: logging and target prefer opposite
-actions, with weights up to 25. Each log is evaluated as by a user, including the reward model.
+actions, with weights up to 22. Each log is evaluated as by a user, including the reward model.
 
 `trusted` is the share of logs of which the verdict is that the estimate can be trusted, and the columns beside it are
 the coverage among these. `all` is the coverage of dr among all logs, `normal` that of the normal interval.

@@ -186,7 +186,18 @@ def test_a_policy_file_has_learnt_from_what_its_version_has(video, tmp_path):
     assert (found["target"]["name"], found["target"]["learnt"]) == ("one.policy", 600)
     assert "It can be trusted" not in done("evaluate", video, "--policy", file, "--against", "logged")
     assert figures("evaluate", video, "--policy", file, "--against", "logged", "--unseen")["rows"] == 600
-    assert figures("evaluate", video, "--policy", file, "--held-out")["target"]["learnt"] == 0
+    assert figures("evaluate", video, "--policy", file, "--held-out")["target"]["learnt"] == 600
+
+
+def test_where_a_policy_of_another_workspace_was_trained_must_be_stated(video, tmp_path):
+    file = tmp_path / "other.policy"
+    layers = [Layer(np.ones((Workspace(video).problem.width, 3), np.float32), np.zeros(3, np.float32))]
+    for version in (1, 50):
+        lineage = Lineage(library="0", observations=9, origin={"cut": 1})
+        ps.Policy.build(Workspace(video).problem, layers, version=version, lineage=lineage).save(file)
+        assert figures("evaluate", video, "--policy", file)["target"]["learnt"] is None
+        assert "was trained on these decisions is not known" in done("evaluate", video, "--policy", file)
+        assert figures("evaluate", video, "--policy", file, "--held-out")["target"]["learnt"] == 0
 
 
 def test_estimators_intervals_and_levels_can_be_chosen(video):

@@ -134,7 +134,8 @@ def log(
         bool, typer.Option("--unseen", help="Only decisions that the policies were not trained on.")
     ] = False,
     held_out: Annotated[
-        bool, typer.Option("--held-out", help="State that the policies were not trained on these decisions.")
+        bool,
+        typer.Option("--held-out", help="State that policies of other places were not trained on these decisions."),
     ] = False,
     estimators: Annotated[
         str | None, typer.Option(help="Estimators, such as `dr,snips`. `dr` is the headline. Default: all.")

@@ -23,6 +23,7 @@ from potstill.evaluate import (
     columns_of,
     target,
     text,
+    training_rows,
 )
 from potstill.policy import Policy
 from potstill.problem import Problem, Reward
@@ -49,7 +50,7 @@ class EvaluationRequest(NamedTuple):
         since: Earliest time, microseconds since 1970.
         until: Time before which rows must be, microseconds since 1970.
         unseen: Whether to use only decisions that neither policy was trained on.
-        held_out: Whether the policies are stated not to have been trained on these decisions.
+        held_out: Whether policies are stated not to have been trained on these decisions, where the log cannot tell.
         position: Column of the position that an action was shown at.
     """
 
@@ -105,7 +106,7 @@ def of_workspace(request: EvaluationRequest, on_progress: Progress) -> Evaluatio
     )
     if not len(log):
         raise InvalidLog(_why_empty(log.left_out, request))
-    return EvaluationInputs(log, new, old, text.left_out(log.left_out), _stated_learnt(request, new, old))
+    return EvaluationInputs(log, new, old, text.left_out(log.left_out), _held_out(request, log, new, old))
 
 
 def _trained_to(one: Target) -> int:
@@ -114,8 +115,9 @@ def _trained_to(one: Target) -> int:
     return 0 if policy is None else int((policy.metadata.lineage.origin or {}).get("cut", 0))
 
 
-def _stated_learnt(request: EvaluationRequest, *targets: Target) -> dict[str, int]:
-    return {one.name: 0 for one in targets} if request.held_out else {}
+def _held_out(request: EvaluationRequest, log: LakeLog | TableLog, *targets: Target) -> dict[str, int]:
+    """Targets whose rows are stated to be held out, where the log cannot tell; what it can tell is not overruled."""
+    return {one.name: 0 for one in targets if request.held_out and training_rows(log, one) is None}
 
 
 def _default_against(workspace: Workspace, new: Target) -> str:
@@ -173,7 +175,7 @@ def of_table(
         for name in names
     )
     notes = [*text.left_out(log.left_out, log.unfit), *_columns_without(stated.values(), log.problem)]
-    return EvaluationInputs(log, new, old, notes, _stated_learnt(request, new, old))
+    return EvaluationInputs(log, new, old, notes, _held_out(request, log, new, old))
 
 
 def by_position(request: EvaluationRequest) -> list[str]:

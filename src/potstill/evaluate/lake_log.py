@@ -14,6 +14,7 @@ from potstill.errors import InvalidLog
 from potstill.evaluate.log import Block
 from potstill.policy import Policy
 from potstill.problem import Problem
+from potstill.registry import UnknownVersion
 from potstill.spaces import lake_columns
 from potstill.tables import context_column, decision_fits, encode_contexts, moment, reward_fits
 from potstill.workspace import Workspace
@@ -53,7 +54,8 @@ class LakeLog:
         on_progress: Progress | None = None,
     ) -> None:
         self.problem: Problem = workspace.problem
-        self._lake, self._by, self._on_progress = workspace.lake, tuple(by), on_progress
+        self._lake, self._registry = workspace.lake, workspace.registry
+        self._by, self._on_progress = tuple(by), on_progress
         self._files = self._lake.files("observations")
         self._within = _within(after, to, since, until)
         _check_features(self.problem, self._by)
@@ -78,12 +80,14 @@ class LakeLog:
         return len(used)
 
     def training_rows(self, policy: Policy) -> int | None:
-        """Number of rows that a policy was trained on; None if its lineage names no cut.
-
-        A policy file counts as made from this workspace if it decides the same problem.
-        """
-        cut = (policy.metadata.lineage.origin or {}).get("cut")
-        return None if cut is None else self.count_up_to(cut)
+        """Number of rows that a policy was trained on; None if this workspace has not published it."""
+        try:
+            published = self._registry.policy(policy.version)
+        except UnknownVersion:
+            return None
+        cut = (published.metadata.lineage.origin or {}).get("cut")
+        same = published.metadata.sha256 == policy.metadata.sha256
+        return self.count_up_to(cut) if same and cut is not None else None
 
     def blocks(self) -> Iterator[Block]:
         """Rows by time and id, in blocks; rows of one time stay together."""

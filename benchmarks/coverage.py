@@ -10,7 +10,7 @@ only `low` counts.
 
 Some lows are expected: replay needs logs of uniformly random actions, the interval of the direct method ignores the
 error of its model, and estimators that shrink weights accept a bias. A second table shows the coverage of normal
-intervals by effective sample size, on logs with large weights.
+intervals by effective sample size, on logs with large weights. For rare events, see `coverage_events.py`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from potstill.evaluate.diagnostics import ENOUGH, FEW
 from potstill.keys import Key
 
 LEVEL = 0.95
-INTERVALS = ("normal", "bootstrap", "bernstein", "exact", "anytime")
+INTERVALS = ("likelihood", "normal", "bootstrap", "bernstein", "exact", "anytime")
 AT_LEAST = ("bernstein", "exact", "anytime")
 FIRST_LOOK = 100
 

@@ -114,7 +114,7 @@ def test_a_version_is_compared_with_the_serving_one(video):
     weights = observed["action"].replace_strict(["360p", "720p", "1080p"], (3 * p).tolist(), return_dtype=pl.Float64)
     assert found["target"]["estimates"]["ips"]["value"] == pytest.approx((weights * observed["reward"]).mean())
     dr = found["difference"]["dr"]
-    assert dr["intervals"]["normal"]["low"] < dr["value"] < dr["intervals"]["normal"]["high"]
+    assert dr["intervals"]["likelihood"]["low"] < dr["value"] < dr["intervals"]["likelihood"]["high"]
 
 
 def test_the_terminal_shows_a_table_and_a_sentence(video):
@@ -177,6 +177,27 @@ def test_what_a_policy_has_learnt_from_is_told_and_can_be_left_out(video):
         == figures("evaluate", video, "--unseen")["target"]
     )
     assert figures("evaluate", video, "--policy", 2, "--against", "logged", "--unseen")["rows"] == 1200
+
+
+def test_a_policy_file_has_learnt_from_what_its_version_has(video, tmp_path):
+    file = tmp_path / "one.policy"
+    Workspace(video).registry.policy(1).save(file)
+    found = figures("evaluate", video, "--policy", file, "--against", "logged")
+    assert (found["target"]["name"], found["target"]["learnt"]) == ("one.policy", 600)
+    assert "It can be trusted" not in done("evaluate", video, "--policy", file, "--against", "logged")
+    assert figures("evaluate", video, "--policy", file, "--against", "logged", "--unseen")["rows"] == 600
+    assert figures("evaluate", video, "--policy", file, "--held-out")["target"]["learnt"] == 600
+
+
+def test_where_a_policy_of_another_workspace_was_trained_must_be_stated(video, tmp_path):
+    file = tmp_path / "other.policy"
+    layers = [Layer(np.ones((Workspace(video).problem.width, 3), np.float32), np.zeros(3, np.float32))]
+    for version in (1, 50):
+        lineage = Lineage(library="0", observations=9, origin={"cut": 1})
+        ps.Policy.build(Workspace(video).problem, layers, version=version, lineage=lineage).save(file)
+        assert figures("evaluate", video, "--policy", file)["target"]["learnt"] is None
+        assert "was trained on these decisions is not known" in done("evaluate", video, "--policy", file)
+        assert figures("evaluate", video, "--policy", file, "--held-out")["target"]["learnt"] == 0
 
 
 def test_estimators_intervals_and_levels_can_be_chosen(video):
@@ -262,6 +283,76 @@ def test_a_policy_file_can_be_evaluated_on_a_table(clicks, tmp_path):
     found = figures("evaluate", clicks, *CLICKS, "--policy", tmp_path / "start.policy", "--against", "logged")
     assert found["difference"]["ips"]["value"] == pytest.approx(0, abs=1e-6)
     assert found["problem"] == "banners"
+
+
+def test_a_table_does_not_know_what_a_policy_was_trained_on(clicks, tmp_path):
+    problem = ps.Problem(
+        name="banners", context=[ps.Numeric("age", low=0, high=100)], actions=ps.Discrete(["red", "grün", "blue"])
+    )
+    layers = [Layer(np.zeros((1, 3), np.float32), np.zeros(3, np.float32))]
+    lineage = Lineage(library="0", observations=500, origin={"cut": 3})
+    ps.Policy.build(problem, layers, version=1, lineage=lineage).save(tmp_path / "trained.policy")
+    command = ("evaluate", clicks, *CLICKS, "--policy", tmp_path / "trained.policy")
+    said = done(*command)
+    assert "Take it with caution. Whether trained.policy was trained on these decisions is not known." in said
+    assert "It can be trusted." in done(*command, "--held-out")
+
+
+def test_an_array_file_of_probabilities(clicks, tmp_path):
+    frame = pl.read_csv(clicks)
+    p = frame.select("new_blue", pl.lit(0.0).alias("new_grün"), "new_red").to_numpy()
+    np.save(tmp_path / "new.npy", p)
+    found, columns = (
+        figures("evaluate", clicks, *CLICKS, "--policy", policy, "--time", "at", "--since", "2026-11-02")
+        for policy in (tmp_path / "new.npy", "columns:new_")
+    )
+    assert found["target"]["name"] == "new.npy"
+    assert found["left_out"] == {"outside": 143}  # whose rows of the array are not used
+    assert found["target"]["estimates"] == columns["target"]["estimates"]
+
+
+def test_an_array_file_has_a_slice_for_each_position(clicks, tmp_path):
+    frame = pl.read_csv(clicks).with_columns(slot=pl.int_range(pl.len()) % 2 + 9, banner=pl.col("age") % 3)
+    frame.write_csv(clicks)
+    p = np.zeros((2_000, 4, 2))
+    p[:, 2, 0], p[:, 0, 1] = 1.0, 1.0  # action 2 in slot 9, action 0 in slot 10; action 3 never happens
+    np.save(tmp_path / "slots.npy", p)
+    command = ("evaluate", clicks, *CLICKS, "--policy", tmp_path / "slots.npy")
+    found = figures(*command, "--position", "slot")
+    taken = frame.filter(pl.col("banner") == pl.when(slot=9).then(2).otherwise(0))["clicked"]
+    assert found["target"]["estimates"]["ips"]["value"] == pytest.approx(3 * taken.sum() / 2000)
+    assert [one["name"] for one in found["segments"]["slot"]] == ["9", "10"]
+    assert "2 positions, but --position has 0: name its column" in run(*command).stderr
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.full((1_999, 3), 1 / 3), "bad.npy has 1,999 rows, but"),
+        (np.full((2_000, 3), 0.4), "bad.npy, row 0: probabilities must add up to 1"),
+        (np.full((2_000, 3), np.nan), "bad.npy, row 0: probabilities must be at least 0"),
+        (np.full((2_000, 2), 0.5), "the array has 2 actions, but column 'banner' has 3: blue, grün, red"),
+        (np.zeros((2_000, 3), int), "there must be probabilities float[rows, actions]"),
+        (np.zeros((2_000,)), "there must be probabilities float[rows, actions]"),
+        (np.array([{}]), "it is no array of NumPy that can be read"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(clicks, tmp_path, array, message):
+    np.save(tmp_path / "bad.npy", array, allow_pickle=True)
+    result = run("evaluate", clicks, *CLICKS, "--policy", tmp_path / "bad.npy")
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_constant_propensity_that_cannot_be_is_refused(clicks):
+    columns = ("--action", "banner", "--reward", "clicked", "--policy", "uniform", "--propensity")
+    result = run("evaluate", clicks, *columns, 0.25)
+    assert "% of 2,000 rows. If the propensity was 0.25 in all rows, no action can be taken in more than 25 %" in (
+        result.stderr
+    )
+    assert done("evaluate", clicks, *columns, 0.3333)
+    assert done("evaluate", clicks, *columns, 0.5)  # two of three actions may have been eligible in each row
 
 
 def test_tables_with_times_ranges_and_one_propensity(clicks):
@@ -388,7 +479,7 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
         (["VIDEO", "--since", "yesterday"], "--since must be a day or a time, such as 2026-11-16, got 'yesterday'"),
         (["VIDEO", "--since", "2030-01-01"], "has no observations between --since and --until"),
         (["VIDEO", "--estimators", "drr"], "unknown estimator 'drr'; there are replay, ips"),
-        (["VIDEO", "--interval", "wide"], "unknown interval 'wide'; there are normal, bootstrap"),
+        (["VIDEO", "--interval", "wide"], "unknown interval 'wide'; there are likelihood, normal, bootstrap"),
         (["VIDEO", "--out", "."], "--out must be a file, such as evaluation.html; . is a folder"),
         (["VIDEO", "--level", "95"], "level must be between 0 and 1"),
         (["VIDEO", "--action", "x"], "--action is for tables such as log.csv"),
@@ -400,6 +491,9 @@ def test_a_plan_on_a_table_before_anything_was_logged(empty, tmp_path):
         (["EMPTY"], "no version serves yet; potstill update makes the first; until then, name another with --policy"),
         (["EMPTY", "--policy", "uniform"], "has no observations yet: potstill update turns decisions into"),
         (["nowhere"], "nowhere is not a workspace"),
+        (["VIDEO", "--policy", "new.npy"], "new.npy: an array has a row for each row of a table such as log.csv"),
+        (["VIDEO", "--position", "slot"], "--position is for tables such as log.csv"),
+        (["CLICKS", *CLICKS, "--policy", "uniform", "--position", "x"], "name the right one with --position"),
         (["CLICKS"], "name the policy to evaluate with --policy: column:NAME"),
         (["nowhere.csv", "--policy", "uniform"], "nowhere.csv: there is no such file"),
         (["CLICKS", "--policy", "uniform"], "there is no column 'action'; name the right one with --action"),
@@ -464,6 +558,8 @@ def commands():
 
 def test_the_commands_of_the_documentation_run(video, clicks, monkeypatch, tmp_path):
     (tmp_path / "video").symlink_to(video)
+    pl.read_csv(clicks).with_columns(slot=pl.int_range(pl.len()) % 3).write_csv(clicks)
+    np.save(tmp_path / "new.npy", np.full((2_000, 3), 1 / 3))
     monkeypatch.chdir(tmp_path)
     assert len(commands()) >= 10
     for command in commands():

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 from evaluate_examples import RICH, rich_log
 
-from potstill.evaluate import ArrayLog, diagnostics, evaluate, text
+import potstill as ps
+from potstill.evaluate import ArrayLog, WeightHistogram, diagnostics, evaluate, target, text
 from potstill.evaluate.diagnostics import Trust
+from potstill.evaluate.training_overlap import with_training_overlap
+from potstill.policy import Layer
+from potstill.policy.artifact import Lineage
 
 GOOD, ROUGH, FEW = Trust("good", "enough"), Trust("caution", "rough"), Trust("no", "too few")
 
@@ -19,6 +23,7 @@ def uniform_log(rows):
         actions=rng.integers(0, 3, rows),
         rewards=rng.random(rows),
         propensities=np.full(rows, 1 / 3),
+        groups={"half": np.arange(rows) % 2},
     )
 
 
@@ -54,12 +59,12 @@ def test_replay_on_an_uneven_log_is_not_called_better():
     ("learnt", "grade", "said"),
     [
         (0, "good", ""),
-        (2_500, "good", "Of these decisions, high has learnt from 2,500. A policy looks a little better"),
-        (2_501, "caution", "Of these decisions, high has learnt from 2,501. A policy looks a little better"),
+        (1, "caution", "Of these decisions, high has learnt from 1. A policy looks a little better"),
+        (2_500, "caution", "Of these decisions, high has learnt from 2,500. A policy looks a little better"),
         (5_000, "caution", "Of these decisions, high has learnt from all. A policy looks a little better"),
     ],
 )
-def test_a_policy_that_has_learnt_from_most_of_the_log_is_taken_with_caution(learnt, grade, said):
+def test_a_policy_that_has_learnt_from_any_of_the_rows_is_taken_with_caution(learnt, grade, said):
     found = evaluate(uniform_log(5_000), "high", "low", learnt={"high": learnt})
     assert (found.target.learnt, found.against.learnt) == (learnt, 0)
     assert (found.target.trust.grade, found.against.trust.grade) == (grade, "good")
@@ -70,8 +75,50 @@ def test_a_policy_that_has_learnt_from_most_of_the_log_is_taken_with_caution(lea
 
 
 def test_graver_doubts_come_first_and_what_was_learnt_is_still_told():
-    assert diagnostics.with_training_overlap(FEW, 10, 10) == FEW
+    assert with_training_overlap(FEW, 10, 10) == FEW
     found = evaluate(uniform_log(60), "high", "low", learnt={"high": 60, "low": 7})
     assert found.target.trust.grade == "no"
     assert "which is too few." in text.trusted(found)
     assert "Of these decisions, high has learnt from all and low has learnt from 7." in text.trusted(found)
+
+
+def trained(observations, origin=None):
+    """A policy that states how many observations it was trained on."""
+    layers = [Layer(np.zeros((RICH.width, 3), np.float32), np.zeros(3, np.float32))]
+    return ps.Policy.build(
+        RICH, layers, version=4, lineage=Lineage(library="0", observations=observations, origin=origin)
+    )
+
+
+def test_a_policy_that_was_trained_is_not_trusted_unless_its_rows_are_stated():
+    log = uniform_log(5_000)
+    found = evaluate(log, trained(100))
+    assert (found.target.learnt, found.target.trust.grade) == (None, "caution")
+    assert text.trusted(found) == (
+        "Take it with caution. Whether policy 4 was trained on these decisions is not known. A policy looks a little "
+        "better on what it has learnt from than it is. --held-out states that it was not."
+    )
+    assert evaluate(log, WeightHistogram(target(RICH, trained(100)))).target.learnt is None
+    assert evaluate(log, trained(0)).target.trust.grade == "good"
+    assert evaluate(log, trained(100), learnt={"policy 4": 0}).target.trust.grade == "good"
+
+
+def test_a_log_that_knows_its_cuts_says_how_many_rows_were_trained_on():
+    class OfCuts:
+        problem = RICH
+
+        def blocks(self):
+            return uniform_log(5_000).blocks()
+
+        def training_rows(self, policy):
+            return 70 * policy.metadata.lineage.origin["cut"]
+
+    assert evaluate(OfCuts(), trained(100, {"cut": 3})).target.learnt == 210
+    assert evaluate(OfCuts(), trained(100, {"cut": 0})).target.trust.grade == "good"
+
+
+def test_segments_of_a_policy_that_was_trained_on_the_log_are_not_trusted_either():
+    log = uniform_log(9_000)
+    for learnt, grade in ((0, "good"), (1, "caution")):
+        found = evaluate(log, "high", by="half", learnt={"high": learnt})
+        assert {one.trust.grade for one in found.segments["half"]} == {grade}

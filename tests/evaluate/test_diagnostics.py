@@ -9,8 +9,9 @@ from potstill.evaluate.diagnostics import Diagnostics, diagnose, trust
 
 
 class Terms:
-    def __init__(self, weight, missing=0.0):
+    def __init__(self, weight, missing=0.0, reward=None):
         self.weight = np.asarray(weight, float)
+        self.reward = np.arange(len(self.weight), dtype=float) if reward is None else np.asarray(reward, float)
         self.missing = np.broadcast_to(np.asarray(missing, float), self.weight.shape)
 
 
@@ -34,6 +35,9 @@ def test_by_hand():
         unsupported=0.1,
         mean_weight=1.0,
         mean_weight_error=pytest.approx(np.sqrt(2 / 3) / 2),
+        usual=None,
+        events=16 / 6,
+        expected_events=16 / 6,
     )
 
 
@@ -46,7 +50,7 @@ def test_the_top_is_of_the_weights_above_zero():
 
 def test_a_log_without_rows():
     empty = diagnose(Terms([]))
-    assert set(msgspec.structs.astuple(empty)) == {0}
+    assert set(msgspec.structs.astuple(empty)) == {0, None}
     assert trust(empty).grade == "no"
 
 
@@ -121,3 +125,44 @@ def test_the_gravest_reason_speaks():
 def test_thresholds_are_in_order():
     assert diagnostics.FEW < diagnostics.ENOUGH
     assert diagnostics.UNSUPPORTED_CAUTION < diagnostics.UNSUPPORTED_NO
+
+
+def of_events(*, rows, seen, elsewhere):
+    """Rows of weight 2 and as many of weight 0, each with a number of events."""
+    rewards = np.concatenate([np.arange(rows) < seen, np.arange(rows) < elsewhere])
+    return Terms(np.repeat([2.0, 0.0], rows), reward=rewards)
+
+
+def test_events_by_hand():
+    found = diagnose(Terms([1.0, 2.0, 3.0, 1.0, 1.0, 4.0], reward=[5.0, 7.0, 9.0, 5.0, 5.0, 5.0]))
+    assert found.usual == 5.0
+    assert found.events == pytest.approx((2 * 2 + 3 * 4) ** 2 / ((2 * 2) ** 2 + (3 * 4) ** 2))
+    others = np.array([3, 2, 1, 3, 3, 0])
+    assert found.expected_events == pytest.approx(found.effective * (2 + 1) / others.sum())
+    even = diagnose(Terms(np.ones(4), reward=[0.0, 0.0, 0.0, 1.0]))
+    assert (even.events, even.expected_events) == (1, 1)
+
+
+def test_the_usual_reward_is_the_one_with_more_than_half_of_the_weight():
+    assert diagnostics.usual_reward(np.array([0.0, 0.0, 1.0]), np.array([1.0, 1.0, 3.0])) == 1.0
+    assert diagnostics.usual_reward(np.array([0.0, 2.0, 2.0, 5.0]), np.array([1.0, 2.0, 2.0, 1.0])) == 2.0
+    assert diagnostics.usual_reward(np.array([0.0, 1.0]), np.ones(2)) is None
+    assert diagnostics.usual_reward(np.arange(9.0), np.ones(9)) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "elsewhere", "grade", "said"),
+    [
+        (30, 19, "caution", "but only about 19 of these to be expected with a reward other than 0, so the interval"),
+        (9, 30, "caution", "but only about 9 of these with a reward other than 0, so the interval is rough."),
+        (0, 30, "caution", "but none of these with a reward other than 0, so the interval is rough."),
+        (10, 20, "good", "as 5,000 rows of its own would, about 10 of them with a reward other than 0."),
+        (80, 5, "good", "about 80 of them"),
+    ],
+)
+def test_few_events_are_taken_with_caution(seen, elsewhere, grade, said):
+    found = diagnose(of_events(rows=5_000, seen=seen, elsewhere=elsewhere))
+    assert (found.effective, found.events, found.expected_events) == pytest.approx((5_000, seen, elsewhere))
+    assert trust(found).grade == grade
+    assert said in trust(found).sentence
+    assert bool(trust(found).advice) == (grade == "caution")

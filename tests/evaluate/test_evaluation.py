@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 import potstill as ps
 from potstill.errors import InvalidLog
+from potstill.evaluate.estimates import INTERVALS
 from potstill.evaluate.estimators import ESTIMATORS, ips
 from potstill.evaluate.evaluation import Evaluation, evaluate
 from potstill.evaluate.log import ArrayLog
 from potstill.evaluate.models import RidgeModel
 from potstill.spaces.influence import Parts
 
-EVERYTHING = {"intervals": ("normal", "bootstrap", "bernstein", "exact"), "by": ("speed", "device"), "over": "week"}
+EVERYTHING = {"intervals": INTERVALS, "by": ("speed", "device"), "over": "week"}
 
 
 def whole(log, **options):
@@ -35,7 +36,8 @@ def test_one_chunk_or_many_give_the_same_bits(ends):
     log = rich_log(300)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("potstill.evaluate.blocks.BLOCK", 64)
-        assert whole(CutLog(log, ends), intervals=["normal", "exact"]) == whole(log, intervals=["normal", "exact"])
+        options = {"intervals": ["likelihood", "exact"]}
+        assert whole(CutLog(log, ends), **options) == whole(log, **options)
 
 
 def test_one_chunk_or_many_give_the_same_bits_with_every_interval():
@@ -45,7 +47,7 @@ def test_one_chunk_or_many_give_the_same_bits_with_every_interval():
 
 def test_one_chunk_or_many_give_the_same_bits_at_full_size():
     log = rich_log(70_000)
-    options = {"intervals": ("normal",), "by": (), "over": None}
+    options = {"intervals": ("likelihood",), "by": (), "over": None}
     assert whole(CutLog(log, [1, 20_000, 66_000]), **options) == whole(log, **options)
 
 
@@ -63,7 +65,7 @@ def test_estimates_come_close_to_the_truth():
     for name, estimate in made.target.estimates.items():
         if name != "replay":  # which is biased on this log
             assert abs(estimate.value - VALUE) < 4 * max(estimate.standard_error, 0.01), name
-            assert estimate.anytime.low < estimate.intervals["normal"].low < estimate.value
+            assert estimate.anytime.low < estimate.intervals["likelihood"].low < estimate.value
     assert "biased" in made.target.estimates["replay"].note
     assert made.target.trust.grade == "good"
 
@@ -79,7 +81,7 @@ def by_hand():
 
 
 def test_ips_of_a_fixed_action_by_hand():
-    made = evaluate(by_hand(), "a", estimators=["ips"])
+    made = evaluate(by_hand(), "a", estimators=["ips"], intervals=["normal"])
     assert (made.problem, made.rows, made.headline, made.target.name) == ("tiny", 4, "ips", "a")
     terms = np.array([1 / 0.5, 0, 3 / 0.25, 0])
     assert made.estimate.value == terms.mean() == 3.5
@@ -102,10 +104,10 @@ def test_what_was_done_is_worth_the_mean_of_its_rewards(name):
 
 
 def test_a_target_against_itself_makes_no_difference():
-    made = evaluate(rich_log(), table_of_three, table_of_three, intervals=("normal", "bootstrap"))
+    made = evaluate(rich_log(), table_of_three, table_of_three, intervals=("likelihood", "normal", "bootstrap"))
     for estimate in made.difference.values():
         assert estimate.value == estimate.standard_error == 0
-        assert estimate.intervals["normal"].ends == (0, 0)
+        assert estimate.intervals["normal"].ends == estimate.intervals["likelihood"].ends == (0, 0)
 
 
 def test_differences_are_paired():
@@ -230,7 +232,7 @@ def test_estimators_of_ones_own():
     [
         ({"estimators": ["magic"]}, "unknown estimator 'magic'; there are replay, ips"),
         ({"estimators": []}, "no estimator was requested"),
-        ({"intervals": ["magic"]}, "unknown interval 'magic'; there are normal"),
+        ({"intervals": ["magic"]}, "unknown interval 'magic'; there are likelihood, normal"),
         ({"level": 95}, "level must be between 0 and 1"),
         ({"over": "day"}, "the log has no times"),
         ({"by": "city"}, "no values of 'city'"),

@@ -83,7 +83,7 @@ def test_a_simulated_log_has_the_foreseen_size_and_width(floor):
 
 def parts_share(weights):
     class Terms:
-        weight, missing = weights, np.zeros(len(weights))
+        weight, missing, reward = weights, np.zeros(len(weights)), np.zeros(len(weights))
 
     return diagnose(Terms).effective_share
 

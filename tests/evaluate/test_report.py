@@ -11,10 +11,10 @@ pytest.importorskip("altair", reason="needs the extra lab")
 import potstill as ps
 from potstill.evaluate import ArrayLog, evaluate
 from potstill.evaluate import text as words
-from potstill.evaluate.diagnostics import EDGES, WeightHistogram
 from potstill.evaluate.intervals import Interval
 from potstill.evaluate.report import page
 from potstill.evaluate.targets import target
+from potstill.evaluate.weights import EDGES, WeightHistogram
 from potstill.pages import png
 
 DAY = 86_400_000_000
@@ -89,7 +89,7 @@ def test_figures_show_the_numbers_of_the_evaluation():
     assert values_in(figures["estimates"], "value") == {one.value for one in both}
     assert values_in(figures["estimates"], "anytime_low") == {one.anytime.low for one in both}
     assert values_in(figures["differences"], "high") == {
-        one.intervals["normal"].high for one in found.difference.values()
+        one.intervals["likelihood"].high for one in found.difference.values()
     }
     assert values_in(figures["segment-differences-1"], "value") == {
         one.difference.value for one in found.segments["città"]
@@ -157,6 +157,27 @@ def test_numbers_have_as_many_decimals_as_their_interval_deserves(scale, decimal
     assert words.Figures(found).decimals == decimals
     # Two digits of what the interval reaches to each side.
     assert decimals == 0 or 10 <= 2 * found.estimate.standard_error * 10**decimals < 100
+
+
+def rare_log(rows, events, unusual=1.0):
+    """Uniform decisions, of which the first for blau have another reward than 0."""
+    actions = np.arange(rows) % 2
+    rewards = np.where((actions == 0) & (np.arange(rows) < 2 * events), unusual, 0.0)
+    contexts = np.random.default_rng(0).random((rows, 1), np.float32)
+    return ArrayLog(PROBLEM, contexts=contexts, actions=actions, rewards=rewards, propensities=np.full(rows, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("rows", "events", "shown"), [(2_000, 3, "0.0030"), (300, 1, "0.0067"), (100_000, 10, "0.00020")]
+)
+def test_small_rates_keep_their_digits(rows, events, shown):
+    found = evaluate(rare_log(rows, events), "blau", estimators=["snips"])
+    assert words.Figures(found).number(found.estimate.value) == shown
+
+
+def test_a_value_of_all_but_zero_has_few_digits():
+    noise = evaluate(rare_log(2_000, 1_000), lambda contexts: np.tile([1e-9, 1 - 1e-9], (len(contexts), 1)))
+    assert words.Figures(noise).number(noise.estimate.value) == "0.00000"
 
 
 def test_weights_are_counted_on_the_way():
@@ -258,9 +279,9 @@ def test_rows_left_out_are_counted_by_reason():
 
 def test_a_far_longer_bar_does_not_hide_the_others():
     found = evaluate(log(), "blau", "logged", by=["a b"])
-    huge = Interval(-1e6, 1e6, 0.95, "normal")
+    huge = Interval(-1e6, 1e6, 0.95, "likelihood")
     first, *others = found.segments["a b"]
-    wild = msgspec.structs.replace(first.target, intervals={"normal": huge}, anytime=huge)
+    wild = msgspec.structs.replace(first.target, intervals={"likelihood": huge}, anytime=huge)
     segments = {"a b": (msgspec.structs.replace(first, target=wild), *others)}
     chart = page(msgspec.structs.replace(found, segments=segments)).figures["segments-1"].to_dict()
     low, high = chart["layer"][0]["encoding"]["x"]["scale"]["domain"]

@@ -90,3 +90,9 @@ def test_equal_parts_are_equal_and_in_order(seconds, parts):
 def test_other_stretches_are_refused(over):
     with pytest.raises(ValueError, match="over must be 'day', 'week' or a number"):
         over_time(np.array([MONDAY]), over)
+
+
+def test_names_that_hold_numbers_are_in_the_order_of_these():
+    assert by_value(np.array(["a10", "a10", "a2", "b1", "a10"], dtype=object)).names == ("a2", "a10", "b1")
+    assert by_value(np.array(["10", "9", "10"], dtype=object)).names == ("9", "10")
+    assert by_value(np.array(["tv", "phone", "tv", "a1"], dtype=object)).names == ("tv", "a1", "phone")

@@ -60,7 +60,8 @@ def test_the_comparison_reads_as_in_other_places(learnt):
     _, report = learnt
     doubted = msgspec.structs.replace(report, compared=compared(-0.2, 0.1, grade="caution"))
     assert _lines(doubted)["by the log"] == (
-        "−0.05 per decision (95 % interval −0.2 to +0.1, from 100 decisions) against version 3; because"
+        "−0.05 per decision (95 % interval −0.2 to +0.1, from 100 decisions that it learnt from) against version 3; "
+        "because"
     )
 
 

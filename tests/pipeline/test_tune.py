@@ -87,7 +87,7 @@ def test_what_is_said_of_the_winner_comes_from_the_last_part_alone(workspace, fo
     first, second, third, end = _bounds(LakeLog(workspace), 3)
     still.update(_observations(LakeLog(workspace, since=first, until=second)))
     still.update(_observations(LakeLog(workspace, since=second, until=third)))
-    last = evaluate(LakeLog(workspace, since=third, until=end), still.policy, estimators=("dr",))
+    last = evaluate(LakeLog(workspace, since=third, until=end), still.policy, estimators=("dr",), intervals=["normal"])
     assert found.earned.value == pytest.approx(last.estimate.value, rel=1e-12)
     assert (found.earned.low, found.earned.high) == pytest.approx(last.estimate.intervals["normal"].ends, rel=1e-12)
 

@@ -50,6 +50,16 @@ def test_without_propensities_shares_stand_in_for_them(tmp_path):
     assert all(stored[name].null_count() == 300 for name in ("arm", "unit", "eligible", "metrics"))
 
 
+def test_a_constant_propensity_that_cannot_be_is_refused(tmp_path):
+    workspace = made(str(tmp_path / "w"))
+    history(1_000).write_csv(tmp_path / "log.csv")
+    with pytest.raises(
+        InvalidObservation, match=r"'360p' was taken in .* % of 1,000 rows. If the propensity was 0.333 in"
+    ):
+        import_history(workspace, str(tmp_path / "log.csv"), Columns(propensity=0.333))
+    assert import_history(workspace, str(tmp_path / "log.csv"), Columns(propensity=0.5)).observations == 1_000
+
+
 def test_the_same_log_is_imported_once(tmp_path):
     workspace = made(str(tmp_path / "w"))
     history().write_csv(tmp_path / "log.csv")

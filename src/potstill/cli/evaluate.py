@@ -113,8 +113,8 @@ def log(
         str | None,
         typer.Option(
             help="Policy to evaluate: a version, `current`, `action:NAME`, `uniform`, or a policy file; for a table "
-            "also `column:NAME`, a column with its action in each row, or `columns:PREFIX`, columns with its "
-            "probability of each action. Default: the serving version."
+            "also `column:NAME`, a column with its action in each row, `columns:PREFIX`, columns with its probability "
+            "of each action, or `FILE.npy`, an array of these. Default: the serving version."
         ),
     ] = None,
     against: Annotated[
@@ -133,13 +133,19 @@ def log(
     unseen: Annotated[
         bool, typer.Option("--unseen", help="Only decisions that the policies were not trained on.")
     ] = False,
+    held_out: Annotated[
+        bool,
+        typer.Option("--held-out", help="State that policies of other places were not trained on these decisions."),
+    ] = False,
     estimators: Annotated[
         str | None, typer.Option(help="Estimators, such as `dr,snips`. `dr` is the headline. Default: all.")
     ] = None,
     interval: Annotated[
         str,
-        typer.Option(help="`normal`, `bootstrap`, `bernstein`, `exact`; comma-separated, the first one is shown."),
-    ] = "normal",
+        typer.Option(
+            help="`likelihood`, `normal`, `bootstrap`, `bernstein`, `exact`; comma-separated, the first one is shown."
+        ),
+    ] = "likelihood",
     level: Annotated[float, typer.Option(help="Confidence level of intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of replay and bootstrap.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write an HTML page with charts, such as evaluation.html.")] = None,
@@ -159,6 +165,14 @@ def log(
         str | None,
         typer.Option(
             help="Columns known before the decision, comma-separated. A reward model on them narrows intervals.",
+            rich_help_panel=_OF_TABLES,
+        ),
+    ] = None,
+    position: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the position that an action was shown at: also evaluates each, and the reward model "
+            "distinguishes them.",
             rich_help_panel=_OF_TABLES,
         ),
     ] = None,
@@ -203,7 +217,10 @@ def log(
     console = Console(stderr=as_json)
     with exit_on(*USER_ERRORS):
         span = logs.moment(since, "--since"), logs.moment(until, "--until")
-        request = logs.EvaluationRequest(place, policy, against, _split(",".join(by or ())), _over(over), *span, unseen)
+        segments = _split(",".join(by or ()))
+        request = logs.EvaluationRequest(
+            place, policy, against, segments, _over(over), *span, unseen, held_out=held_out, position=position
+        )
         with rows(console, "rows") as on_progress:
             inputs = _inputs(request, columns, reward_range, on_progress, skip=skip_unfit)
             found, weights = _evaluate(inputs, request, options)
@@ -234,7 +251,8 @@ def _inputs(
         if request.over is not None and not columns["time"]:
             fail("--over needs the time of each row: name its column with --time")
         return logs.of_table(request, _columns(columns), _range(reward_range), on_progress, skip=skip)
-    stated = [f"--{name}" for name, column in {**columns, "reward-range": reward_range}.items() if column]
+    of_tables = {**columns, "position": request.position, "reward-range": reward_range}
+    stated = [f"--{name}" for name, column in of_tables.items() if column]
     if stated or skip:
         option = (stated or ["--skip-unfit"])[0]
         fail(f"{option} is for tables such as log.csv; {request.place} is taken as a workspace, which needs none")
@@ -270,6 +288,7 @@ def _evaluate(
     inputs: EvaluationInputs, request: EvaluationRequest, options: dict[str, Any]
 ) -> tuple[Evaluation, WeightHistogram | None]:
     """The evaluation, and the histogram of the target's weights; None for `logged`."""
+    from potstill.cli import evaluate_logs as logs
     from potstill.evaluate import LoggedTarget, WeightHistogram
     from potstill.evaluate import evaluate as run_evaluation
 
@@ -278,7 +297,7 @@ def _evaluate(
         inputs.log,
         histogram or inputs.target,
         inputs.against,
-        by=request.by,
+        by=logs.by_position(request),
         over=request.over,
         learnt=inputs.learnt,
         **options,

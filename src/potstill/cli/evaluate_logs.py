@@ -12,6 +12,7 @@ import msgspec
 from potstill.errors import InvalidAction, InvalidLog, InvalidOption, InvalidTarget
 from potstill.evaluate import (
     WHY,
+    ArrayFile,
     FixedActionTarget,
     LakeLog,
     Over,
@@ -22,6 +23,7 @@ from potstill.evaluate import (
     columns_of,
     target,
     text,
+    training_rows,
 )
 from potstill.policy import Policy
 from potstill.problem import Problem, Reward
@@ -30,6 +32,7 @@ from potstill.tables import Columns, PolicyColumns, scan_table
 from potstill.workspace import Workspace
 
 _TABLES = (".csv", ".parquet", ".pq")
+_ARRAYS = ".npy"
 _CURRENT = ("current", "serving")
 #: Policies that both tables and workspaces accept.
 _ANYWHERE = "action:NAME, uniform, logged, or a policy file"
@@ -47,6 +50,8 @@ class EvaluationRequest(NamedTuple):
         since: Earliest time, microseconds since 1970.
         until: Time before which rows must be, microseconds since 1970.
         unseen: Whether to use only decisions that neither policy was trained on.
+        held_out: Whether policies are stated not to have been trained on these decisions, where the log cannot tell.
+        position: Column of the position that an action was shown at.
     """
 
     place: str
@@ -57,6 +62,8 @@ class EvaluationRequest(NamedTuple):
     since: int | None
     until: int | None
     unseen: bool
+    held_out: bool = False
+    position: str | None = None
 
 
 class EvaluationInputs(NamedTuple):
@@ -67,7 +74,7 @@ class EvaluationInputs(NamedTuple):
         target: Policy to evaluate.
         against: Policy to compare it with.
         notes: Caveats about the log.
-        learnt: Number of the log's rows that policies were trained on, by name.
+        learnt: Stated number of the log's rows that policies were trained on, by name.
     """
 
     log: LakeLog | TableLog
@@ -89,10 +96,9 @@ def of_workspace(request: EvaluationRequest, on_progress: Progress) -> Evaluatio
     new = _workspace_target(workspace, named)
     against = request.against or _default_against(workspace, new)
     old = _workspace_target(workspace, against)
-    learnt = {target.name: _trained_to(workspace, name) for target, name in ((new, named), (old, against))}
     log = LakeLog(
         workspace,
-        after=max(learnt.values()) if request.unseen else 0,
+        after=max(map(_trained_to, (new, old))) if request.unseen else 0,
         since=request.since,
         until=request.until,
         by=request.by,
@@ -100,16 +106,18 @@ def of_workspace(request: EvaluationRequest, on_progress: Progress) -> Evaluatio
     )
     if not len(log):
         raise InvalidLog(_why_empty(log.left_out, request))
-    return EvaluationInputs(
-        log, new, old, text.left_out(log.left_out), {name: log.count_up_to(cut) for name, cut in learnt.items()}
-    )
+    return EvaluationInputs(log, new, old, text.left_out(log.left_out), _held_out(request, log, new, old))
 
 
-def _trained_to(workspace: Workspace, named: str) -> int:
-    """The last cut that a version was trained on; 0 if there is none."""
-    if named not in _CURRENT and not named.isdecimal():
-        return 0
-    return int((policy_of(workspace, named).metadata.lineage.origin or {}).get("cut", 0))
+def _trained_to(one: Target) -> int:
+    """The last cut that a policy was trained on; 0 if there is none."""
+    policy = getattr(one, "policy", None)
+    return 0 if policy is None else int((policy.metadata.lineage.origin or {}).get("cut", 0))
+
+
+def _held_out(request: EvaluationRequest, log: LakeLog | TableLog, *targets: Target) -> dict[str, int]:
+    """Targets whose rows are stated to be held out, where the log cannot tell; what it can tell is not overruled."""
+    return {one.name: 0 for one in targets if request.held_out and training_rows(log, one) is None}
 
 
 def _default_against(workspace: Workspace, new: Target) -> str:
@@ -141,13 +149,18 @@ def of_table(
     there = columns_of(scan_table(request.place), request.place)
     names = [request.policy, request.against or "logged"]
     stated = {name: one for name in names if (one := _stated(name, there))}
+    arrays = {name: ArrayFile(name) for name in names if name.endswith(_ARRAYS)}
     log = TableLog(
         request.place,
         columns,
-        problem=next((Policy.load(name).problem for name in names if Path(name).is_file()), None),
+        problem=next(
+            (Policy.load(name).problem for name in names if Path(name).is_file() and name not in arrays), None
+        ),
         reward=reward,
         targets=list(stated.values()),
-        by=request.by,
+        actions=next((one.actions for one in arrays.values()), None),
+        position=request.position,
+        by=by_position(request),
         skip=skip,
         since=request.since,
         until=request.until,
@@ -155,10 +168,19 @@ def of_table(
     )
     if not len(log):
         raise InvalidLog(f"{request.place}: no row is between --since and --until")
-    new, old = (_table_target(log.problem, name, stated.get(name)) for name in names)
-    return EvaluationInputs(
-        log, new, old, [*text.left_out(log.left_out, log.unfit), *_columns_without(stated.values(), log.problem)], {}
+    new, old = (
+        target(log.problem, arrays[name].on(log))
+        if name in arrays
+        else _table_target(log.problem, name, stated.get(name))
+        for name in names
     )
+    notes = [*text.left_out(log.left_out, log.unfit), *_columns_without(stated.values(), log.problem)]
+    return EvaluationInputs(log, new, old, notes, _held_out(request, log, new, old))
+
+
+def by_position(request: EvaluationRequest) -> list[str]:
+    """Columns to segment by, with that of positions."""
+    return list(dict.fromkeys([*request.by, *([request.position] if request.position else [])]))
 
 
 def _columns_without(stated: Iterable[PolicyColumns], problem: Problem) -> list[str]:
@@ -199,6 +221,8 @@ def _portable_target(problem: Problem, named: str, others: str) -> Target:
         return target(problem, FixedActionTarget(problem, _action(problem, action)), f"always {action}")
     if named in ("uniform", "logged"):
         return target(problem, named)
+    if named.endswith(_ARRAYS):
+        raise InvalidTarget(f"{named}: an array has a row for each row of a table such as log.csv, not of a workspace")
     if Path(named).is_file():
         return target(problem, Policy.load(named, problem), Path(named).name)
     raise InvalidTarget(f"there is no policy {named!r}; name {others}, {_ANYWHERE}")

@@ -21,12 +21,12 @@ from potstill.evaluate.confidence_sequences import margin
 from potstill.evaluate.diagnostics import (
     Diagnostics,
     Trust,
-    WeightHistogram,
     diagnose,
     estimator_note,
     trust,
     with_estimator_note,
 )
+from potstill.evaluate.empirical_likelihood import likelihood
 from potstill.evaluate.estimates import INTERVALS, OffPolicyEstimate
 from potstill.evaluate.estimators import ESTIMATORS, Estimator, clipped_ips, dr_os, switch_dr
 from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation, evaluate
@@ -37,18 +37,22 @@ from potstill.evaluate.planning import FLOORS, ExplorationPlan, FloorEffect, Tar
 from potstill.evaluate.segments import Over, by_value
 from potstill.evaluate.targets import FixedActionTarget, LoggedTarget, ProbabilityTarget, Target, target
 from potstill.evaluate.terms import Terms, compute_terms
+from potstill.evaluate.training_overlap import training_rows
+from potstill.evaluate.weights import WeightHistogram
 from potstill.spaces import Parts
 from potstill.spaces.continuous import ope as continuous
 from potstill.spaces.ranking import ope as rankings
 
 if TYPE_CHECKING:
     from potstill.evaluate import text
+    from potstill.evaluate.array_file import ArrayFile
     from potstill.evaluate.lake_log import LakeLog, Progress
     from potstill.evaluate.log import WHY
     from potstill.evaluate.report import page
     from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of, table_contexts
 
 _LATER = {
+    "ArrayFile": "potstill.evaluate.array_file",
     "LakeLog": "potstill.evaluate.lake_log",
     "Progress": "potstill.evaluate.lake_log",
     "TablePolicy": "potstill.evaluate.table_log",
@@ -64,6 +68,7 @@ __all__ = [
     "FLOORS",
     "INTERVALS",
     "WHY",
+    "ArrayFile",
     "ArrayLog",
     "Block",
     "Diagnostics",
@@ -109,6 +114,7 @@ __all__ = [
     "evaluate",
     "fieller",
     "fitted",
+    "likelihood",
     "margin",
     "normal",
     "numbered",
@@ -120,6 +126,7 @@ __all__ = [
     "table_contexts",
     "target",
     "text",
+    "training_rows",
     "trust",
     "with_estimator_note",
 ]

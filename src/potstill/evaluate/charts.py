@@ -9,10 +9,10 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from potstill.evaluate.diagnostics import WeightBin
 from potstill.evaluate.estimates import OffPolicyEstimate
 from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation
 from potstill.evaluate.text import first_interval, starred
+from potstill.evaluate.weights import WeightBin
 from potstill.pages import Chart
 
 # Colours that are readable on white and on near-black.

@@ -12,13 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.evaluate.confidence_sequences import asymptotic, weighted
-from potstill.evaluate.intervals import Interval, bernstein, bootstrap, normal
+from potstill.evaluate.diagnostics import ENOUGH_EVENTS, usual_reward
+from potstill.evaluate.empirical_likelihood import likelihood, unseen_row
+from potstill.evaluate.intervals import NO_WEIGHT, Interval, bernstein, bootstrap, normal
 from potstill.evaluate.terms import Terms
 from potstill.keys import Key
+from potstill.problem import Reward
 from potstill.spaces import Parts
 
-#: Intervals on request; the anytime-valid one is always computed.
-IntervalName: TypeAlias = Literal["normal", "bootstrap", "bernstein", "exact"]
+Values: TypeAlias = NDArray[np.float64]
+#: Intervals on request; the anytime-valid one is always computed. The first one is the default.
+IntervalName: TypeAlias = Literal["likelihood", "normal", "bootstrap", "bernstein", "exact"]
 _UNDEFINED = "no row of the log has an action that the target takes"
 #: Rounding may put terms outside their bounds by this share of the range.
 _ROUNDING = 1e-9
@@ -56,6 +60,7 @@ class IntervalOptions:
         low: Smallest possible reward, if known.
         high: Largest possible reward, if known.
         largest: Largest weight that a row could have had; infinite if there is no bound.
+        ends: Smallest and largest reward that an unseen row could have had; None if nothing is known.
         caveat: Assumption behind `largest`.
         key: Key of bootstraps.
     """
@@ -65,6 +70,7 @@ class IntervalOptions:
     low: float | None
     high: float | None
     largest: float
+    ends: tuple[float, float] | None
     caveat: str
     key: Key
 
@@ -78,27 +84,37 @@ class PointEstimate:
         parts: Parts of the value.
         terms: Terms that the parts came from; None for a difference.
         bounds: Bounds of the terms whose mean is the value, or the reason why there are none.
+        reward: Reward of each row, float64[N].
+        sides: By how much each row's reward counts, float64[N]; one for a value, two for a difference, and none if the
+            estimate does not depend on rewards of its own rows.
     """
 
     estimator: str
     parts: Parts
     terms: Terms | None
     bounds: tuple[float, float] | str
+    reward: Values
+    sides: tuple[Values, ...]
 
     @classmethod
     def of(cls, estimator: str, parts: Parts, terms: Terms, options: IntervalOptions) -> PointEstimate:
         """The value of a target."""
-        return cls(estimator, parts, terms, _bounds(parts, options))
+        sides = () if parts.sensitivity is None else (parts.sensitivity,)
+        return cls(estimator, parts, terms, _bounds(parts, options), terms.reward, sides)
 
     def __sub__(self, other: PointEstimate) -> PointEstimate:
         """The difference to another value on the same rows."""
         parts = Parts(base=self.parts.influence - other.parts.influence)
-        return PointEstimate(self.estimator, parts, None, _bounds_of_difference(self.bounds, other.bounds))
+        bounds = _bounds_of_difference(self.bounds, other.bounds)
+        sides = (*self.sides, *other.sides) if self.sides and other.sides else ()
+        return PointEstimate(self.estimator, parts, None, bounds, self.reward, sides)
 
     def where(self, rows: NDArray[np.bool_]) -> PointEstimate:
         """The estimate on some rows, by mask."""
         terms = None if self.terms is None else self.terms.where(rows)
-        return PointEstimate(self.estimator, self.parts.where(rows), terms, self.bounds)
+        parts, reward = self.parts.where(rows), self.reward[rows]
+        sides = tuple(side[rows] for side in self.sides)
+        return PointEstimate(self.estimator, parts, terms, self.bounds, reward, sides)
 
     def with_intervals(self, options: IntervalOptions, note: str = "") -> OffPolicyEstimate:
         """The estimate with its intervals."""
@@ -106,12 +122,15 @@ class PointEstimate:
         if math.isnan(value):
             return OffPolicyEstimate(estimator=self.estimator, value=None, note=_UNDEFINED)
         sd, rows = self._spread()
+        default = _likelihood(self, options)
         return OffPolicyEstimate(
             estimator=self.estimator,
             value=value,
             standard_error=sd / math.sqrt(rows) if rows > 1 else None,
-            intervals={name: _MAKERS[name](self, options) for name in options.names},
-            anytime=asymptotic(value, sd, rows, options.level),
+            intervals={
+                name: default if name == "likelihood" else _MAKERS[name](self, options) for name in options.names
+            },
+            anytime=_hull(asymptotic(value, sd, rows, options.level), default),
             parameter=None if parameter is None or math.isinf(parameter) else parameter,
             note=note,
         )
@@ -119,6 +138,21 @@ class PointEstimate:
     def _spread(self) -> tuple[float, int]:
         influence = self.parts.influence
         return float(np.std(influence, ddof=1)) if len(influence) > 1 else 0.0, len(influence)
+
+
+def reward_ends(reward: Values, stated: Reward) -> tuple[float, float] | None:
+    """Smallest and largest reward that an unseen row could have had; None if nothing is known.
+
+    These are the ends of the rewards in the log. If few rows differ from the usual reward, these ends say little, and
+    the stated range counts; a reward that is always 0 or always 1 has the range from 0 to 1 if none is stated.
+    """
+    low, high = float(reward.min()), float(reward.max())
+    usual = usual_reward(reward, np.ones_like(reward))
+    if usual is not None and np.count_nonzero(reward != usual) < ENOUGH_EVENTS:
+        low, high = low if stated.low is None else stated.low, high if stated.high is None else stated.high
+    if low == high and low in (0.0, 1.0):
+        return 0.0, 1.0
+    return (low, high) if low < high else None
 
 
 def _bounds(parts: Parts, options: IntervalOptions) -> tuple[float, float] | str:
@@ -142,6 +176,32 @@ def _bounds_of_difference(
     if isinstance(one, str):
         return one
     return other if isinstance(other, str) else (one[0] - other[1], one[1] - other[0])
+
+
+def _likelihood(point: PointEstimate, options: IntervalOptions) -> Interval:
+    """The default interval, within the range of rewards if the problem states one."""
+    unseen = unseen_row(point.parts.influence, point.reward, point.sides, options.ends) if options.ends else None
+    if point.sides and options.ends and unseen is None:
+        return _nothing(options, "likelihood", NO_WEIGHT)
+    if point.sides and not options.ends:
+        return _nothing(options, "likelihood", "all rewards are the same, and the problem states no range of rewards")
+    made = likelihood(point.parts.influence, unseen, options.level)
+    low, high = _range(options, difference=point.terms is None)
+    value = point.parts.value
+    return msgspec.structs.replace(made, low=min(max(made.low, low), value), high=max(min(made.high, high), value))
+
+
+def _range(options: IntervalOptions, *, difference: bool) -> tuple[float, float]:
+    """Range of all possible values, or of differences between two."""
+    low = -math.inf if options.low is None else options.low
+    high = math.inf if options.high is None else options.high
+    return (low - high, high - low) if difference else (low, high)
+
+
+def _hull(anytime: Interval, default: Interval) -> Interval:
+    """The anytime-valid interval, where it reaches less far than that of one look, with the ends of that one."""
+    low, high = min(anytime.low, default.low), max(anytime.high, default.high)
+    return msgspec.structs.replace(anytime, low=low, high=high)
 
 
 def _normal(point: PointEstimate, options: IntervalOptions) -> Interval:
@@ -178,6 +238,7 @@ def _nothing(options: IntervalOptions, method: str, why: str) -> Interval:
 
 
 _MAKERS: dict[IntervalName, Callable[[PointEstimate, IntervalOptions], Interval]] = {
+    "likelihood": _likelihood,
     "normal": _normal,
     "bootstrap": _bootstrap,
     "bernstein": _bernstein,

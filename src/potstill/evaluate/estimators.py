@@ -29,18 +29,20 @@ def replay(terms: Terms) -> Parts:
     Li, Chu, Langford & Wang 2011, "Unbiased offline evaluation of contextual-bandit-based news article recommendation
     algorithms". Unbiased only for logs of uniformly random actions.
     """
-    return Parts(numerator=terms.matched * terms.reward, denominator=terms.matched.astype(np.float64), largest=1.0)
+    matched = terms.matched.astype(np.float64)
+    return Parts(numerator=matched * terms.reward, denominator=matched, largest=1.0, weight=matched)
 
 
 def ips(terms: Terms) -> Parts:
     """Inverse propensity scoring: each reward times its importance weight (Horvitz & Thompson 1952)."""
-    return Parts(numerator=terms.weight * terms.reward)
+    return Parts(numerator=terms.weight * terms.reward, weight=terms.weight)
 
 
 def clipped_ips(terms: Terms, clip: float | None = None) -> Parts:
     """IPS with weights clipped at `clip`, which trades bias for variance; chosen from the log if left out."""
     clip = _given("clip", clip) or _tuned(terms, _clipped, quantiles(terms), base=False)
-    return Parts(numerator=_clipped(terms.weight, clip) * terms.reward, largest=clip, parameter=clip)
+    weight = _clipped(terms.weight, clip)
+    return Parts(numerator=weight * terms.reward, largest=clip, parameter=clip, weight=weight)
 
 
 def snips(terms: Terms) -> Parts:
@@ -48,7 +50,7 @@ def snips(terms: Terms) -> Parts:
 
     Swaminathan & Joachims 2015, "The self-normalized estimator for counterfactual learning".
     """
-    return Parts(numerator=terms.weight * terms.reward, denominator=terms.weight)
+    return Parts(numerator=terms.weight * terms.reward, denominator=terms.weight, weight=terms.weight)
 
 
 def dm(terms: Terms) -> Parts:
@@ -61,12 +63,13 @@ def dr(terms: Terms) -> Parts:
 
     Dudík, Langford & Li 2011, "Doubly robust policy evaluation and learning".
     """
-    return Parts(base=terms.expected, numerator=terms.weight * _residual(terms))
+    return Parts(base=terms.expected, numerator=terms.weight * _residual(terms), weight=terms.weight)
 
 
 def sndr(terms: Terms) -> Parts:
     """Self-normalised doubly robust: the correction is a weighted mean of residuals."""
-    return Parts(base=terms.expected, numerator=terms.weight * _residual(terms), denominator=terms.weight)
+    correction = terms.weight * _residual(terms)
+    return Parts(base=terms.expected, numerator=correction, denominator=terms.weight, weight=terms.weight)
 
 
 def switch_dr(terms: Terms, threshold: float | None = None) -> Parts:
@@ -137,8 +140,9 @@ def _residual(terms: Terms) -> Float64:
 
 
 def _corrected(terms: Terms, shrink: _Shrink, parameter: float, largest: float) -> Parts:
-    correction = shrink(terms.weight, parameter) * _residual(terms)
-    return Parts(base=terms.expected, numerator=correction, largest=largest, parameter=parameter)
+    weight = shrink(terms.weight, parameter)
+    correction = weight * _residual(terms)
+    return Parts(base=terms.expected, numerator=correction, largest=largest, parameter=parameter, weight=weight)
 
 
 def _given(name: str, parameter: float | None) -> float | None:

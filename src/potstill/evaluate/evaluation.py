@@ -19,9 +19,15 @@ from potstill.evaluate.diagnostics import (
     estimator_note,
     trust,
     with_estimator_note,
-    with_training_overlap,
 )
-from potstill.evaluate.estimates import INTERVALS, IntervalName, IntervalOptions, OffPolicyEstimate, PointEstimate
+from potstill.evaluate.estimates import (
+    INTERVALS,
+    IntervalName,
+    IntervalOptions,
+    OffPolicyEstimate,
+    PointEstimate,
+    reward_ends,
+)
 from potstill.evaluate.estimators import ESTIMATORS, Estimator
 from potstill.evaluate.intervals import check_level
 from potstill.evaluate.log import Log
@@ -29,6 +35,7 @@ from potstill.evaluate.models import ModelLike, fitted
 from potstill.evaluate.segments import Over, RowGroups, by_value, over_time
 from potstill.evaluate.targets import Target, TargetLike
 from potstill.evaluate.terms import LogTerms, Terms, compute_terms
+from potstill.evaluate.training_overlap import training_rows, with_training_overlap
 from potstill.keys import Key
 from potstill.spaces import Parts
 
@@ -44,14 +51,15 @@ class TargetEvaluation(msgspec.Struct, frozen=True, kw_only=True):
         estimates: Estimates by estimator.
         diagnostics: Diagnostics of the importance weights.
         trust: Verdict on the headline estimate.
-        learnt: Number of rows that the target was trained on, as far as known.
+        learnt: Number of rows that the target was trained on; None if it was trained on some rows, but the log cannot
+            tell on which.
     """
 
     name: str
     estimates: dict[str, OffPolicyEstimate]
     diagnostics: Diagnostics
     trust: Trust
-    learnt: int = 0
+    learnt: int | None = 0
 
 
 class SegmentEvaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +127,7 @@ def evaluate(
     against: TargetLike | None = None,
     *,
     estimators: Sequence[str] | Mapping[str, Estimator] = tuple(ESTIMATORS),
-    intervals: Sequence[IntervalName] = ("normal",),
+    intervals: Sequence[IntervalName] = ("likelihood",),
     model: ModelLike | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -138,7 +146,8 @@ def evaluate(
         target: What to evaluate: a policy, an action, a function; see `potstill.evaluate.target`.
         against: Another target to compare with on the same rows; ``"logged"`` is what was done.
         estimators: Names from `ESTIMATORS`, or functions of your own by name.
-        intervals: ``"normal"``, ``"bootstrap"``, ``"bernstein"``, ``"exact"``; the anytime-valid one is always there.
+        intervals: ``"likelihood"``, ``"normal"``, ``"bootstrap"``, ``"bernstein"``, ``"exact"``; the anytime-valid one
+            is always there.
         model: Reward model; `RidgeModel` if left out.
         level: Confidence level of intervals.
         seed: Seed of replay's draws and of the bootstrap.
@@ -146,7 +155,8 @@ def evaluate(
         over: Periods of time: ``"day"``, ``"week"``, or a number of periods with equally many rows.
         smallest: Smallest propensity that could have been logged, for exact bounds; the smallest in the log if left
             out.
-        learnt: Number of rows that targets were trained on, by name.
+        learnt: Number of rows that targets were trained on, by name: 0 for rows that were held out. By default a policy
+            is taken at its lineage: see `training_rows`.
     """
     check_level(level)
     chosen, names = _chosen(estimators), _checked_names(intervals)
@@ -160,10 +170,12 @@ def evaluate(
         low=log.problem.reward.low,
         high=log.problem.reward.high,
         largest=_largest(log_terms.terms, smallest, density=log.problem.actions.measure == "lebesgue"),
+        ends=reward_ends(log_terms.terms[0].reward, log.problem.reward),
         caveat="" if smallest else "valid if no propensity could be smaller than the smallest in the log",
         key=Key(seed).child("bootstrap"),
     )
-    return _Comparison(log.problem.name, made, log_terms, chosen, options).evaluation(over, learnt or {})
+    trained = {each.name: training_rows(log, each) for each in made} | dict(learnt or {})
+    return _Comparison(log.problem.name, made, log_terms, chosen, options, trained).evaluation(over)
 
 
 class _Comparison:
@@ -176,19 +188,21 @@ class _Comparison:
         log_terms: LogTerms,
         chosen: Mapping[str, Estimator],
         options: IntervalOptions,
+        learnt: Mapping[str, int | None],
     ) -> None:
         self.problem, self.made, self.log_terms, self.options = problem, made, log_terms, options
+        self.learnt = learnt
         self.headline = HEADLINE if HEADLINE in chosen else next(iter(chosen))
         reward = log_terms.terms[0].reward
-        self.logged = PointEstimate.of("logged", Parts(base=reward, largest=0.0), log_terms.terms[0], options)
+        self.logged = PointEstimate.of("logged", _mean(reward), log_terms.terms[0], options)
         self.points = [
             {name: PointEstimate.of(name, estimator(terms), terms, options) for name, estimator in chosen.items()}
             for terms in log_terms.terms
         ]
 
-    def evaluation(self, over: Over | None, learnt: Mapping[str, int]) -> Evaluation:
+    def evaluation(self, over: Over | None) -> Evaluation:
         sides = [
-            self._target_evaluation(target.name, points, terms, learnt.get(target.name, 0))
+            self._target_evaluation(target.name, points, terms, self.learnt[target.name])
             for target, points, terms in zip(self.made, self.points, self.log_terms.terms, strict=True)
         ]
         return Evaluation(
@@ -209,7 +223,7 @@ class _Comparison:
         return {name: point - against[name] for name, point in target.items()}
 
     def _target_evaluation(
-        self, name: str, points: Mapping[str, PointEstimate], terms: Terms, learnt: int
+        self, name: str, points: Mapping[str, PointEstimate], terms: Terms, learnt: int | None
     ) -> TargetEvaluation:
         diagnostics = diagnose(terms)
         found = with_training_overlap(self._trust(diagnostics), learnt, len(terms))
@@ -241,6 +255,9 @@ class _Comparison:
     def _segment(self, name: str, start: int | None, rows: NDArray[np.bool_]) -> SegmentEvaluation:
         points = [each[self.headline].where(rows) for each in self.points]
         note, count = self._note(self.headline), int(rows.sum())
+        trained = (
+            None if self.learnt[self.made[0].name] else self.learnt[self.made[0].name]
+        )  # on some rows, here or not
         return SegmentEvaluation(
             name=name,
             rows=count,
@@ -250,8 +267,12 @@ class _Comparison:
             target=points[0].with_intervals(self.options, note),
             against=points[1].with_intervals(self.options, note) if len(points) > 1 else None,
             difference=(points[0] - points[1]).with_intervals(self.options, note) if len(points) > 1 else None,
-            trust=self._trust(diagnose(self.log_terms.terms[0].where(rows))),
+            trust=with_training_overlap(self._trust(diagnose(self.log_terms.terms[0].where(rows))), trained, count),
         )
+
+
+def _mean(reward: NDArray[np.float64]) -> Parts:
+    return Parts(base=reward, largest=0.0, weight=np.ones_like(reward))
 
 
 def _chosen(estimators: Sequence[str] | Mapping[str, Estimator]) -> Mapping[str, Estimator]:

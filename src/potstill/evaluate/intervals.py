@@ -1,6 +1,7 @@
 """Confidence intervals for a fixed number of rows: normal, bootstrap and empirical Bernstein.
 
-For repeated looks as rows arrive, use `potstill.evaluate.confidence_sequences`.
+The default interval is in `potstill.evaluate.empirical_likelihood`. For repeated looks as rows arrive, use
+`potstill.evaluate.confidence_sequences`.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class Interval(msgspec.Struct, frozen=True):
 def normal(parts: Parts, level: float) -> Interval:
     """The normal interval, by the central limit theorem.
 
-    Too short if few rows carry most of the weight; `potstill.evaluate.diagnostics` detects that.
+    Too short if few rows carry most of the weight, or if few rows have a reward other than the usual one.
     """
     value, influence = parts.value, parts.influence
     if len(influence) < 2 or not math.isfinite(value):
-        return Interval(-math.inf, math.inf, level, "normal", _few(len(influence)) or NO_WEIGHT)
+        return Interval(-math.inf, math.inf, level, "normal", few_rows(len(influence)) or NO_WEIGHT)
     margin = two_sided(level) * float(np.std(influence, ddof=1)) / math.sqrt(len(influence))
     return Interval(value - margin, value + margin, level, "normal")
 
@@ -81,7 +82,7 @@ def bootstrap(parts: Parts, level: float, key: Key, replicates: int = 1000) -> I
     moments = _moments(_grouped(columns))
     error = float(_shift_and_error(moments.sum(axis=0, keepdims=True))[1][0])
     if not math.isfinite(value) or not math.isfinite(error):
-        return Interval(-math.inf, math.inf, level, "bootstrap", _few(len(columns)) or NO_WEIGHT)
+        return Interval(-math.inf, math.inf, level, "bootstrap", few_rows(len(columns)) or NO_WEIGHT)
     t = _studentised(np.concatenate(list(_replicates(moments, key, replicates))))
     up, down = _quantile(t, (1 + check_level(level)) / 2), -_quantile(-t, (1 + level) / 2)
     low, high = (value - up * error, value - down * error) if error else (value, value)
@@ -103,7 +104,7 @@ def bernstein(values: Values, low: float, high: float, level: float) -> Interval
     check_bounds(values, low, high)
     n = len(values)
     if n < 2:
-        return Interval(low, high, level, "bernstein", _few(n))
+        return Interval(low, high, level, "bernstein", few_rows(n))
     log = math.log(3 / (1 - check_level(level)))
     margin = math.sqrt(2 * float(np.var(values, ddof=1)) * log / n) + 7 * (high - low) * log / (3 * (n - 1))
     mean = float(np.mean(values))
@@ -135,7 +136,8 @@ def check_bounds(values: Values, low: float, high: float) -> None:
         )
 
 
-def _few(rows: int) -> str:
+def few_rows(rows: int) -> str:
+    """Note of an interval of fewer than two rows; empty if there are more."""
     return "fewer than two rows" if rows < 2 else ""
 
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog
 from potstill.evaluate.log import Block
+from potstill.policy import Policy
 from potstill.problem import Problem
+from potstill.registry import UnknownVersion
 from potstill.spaces import lake_columns
 from potstill.tables import context_column, decision_fits, encode_contexts, moment, reward_fits
 from potstill.workspace import Workspace
@@ -52,7 +54,8 @@ class LakeLog:
         on_progress: Progress | None = None,
     ) -> None:
         self.problem: Problem = workspace.problem
-        self._lake, self._by, self._on_progress = workspace.lake, tuple(by), on_progress
+        self._lake, self._registry = workspace.lake, workspace.registry
+        self._by, self._on_progress = tuple(by), on_progress
         self._files = self._lake.files("observations")
         self._within = _within(after, to, since, until)
         _check_features(self.problem, self._by)
@@ -75,6 +78,16 @@ class LakeLog:
         """Number of rows of this cut and earlier ones, from which a policy made then has learnt."""
         used = self._selection.filter(pl.col(_WHY).is_null(), pl.col("cut") <= cut)
         return len(used)
+
+    def training_rows(self, policy: Policy) -> int | None:
+        """Number of rows that a policy was trained on; None if this workspace has not published it."""
+        try:
+            published = self._registry.policy(policy.version)
+        except UnknownVersion:
+            return None
+        cut = (published.metadata.lineage.origin or {}).get("cut")
+        same = published.metadata.sha256 == policy.metadata.sha256
+        return self.count_up_to(cut) if same and cut is not None else None
 
     def blocks(self) -> Iterator[Block]:
         """Rows by time and id, in blocks; rows of one time stay together."""

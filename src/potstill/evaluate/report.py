@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from potstill.evaluate import charts, text
-from potstill.evaluate.diagnostics import Diagnostics, WeightHistogram
+from potstill.evaluate.diagnostics import Diagnostics
 from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation
+from potstill.evaluate.weights import WeightHistogram
 from potstill.pages import Chart, Page, Section, Table
 
 _GRADES = {"good": "trust it", "caution": "caution", "no": "unreliable"}
@@ -79,6 +80,7 @@ _LABELS = (
     "logged decisions",
     "effective sample size",
     "of the logged decisions",
+    "effective events",
     "largest weight",
     "weight in the largest 1 %",
     "never logged",
@@ -86,7 +88,8 @@ _LABELS = (
 )
 _DIAGNOSTICS = (
     "A row's weight is the policy's probability of the logged action over the probability with which it was taken. "
-    "The effective sample size is how many decisions of the policy's own would say as much. “Never logged” is the "
+    "The effective sample size is how many decisions of the policy's own would say as much; effective events are those "
+    "of them with a reward other than the usual one, such as that of no click. “Never logged” is the "
     "share of the policy's choices about which the log holds nothing at all. The mean weight must be about 1 less that "
     "share: if it is not, the logged probabilities are wrong."
 )
@@ -97,6 +100,7 @@ def _diagnosed(found: Diagnostics) -> list[str]:
         f"{found.rows:,}",
         f"{found.effective:,.0f}",
         f"{found.effective_share:.1%}",
+        text.NOTHING if found.usual is None else f"{found.events:,.0f}",
         f"{found.largest:,.3g}",
         f"{found.top_share:.1%}",
         f"{found.unsupported:.1%}",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -41,6 +42,8 @@ class RowGroups(NamedTuple):
 
 def by_value(values: NDArray[Any]) -> RowGroups:
     """Segments by a feature's values: numbers by quantile, anything else by value, the frequent ones first.
+
+    Names that all hold numbers, such as a2 and a10, are in the order of these.
 
     Args:
         values: Numbers (NaN is missing), booleans or strings (None and the empty string are missing), one per row.
@@ -103,11 +106,17 @@ def _by_name(values: NDArray[Any]) -> RowGroups:
     said = said.cast(pl.String).replace("", None)
     counted = said.drop_nulls().value_counts().sort("count", "value", descending=[True, False])
     found = counted["value"].to_list()
-    names = found if len(found) <= MOST else found[: MOST - 1]
+    names = _in_order(found if len(found) <= MOST else found[: MOST - 1])
     codes = said.replace_strict(names, range(len(names)), default=len(names), return_dtype=pl.Int32)
     if len(found) > len(names):
         names = [*names, f"{OTHERS} ({len(found) - len(names)} values)"]
     return _with_missing(names, codes.fill_null(0).to_numpy(), said.is_null().to_numpy())
+
+
+def _in_order(names: list[str]) -> list[str]:
+    from potstill.tables import natural
+
+    return sorted(names, key=natural) if all(re.search("[0-9]", name) for name in names) else names
 
 
 def _with_missing(names: list[str], codes: NDArray[Any], missing: NDArray[np.bool_]) -> RowGroups:

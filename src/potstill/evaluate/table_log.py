@@ -53,6 +53,10 @@ class TableLog:
             the values of the action column, features those of `columns.context`.
         reward: Range of rewards of an inferred problem; bounded intervals need one.
         targets: Policies in columns of the table.
+        actions: Number of actions that a policy in a file has; its columns are then 0, 1, 2 and so on if actions are
+            integers.
+        position: Column of the position that an action was shown at, such as a slot of a page. Each position is a
+            category of the context of an inferred problem.
         by: Columns to evaluate segments by.
         skip: Leave out rows that do not fit, instead of refusing the table.
         since: First moment to include; microseconds since 1970.
@@ -60,6 +64,7 @@ class TableLog:
         on_progress: Called with the rows read so far and the total.
 
     Attributes:
+        counts: Number of used rows of each action.
         left_out: Number of rows that are not used: ``"unfit"``, or ``"outside"`` of the time.
         unfit: Number of rows that do not fit, by reason.
         span: Times of the first and the last row; microseconds since 1970.
@@ -73,6 +78,8 @@ class TableLog:
         problem: Problem | None = None,
         reward: Reward | None = None,
         targets: Sequence[PolicyColumns] = (),
+        actions: int | None = None,
+        position: str | None = None,
         by: Sequence[str] = (),
         skip: bool = False,
         since: int | None = None,
@@ -80,16 +87,46 @@ class TableLog:
         on_progress: Progress | None = None,
     ) -> None:
         self.place, self._columns, self._targets = place, columns, tuple(targets)
-        self._on_progress = on_progress
+        self._on_progress, self._actions, self._position = on_progress, actions, position
         self._carried = tuple(dict.fromkeys([*by, *(name for target in targets for name in target.columns)]))
         self._table = tables.scan_table(place)
         self._check(problem, by)
+        if position is not None and problem is None:
+            self._table = self._table.with_columns(pl.col(position).cast(pl.String))
         self._outside = self._outside_of(since, until)
         self.problem: Problem = problem or self._inferred(reward or Reward())
         tables.check_propensity(columns, self.problem, place)
         self.span: tuple[int, int] | None = None
+        self.counts: Counter[str] = Counter()
         self.unfit: Counter[str] = Counter()
         self.left_out: Mapping[str, int] = self._validate(skip=skip)
+        if isinstance(columns.propensity, float) and self.counts and isinstance(self.problem.actions, Discrete):
+            tables.check_constant_propensity(columns.propensity, self.counts, place)
+
+    @property
+    def total(self) -> int:
+        """Number of rows of the table, used or not."""
+        return self._total
+
+    def row_numbers(self) -> NDArray[np.int64] | None:
+        """Numbers of the used rows in the table, int64[N]; None if all are used."""
+        return self._column(pl.col(ROW)).to_numpy().astype(np.int64) if self.left_out else None
+
+    def positions(self) -> tuple[list[str], NDArray[np.int64]]:
+        """Positions in natural order, and the place of each used row's position among them, int64[N]."""
+        if self._position is None:
+            return [], np.zeros(len(self), np.int64)
+        found = collected(self._table.select(pl.col(self._position).cast(pl.String).unique()), self.place)
+        names = sorted(found.to_series().drop_nulls().to_list(), key=tables.natural)
+        column = self._column(pl.col(carried(self._position)).cast(pl.String))
+        return names, column.replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
+
+    def _column(self, wanted: pl.Expr) -> pl.Series:
+        """A column of the used rows."""
+        used = (
+            collected(self._rules.rows(rows), self.place).filter(FITS, ~self._outside) for _, rows in self._slices()
+        )
+        return pl.concat([frame.select(wanted) for frame in used]).to_series()
 
     def __len__(self) -> int:
         return self._total - sum(self.left_out.values())
@@ -111,7 +148,9 @@ class TableLog:
         present = columns_of(self._table, self.place)
         features = tables.feature_columns(problem, self._columns, present) if problem else {}
         needed = [("a policy that needs no such feature", name) for name in features.values() if name is not None]
-        tables.check_columns(present, self._columns, [*(("--by", name) for name in by), *needed], self.place)
+        position = [] if self._position is None else [("--position", self._position)]
+        others = [*position, *(("--by", name) for name in by), *needed]
+        tables.check_columns(present, self._columns, others, self.place)
         stated = [name for target in self._targets for name in target.columns]
         tables.check_context(self._columns, stated, self.place)
         if not self._total:
@@ -120,9 +159,23 @@ class TableLog:
     def _inferred(self, reward: Reward) -> Problem:
         naming = [self._columns.action, *(target.name for target in self._targets if not target.actions)]
         stated = [action for target in self._targets for action in target.actions]
-        names = tables.actions_in(self._table, naming, stated, self.place)
-        features = tables.features_in(self._table, self._columns.context, self.place)
+        names = self._numbered(tables.actions_in(self._table, naming, stated, self.place))
+        position = [] if self._position is None else [self._position]
+        context = list(dict.fromkeys([*self._columns.context, *position]))
+        features = tables.features_in(self._table, context, self.place)
         return Problem(name=self.place, context=features, actions=Discrete(names), reward=reward)
+
+    def _numbered(self, names: list[str]) -> list[str]:
+        """The actions that a policy in a file has: as many as in the table, or all integers below their number."""
+        if self._actions is None or len(names) == self._actions:
+            return names
+        every = [str(k) for k in range(self._actions)]
+        if not set(names) <= set(every):
+            raise InvalidLog(
+                f"{self.place}: the array has {self._actions} actions, but column {self._columns.action!r} has "
+                f"{len(names)}: {', '.join(names[:5])}, …; there must be a column of the array for each, in this order"
+            )
+        return every
 
     def _outside_of(self, since: int | None, until: int | None) -> pl.Expr:
         outside = pl.lit(value=False)
@@ -166,6 +219,7 @@ class TableLog:
             used = fitting.filter(~self._outside)
             count, outside = count + len(checked) - len(fitting), outside + len(fitting) - len(used)
             self._widen_span(used)
+            self.counts.update(dict(used["action"].cast(pl.String).value_counts().rows()))
         if count and not skip:
             way_out = "Correct these rows, or leave them out with --skip-unfit"
             raise InvalidLog(f"{tables.refusal(self.place, unfit, count)} {way_out}")

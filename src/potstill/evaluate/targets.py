@@ -169,10 +169,10 @@ class PolicyTarget(_CheckedTarget):
                 f"{problem.name!r} ({problem.hash}); their features or actions differ"
             )
         super().__init__(problem, f"policy {policy.version}")
-        self._policy = policy
+        self.policy = policy
 
     def _answer(self, block: Block, first_row: int) -> Any:  # noqa: ARG002
-        return self._policy.distribution(block.contexts, eligible=block.eligible)
+        return self.policy.distribution(block.contexts, eligible=block.eligible)
 
 
 class TeacherTarget(_CheckedTarget):
@@ -223,7 +223,7 @@ class CustomTarget(_CheckedTarget):
 
     def __init__(self, problem: Problem, own: Target | ProbabilityTarget) -> None:
         super().__init__(problem, own.name)
-        self._own = own
+        self._own, self.policy = own, getattr(own, "policy", None)
 
     def _answer(self, block: Block, first_row: int) -> Any:
         if isinstance(self._own, Target):

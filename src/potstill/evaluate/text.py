@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from potstill.evaluate.diagnostics import LOOKS_BETTER, UNSEEN, Trust, is_training_overlap
+from potstill.evaluate.diagnostics import Trust
 from potstill.evaluate.estimates import OffPolicyEstimate
 from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation
 from potstill.evaluate.intervals import Interval
+from potstill.evaluate.training_overlap import HELD_OUT, LOOKS_BETTER, UNSEEN, is_training_overlap
 
 NOTHING = "–"
 #: One-line description of each estimator.
@@ -33,15 +34,16 @@ _ROUNDING = 1e-6
 class Figures:
     """Numbers of one evaluation, all with the same decimals: two significant digits of the headline's half-width.
 
-    Differences between similar policies are more precise than the value of each, and have more decimals.
+    Small rates have two significant digits, even if their interval is wide. Differences between similar policies are
+    more precise than the value of each, and have more decimals.
     """
 
     def __init__(self, evaluation: Evaluation) -> None:
-        error = evaluation.estimate.standard_error or evaluation.logged.standard_error or 0.001
+        half = _half_width(evaluation.estimate) or _half_width(evaluation.logged) or 0.002
+        self.decimals = max(_decimals(half), _decimals(_smallest(evaluation, half)))
         difference = (evaluation.difference or {}).get(evaluation.headline)
-        surer = (difference and difference.standard_error) or 0.0
-        self.decimals = _decimals(error)
-        self.of_changes = max(self.decimals, _decimals(surer)) if surer > _ROUNDING * error else self.decimals
+        surer = _half_width(difference) or 0.0
+        self.of_changes = max(self.decimals, _decimals(surer)) if surer > _ROUNDING * half else self.decimals
 
     def number(self, value: float | None) -> str:
         """A value, such as ``0.741``."""
@@ -65,8 +67,26 @@ class Figures:
         return f"{shown(found.low)} to {shown(found.high)}"
 
 
-def _decimals(error: float) -> int:
-    return min(max(1 - math.floor(math.log10(2 * error)), 0), 8)
+def _half_width(estimate: OffPolicyEstimate | None) -> float | None:
+    """Half the width of the first interval; two standard errors if it is not finite."""
+    found = first_interval(estimate)
+    if estimate is None or found is None or not math.isfinite(found.high - found.low):
+        return 2 * estimate.standard_error if estimate and estimate.standard_error else None
+    return (found.high - found.low) / 2
+
+
+def _smallest(evaluation: Evaluation, half: float) -> float:
+    """The smaller of the mean rewards that are to be compared, or the half-width if that is smaller than both.
+
+    Not below a tenth of the half-width: a value that is all but 0 gets one digit more than its interval.
+    """
+    values = [abs(one.value) for one in (evaluation.estimate, evaluation.logged) if one.value]
+    return max(min([*values, half]), half / 10)
+
+
+def _decimals(number: float) -> int:
+    """Decimals that show two significant digits of a number."""
+    return min(max(1 - math.floor(math.log10(number)), 0), 8)
 
 
 def _shown(value: float | None, decimals: int) -> str:
@@ -138,10 +158,15 @@ def doubt(evaluation: Evaluation) -> tuple[str, Trust]:
 def learnt(evaluation: Evaluation) -> str:
     """How many of the rows policies were trained on, and what that means; empty if none."""
     known = {side.name: side.learnt for side in _sides(evaluation) if side.learnt}
+    unknown = " and ".join(side.name for side in _sides(evaluation) if side.learnt is None)
     shares = [
         f"{name} has learnt from {'all' if rows == evaluation.rows else f'{rows:,}'}" for name, rows in known.items()
     ]
-    return f"Of these decisions, {' and '.join(shares)}. {LOOKS_BETTER} {UNSEEN}" if shares else ""
+    said = [f"Of these decisions, {' and '.join(shares)}. {LOOKS_BETTER} {UNSEEN}"] if shares else []
+    said += [f"Whether {unknown} was trained on these decisions is not known. {LOOKS_BETTER} {HELD_OUT}"] * bool(
+        unknown
+    )
+    return " ".join(said)
 
 
 def reason(evaluation: Evaluation) -> str:

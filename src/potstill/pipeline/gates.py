@@ -48,7 +48,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         """The difference with its interval, as text."""
         said = (
             f"{self.difference:+.3g} per decision ({100 * self.level:.4g} % interval {self.low:+.3g} to "
-            f"{self.high:+.3g}, from {self.rows:,} decisions)"
+            f"{self.high:+.3g}, from {self.rows:,} decisions that it learnt from)"
         )
         return said.replace("-", "−")
 
@@ -58,9 +58,11 @@ def compare(workspace: Workspace, policy: Policy, serving: Policy, after: int, t
     log = LakeLog(workspace, after, to)
     if not len(log) or serving.problem.hash != policy.problem.hash:
         return None
-    found = evaluate(log, policy, against=serving, estimators=(ESTIMATOR,), level=LEVEL)
+    # The words of the comparison say that these are training rows, so the verdict is about the log alone.
+    by_the_log = dict.fromkeys((f"policy {policy.version}", f"policy {serving.version}"), 0)
+    found = evaluate(log, policy, against=serving, estimators=(ESTIMATOR,), level=LEVEL, learnt=by_the_log)
     value, difference = found.estimate.value, (found.difference or {})[ESTIMATOR]
-    low, high = difference.intervals["normal"].ends
+    low, high = difference.intervals["likelihood"].ends
     if value is None or difference.value is None or not math.isfinite(high - low):
         return None
     return Comparison(

@@ -12,7 +12,7 @@ import polars as pl
 from potstill import tables
 from potstill.events import add_history, now, refuse_repeat
 from potstill.events.join import ImportedFile
-from potstill.problem import InvalidObservation, Problem
+from potstill.problem import Discrete, InvalidObservation, Problem
 from potstill.spaces import finite
 from potstill.tables import FITS, NAMED, ROW, TIME, Columns, RowRules
 from potstill.workspace import Workspace
@@ -73,6 +73,8 @@ def import_history(
     if not fitting:
         raise InvalidObservation(f"{log}: none of its {total:,} rows fits the problem; nothing was added")
     used = checked.filter(FITS)
+    if isinstance(columns.propensity, float) and isinstance(workspace.problem.actions, Discrete):
+        tables.check_constant_propensity(columns.propensity, _counts(used), log, InvalidObservation)
     shares = _shares(used, workspace.problem) if columns.propensity is None else None
     source = ImportedFile(name=log, sha256=digest, rows=fitting)
     frames = _frames(used, shares, total, digest, on_progress)
@@ -104,9 +106,13 @@ def _rules(problem: Problem, schema: pl.Schema, columns: Columns, log: str) -> R
 def _shares(table: pl.LazyFrame, problem: Problem) -> dict[str, float]:
     """Share of each action in the log."""
     finite(problem.actions, "a warm start without --propensity")
-    counted = table.group_by("action").len().collect(engine="streaming")
-    total = counted["len"].sum()
-    return {action: n / total for action, n in counted.rows()}
+    counts = _counts(table)
+    total = sum(counts.values())
+    return {action: n / total for action, n in counts.items()}
+
+
+def _counts(table: pl.LazyFrame) -> dict[str, int]:
+    return dict(table.group_by("action").len().collect(engine="streaming").rows())
 
 
 def _frames(

@@ -23,6 +23,8 @@ class Parts:
         denominator: Denominator of each row, float64[N]; None for ones.
         largest: Largest weight that the estimator can give any row.
         parameter: Clipping level, threshold, shrinkage or bandwidth that was used, if there is one.
+        weight: Weight of each row's reward in the numerator or the base, float64[N], at least 0; None if the estimate
+            does not depend on the rewards of its own rows, or if that is not known.
     """
 
     base: Float64 | None = None
@@ -30,6 +32,7 @@ class Parts:
     denominator: Float64 | None = None
     largest: float = math.inf
     parameter: float | None = None
+    weight: Float64 | None = None
 
     def __post_init__(self) -> None:
         if self.base is None and self.numerator is None:
@@ -52,12 +55,19 @@ class Parts:
         linear = self._linear(self.numerator)
         return linear if self.base is None else self.base + linear
 
+    @cached_property
+    def sensitivity(self) -> Float64 | None:
+        """By how much the influence of each row rises with its reward, float64[N]; None if there is no weight."""
+        if self.weight is None or self.denominator is None:
+            return self.weight
+        return self.weight / (_mean(self.denominator) or math.nan)
+
     def where(self, rows: NDArray[np.bool_]) -> Parts:
         """The parts of some rows, by mask, under the same parameter."""
-        base, numerator, denominator = (
-            None if part is None else part[rows] for part in (self.base, self.numerator, self.denominator)
+        base, numerator, denominator, weight = (
+            None if part is None else part[rows] for part in (self.base, self.numerator, self.denominator, self.weight)
         )
-        return replace(self, base=base, numerator=numerator, denominator=denominator)
+        return replace(self, base=base, numerator=numerator, denominator=denominator, weight=weight)
 
     def _linear(self, numerator: Float64) -> Float64:
         """The ratio as a mean over rows: exact without a denominator, to first order with one."""

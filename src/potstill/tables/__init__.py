@@ -5,6 +5,7 @@ from potstill.tables.columns import (
     TIME,
     Columns,
     check_columns,
+    check_constant_propensity,
     check_context,
     check_propensity,
     context_column,
@@ -14,7 +15,7 @@ from potstill.tables.columns import (
 )
 from potstill.tables.csv import read_csv
 from potstill.tables.encode import checked_contexts, encode_contexts
-from potstill.tables.infer import actions_in, features_in, features_of, in_one_line
+from potstill.tables.infer import actions_in, features_in, features_of, in_one_line, natural
 from potstill.tables.policy_columns import PolicyColumns, carried
 from potstill.tables.scan import UnreadableTable, is_text, scan_table
 from potstill.tables.validate import (
@@ -51,6 +52,7 @@ __all__ = [
     "actions_in",
     "carried",
     "check_columns",
+    "check_constant_propensity",
     "check_context",
     "check_propensity",
     "checked_contexts",
@@ -67,6 +69,7 @@ __all__ = [
     "in_one_line",
     "is_text",
     "moment",
+    "natural",
     "propensity_rule",
     "read_csv",
     "refusal",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -14,6 +15,8 @@ from potstill.problem import Boolean, Categorical, Feature, Numeric, Problem, pr
 CONTEXT = "context_"
 #: Times are microseconds since 1970, UTC.
 TIME = pl.Datetime("us", "UTC")
+#: Chance of refusing a table whose propensity is constant as stated.
+CONSTANT_LEVEL = 1e-6
 #: Microseconds in a second.
 SECOND = 1_000_000
 _TYPES: Mapping[type[Feature], pl.DataType] = {
@@ -111,6 +114,38 @@ def check_propensity(columns: Columns, problem: Problem, where: str) -> None:
             f"--propensity must be a column, or {propensity_must_be(problem.actions)} if it was always the same, got "
             f"{propensity:g}"
         )
+
+
+def check_constant_propensity(
+    propensity: float, counts: Mapping[str, int], where: str, error: type[PotstillError] = InvalidLog
+) -> None:
+    """Raise if actions cannot have been drawn with one propensity for all: none can be taken more often than that.
+
+    In every row, an action has this probability or is never taken, so its share of all rows is at most the propensity,
+    but for chance. The chance of a share as high as seen is bounded by Chernoff's inequality, times the number of
+    actions. The level is `CONSTANT_LEVEL`: a right propensity is refused for fewer than one table in a million.
+
+    Args:
+        propensity: The propensity of all rows.
+        counts: Number of rows of each action.
+        where: Name of the table.
+        error: What to raise.
+    """
+    rows = sum(counts.values())
+    action = max(counts, key=counts.__getitem__)
+    share = counts[action] / rows
+    if share > propensity and math.log(len(counts)) - rows * _divergence(share, propensity) < math.log(CONSTANT_LEVEL):
+        raise error(
+            f"{where}: {action!r} was taken in {100 * share:.3g} % of {rows:,} rows. If the propensity was "
+            f"{propensity:g} in all rows, no action can be taken in more than {100 * propensity:.3g} % but for chance. "
+            "Name the column of the propensities with --propensity"
+        )
+
+
+def _divergence(share: float, p: float) -> float:
+    """Kullback-Leibler divergence between two events of these probabilities."""
+    rest = (1 - share) * math.log((1 - share) / (1 - p)) if share < 1 and p < 1 else 0.0
+    return share * math.log(share / p) + rest
 
 
 def moment(time: int) -> pl.Expr:

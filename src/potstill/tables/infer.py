@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
@@ -58,7 +59,7 @@ def feature_of(column: pl.Series) -> Feature:
 
 
 def actions_in(table: pl.LazyFrame, names: Sequence[str], known: Iterable[str], where: str) -> list[str]:
-    """The actions that columns name, and those that are known, sorted."""
+    """The actions that columns name, and those that are known, in natural order."""
     found = set(known)
     for name in names:
         values = table.select(pl.col(name).cast(pl.String)).unique().drop_nulls().collect(engine="streaming")
@@ -70,7 +71,13 @@ def actions_in(table: pl.LazyFrame, names: Sequence[str], known: Iterable[str], 
             f"{where}: column {names[0]!r} always says {', '.join(map(repr, sorted(found))) or 'nothing'}; with one "
             "action there is nothing to compare"
         )
-    return sorted(found)
+    return sorted(found, key=natural)
+
+
+def natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:
+    """A key that sorts numbers within names by value: a2 before a10."""
+    pieces = re.split(r"([0-9]+)", name)
+    return [(not piece.isdecimal(), int(piece) if piece.isdecimal() else 0, piece) for piece in pieces if piece], name
 
 
 def features_in(table: pl.LazyFrame, names: Sequence[str], where: str) -> list[Feature]:

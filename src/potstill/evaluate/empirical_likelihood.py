@@ -8,8 +8,11 @@ Rows alone cannot say how large an event would be that happened not to be logged
 point. So half a row is added at each end, with the reward that an unseen row could have had (for weighted rewards as in
 Karampatziakis, Langford & Mineiro 2020, "Empirical likelihood for contextual bandits", who add the ends of the
 range). Without events in n effective rows, the interval of nominal 95 % then reaches up to 3.4/n times the range; exact
-binomial intervals do to 3.7/n two-sided and 3.0/n (the "rule of three") one-sided. With half a row, the coverage is
-nearest to nominal (`benchmarks/coverage.py`): without any, it is 85 % at 10 effective events and heavy weights.
+binomial intervals do to 3.7/n two-sided and 3.0/n (the "rule of three") one-sided.
+
+Half a row was chosen by a simulation of ips and snips in 30 settings with 34 actions, 400 logs each: coverage was 92 to
+99 % with half a row, 93 to 99 % and wider with a whole one, and down to 53 % with none. `benchmarks/coverage_events.py`
+measures the coverage of what was chosen.
 """
 
 from __future__ import annotations

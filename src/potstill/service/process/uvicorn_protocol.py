@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 import httptools
 import uvicorn
@@ -84,6 +84,7 @@ class Connection(HttpToolsProtocol):
     """
 
     header_seconds = HEADER_SECONDS
+    ready: ClassVar[list[Coroutine[Any, None, None]]] = []  # of all connections: complete requests to run
     most_connections = 1000
     recorder: Recorder = NullRecorder()
 
@@ -182,7 +183,16 @@ class Connection(HttpToolsProtocol):
         if cycle.more_body or cycle.scope["method"] != "POST":
             super()._start_asgi_task(cycle, app)
         else:
-            Run(cycle.run_asgi(app))
+            if not self.ready:
+                self.loop.call_soon(self._run_ready)
+            self.ready.append(cycle.run_asgi(app))
+
+    def _run_ready(self) -> None:
+        """Run the requests that arrived together: their decisions form one group for the log."""
+        coroutines = self.ready.copy()
+        self.ready.clear()
+        for coroutine in coroutines:
+            Run(coroutine)
 
     def _feed_heads(self, data: memoryview) -> memoryview:
         """Feed data in pieces while a head may be in them; returns the rest."""

@@ -8,9 +8,9 @@ The server is pinned to core 0, wrk to core 1. A request has 38 numeric features
 uvicorn as it comes; it is the bound for single decisions. "bare, our protocol" is that endpoint on the HTTP protocol of
 the service. Every decision is on disk before the reply, so the folder must be on a disk. "swaps" publishes a new policy
 every half second. "updates" runs `potstill update` on the example workspace in a loop on the server's core, at the
-priority that `potstill serve --update-every` gives it. CPU is that of the server per decision, kernel included: it shows
-the capacity of a core even on a busy machine. Latencies are wrk's, which counts a stall for every request that would
-have been sent during it.
+priority that `potstill serve --update-every` gives it. CPU is that of the server per decision, kernel included: it
+shows the capacity of a core even on a busy machine. Latencies are wrk's, which counts a stall for every request that
+would have been sent during it.
 """
 
 import argparse

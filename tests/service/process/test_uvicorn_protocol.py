@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -180,3 +181,34 @@ def test_few_requests_may_wait_on_one_connection(served):
             told = replies(connection)
     assert told.count(b"HTTP/1.1 200") <= PIPELINED
     assert asked(served, (START + b"\r\n") * (PIPELINED // 2) + closing()).count(b"HTTP/1.1 200") == PIPELINED // 2 + 1
+
+
+def decide(decision_id: str, *headers: bytes) -> bytes:
+    body = json.dumps({"context": {"bandwidth_kbps": 900, "connection": "4g"}, "id": decision_id}).encode()
+    stated = (b"Content-Type: application/json", b"Content-Length: %d" % len(body), *headers)
+    return b"POST /v1/video-upload/decide HTTP/1.1\r\nHost: localhost\r\n" + b"\r\n".join(stated) + b"\r\n\r\n" + body
+
+
+def ids(found: bytes) -> list[str]:
+    return [one.decode() for one in re.findall(rb'\{"id":"([^"]+)"', found)]
+
+
+def test_requests_in_one_piece_in_several_and_pipelined_are_answered_in_order(served):
+    last = decide("last", b"Connection: close")
+    for cut in (1, 60, len(last) - 30, len(last) - 1):
+        assert ids(asked(served, decide(f"whole {cut}"), last[:cut], last[cut:])) == [f"whole {cut}", "last"]
+    many = b"".join(decide(f"p{i}") for i in range(20))
+    refused = decide("").replace(b'"id": ""', b'"id": []')
+    found = asked(served, many + refused + START + b"\r\n" + last)
+    assert ids(found) == [*(f"p{i}" for i in range(20)), "last"]
+    assert re.findall(rb"HTTP/1.1 (\d+)", found) == [b"200"] * 20 + [b"422", b"200", b"200"]
+
+
+def test_a_connection_stays_open_after_a_request_that_is_refused_at_once(tmp_path):
+    worlds.made(str(tmp_path / "video"))
+    with server(tmp_path / "video", log_timeout=30, header_seconds=0.5) as served, connected(served) as connection:
+        connection.sendall(decide("a").replace(b'"id"', b'"di"'))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 422")
+        time.sleep(1.0)  # longer than a head may take: the time limit on heads must not run now
+        connection.sendall(decide("b"))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")

@@ -117,6 +117,7 @@ def make_case(rng: np.random.Generator, policy: ps.Policy, i: int) -> dict[str, 
     decision_id = make_id(rng, i)
     p = policy.probabilities(context, eligible=eligible, floor=floor)
     decision = policy.decide(context, id=decision_id, eligible=eligible, floor=floor)
+    mask = None if eligible is None else policy.problem.actions.restrict(eligible).allowed
     return {
         "context": context,
         "id": decision_id,
@@ -124,7 +125,7 @@ def make_case(rng: np.random.Generator, policy: ps.Policy, i: int) -> dict[str, 
         "floor": floor,
         "encoded": policy.problem.encode(context).tolist(),
         "probabilities": p.tolist(),
-        "agreement": float(policy.agreement([context])[0]),
+        "agreement": float(policy.agreement([context], eligible=mask)[0]),
         "u": uniform(decision_id, bytes.fromhex(policy.metadata.salt)),
         "action": decision.action,
         "propensity": decision.propensity,

@@ -88,13 +88,14 @@ def random_case(rng: np.random.Generator, policy: ps.Policy) -> dict[str, Any]:
     decision_id = f"{pick(rng, IDS)}{rng.integers(1 << 40)}"
     options: dict[str, Any] = {"eligible": pick(rng, [None, some]), "floor": pick(rng, [None, 0.0, 0.5 / len(names)])}
     decision = policy.decide(context, id=decision_id, **options)
+    mask = None if options["eligible"] is None else policy.problem.actions.restrict(options["eligible"]).allowed
     return {
         "context": context,
         "id": decision_id,
         **options,
         "encoded": policy.problem.encode(context).tolist(),
         "probabilities": policy.probabilities(context, **options).tolist(),
-        "agreement": float(policy.agreement([context])[0]),
+        "agreement": float(policy.agreement([context], eligible=mask)[0]),
         "u": uniform(decision_id, bytes.fromhex(policy.metadata.salt)),
         "action": decision.action,
         "propensity": decision.propensity,

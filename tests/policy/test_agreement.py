@@ -88,6 +88,19 @@ def test_onnx_runtime_keeps_the_agreement(name):
     assert errors_in_roundoffs(policy, contexts[:50], np.stack(p)) < 8
 
 
+def test_scores_that_do_not_matter_do_not_loosen_the_agreement():
+    policy, contexts = make("small scores")
+    tight = policy.agreement(contexts)
+    bias = policy.layers[-1].bias.copy()
+    bias[2] = -1e4  # as for an action that no policy was trained on
+    adapted = ps.Policy.build(policy.problem, [*policy.layers[:-1], Layer(policy.layers[-1].weight, bias)], version=2)
+    assert (adapted.agreement(contexts) <= tight).all()
+    others = np.arange(len(bias)) != 2
+    assert (policy.agreement(contexts, eligible=others) <= tight).all()
+    alone = adapted.agreement(contexts, eligible=~others | (np.arange(len(bias)) == 3))
+    np.testing.assert_array_equal(alone, adapted.agreement(contexts, eligible=np.arange(len(bias)) == 3))
+
+
 def test_the_agreement_of_an_ordinary_policy_is_tight():
     policy, contexts = make("small scores")
     assert policy.agreement(contexts).max() < 2e-5

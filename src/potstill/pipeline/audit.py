@@ -138,7 +138,9 @@ def _compare(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
     columns = lake_columns(space)
     logged, allowed = columns.actions(rows["action"]), columns.allowed(rows["eligible"])
     contexts = encode_contexts(rows, policy.problem)
-    tolerance = policy.agreement(contexts)  # a larger difference is not rounding (docs/policy-format.md)
+    tolerance = policy.agreement(
+        contexts, eligible=allowed
+    )  # a larger difference is not rounding (docs/policy-format.md)
     distribution = policy.distribution(contexts, eligible=allowed, floor=floor)
     computed = distribution.propensity(logged).astype(np.float64)
     stated = rows["propensity"].to_numpy()

@@ -20,7 +20,7 @@ from potstill.policy.contract import Mask, Row, RuntimeName
 from potstill.policy.decision import Decision
 from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import Activation, Float32, Layer
-from potstill.policy.runtime import start
+from potstill.policy.runtime import KERNEL, start
 from potstill.problem import Context, Contexts, Problem
 from potstill.spaces import Actions, Allowed, Distribution, FiniteSpace, finite
 
@@ -191,13 +191,19 @@ class Policy:
         """The same policy under another salt, which gives the same ids different draws."""
         return self._with(salt=salt.hex())
 
-    def agreement(self, contexts: Contexts) -> NDArray[np.float64]:
+    def agreement(self, contexts: Contexts, *, eligible: Allowed | None = None) -> NDArray[np.float64]:
         """The relative precision to which all runtimes agree on propensities, float64[N].
 
         It grows with the size of the scores' terms: float32 rounds a score of 50 by 50 times as much as a score of 1.
+        Scores of actions that are not eligible, or whose probability is below `UNDERFLOW`, do not matter.
         """
         encoded = self._runtime.encode_many(contexts)
         error = network.rounding_error(self._layers, self._metadata.activation, encoded)
+        if self._head.kernel == KERNEL:
+            scores = network.outputs(self._layers, self._metadata.activation, encoded)
+            allowed = self._allowed(eligible, len(encoded))
+            scores = scores if allowed is None else np.where(allowed, scores, -np.inf)
+            error = np.where(scores - scores.max(axis=1, keepdims=True) > np.log(UNDERFLOW), error, 0.0)
         relative: NDArray[np.float64] = AGREEMENT * (1 + error.max(axis=1))
         return relative
 

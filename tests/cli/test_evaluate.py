@@ -234,6 +234,14 @@ def test_rows_without_exact_propensities_are_told(video, tmp_path):
     assert "(30 import-estimated: imported without propensities" in result.stderr
 
 
+def test_a_column_of_propensities_is_imported_without_being_named(tmp_path):
+    workspace = worlds.made(str(tmp_path / "video"))
+    rows = "".join(f"900,4g,{action},1,0.3333\n" for action in ("360p", "720p", "1080p") * 10)
+    (tmp_path / "old.csv").write_text("bandwidth_kbps,connection,action,reward,propensity\n" + rows)
+    assert "estimated" not in done("warm-start", workspace.url, tmp_path / "old.csv")
+    assert figures("evaluate", workspace.url, "--policy", "uniform")["rows"] == 30
+
+
 def test_one_decision_is_said_to_be_too_few(tmp_path):
     workspace = worlds.made(str(tmp_path / "one"))
     worlds.log(workspace, workspace.start(), 1)

@@ -45,6 +45,10 @@ def test_a_dry_run_does_not_say_that_it_published(workspace):
     assert workspace.registry.head().latest == 0
 
 
+def test_a_dry_run_is_not_watched(workspace):
+    assert "leave out --watch" in run("update", workspace.url, "--dry-run", "--watch").stderr
+
+
 def test_rewards_that_were_not_used_are_shown(workspace):
     with workspace.event_log() as log:
         log.append(LoggedReward(id="upload-0-1", reward=1.0, time=now() - DAY // 2))
@@ -78,6 +82,7 @@ def test_totals_are_over_all_joins_and_each_counts_once(workspace):
     ("option", "said"),
     [
         (b'[serve]\nfallback = "4k"\n', "serve.fallback must be an action: unknown action '4k'"),
+        (b'[serve]\nmode = "log-only"\n', "mode log-only needs an action to answer with"),
         (b"[policy]\nfloor = 0.5\n", "policy.floor must be a number from 0 to 1/3"),
         (b'[teacher]\ntype = "linear"\n', "unknown teacher 'linear'"),
     ],

@@ -84,8 +84,11 @@ def test_what_makes_no_sense_leaves_it_as_it_was_and_does_not_start(tmp_path, ou
     assert experiments.current is first
     assert outcomes == ["swapped", "refused"]
     assert len(caplog.records) == 1
-    with pytest.raises(InvalidConfig, match=message):
-        ExperimentWatcher(workspace).start()
+    with pytest.raises(InvalidConfig, match=message):  # a service does not start with it
+        ExperimentWatcher(Workspace(workspace.url)).start()
+    restarted = following(workspace, outcomes)  # a worker that is restarted has the configuration of the start
+    assert restarted.current.config == first.config
+    assert restarted.state("online").startswith("refused: ")
     write(workspace, experiment(share="0.2"))
     experiments.reload()
     assert experiments.current.config.share == 0.2

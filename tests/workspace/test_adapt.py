@@ -127,6 +127,20 @@ def test_other_changes_are_refused_unless_a_fresh_start_is_asked_for(workspace):
     assert again.registry.head().pinned.by == "ann"
 
 
+def test_a_staged_version_that_fits_is_the_way_out(workspace):
+    trained(workspace)
+    after = changed(workspace, REFEATURED)
+    policy = ps.Policy.build(after.problem, random_layers(after.problem), version=2)
+    head = after.registry.head()
+    after.registry.publish(policy, teacher=None, report=b"{}", serve=False, expected=head.number)
+    with pytest.raises(OtherProblem, match="Version 2 fits and is staged: serve it with potstill promote"):
+        after.start()
+    [notice] = notices(after, ps.Policy.uniform(after.problem))  # what an update continues from
+    assert "served this problem before" not in notice
+    after.registry.serve(2)
+    assert after.start().version == 2
+
+
 def test_what_has_learnt_nothing_is_not_missed(workspace):
     started = changed(workspace, REFEATURED).start()
     assert (started.version, in_words(started)) == (1, "uniform: it has learnt nothing")

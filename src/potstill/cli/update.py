@@ -50,6 +50,8 @@ def update(
     console = Console(stderr=as_json)
     with exit_on(*USER_ERRORS, EngineFailed, MissingEngine, timed=watch):
         pause = seconds(every, "--every")
+        if dry_run and watch:
+            fail("--dry-run prints what one update would do; leave out --watch")
         if dry_run:
             show_report(preview_update(Workspace(place)), console, as_json=as_json)
             return
@@ -118,7 +120,9 @@ def warm_start(
     log: Annotated[str, typer.Argument(help="Historical log: .csv, .parquet, or a Delta Lake folder.")],
     action: Annotated[str, typer.Option(help="Column of the action.")] = "action",
     reward: Annotated[str, typer.Option(help="Column of the reward.")] = "reward",
-    propensity: Annotated[str | None, typer.Option(help="Column of the propensity, if known.")] = None,
+    propensity: Annotated[
+        str | None, typer.Option(help="Column of the propensity. Default: propensity, if it exists.")
+    ] = None,
     moment: Annotated[
         str | None, typer.Option("--time", help="Column of the time. Default: rows are in order.")
     ] = None,
@@ -140,12 +144,14 @@ def warm_start(
     """
     from potstill.cli.update_terminal import rows, show_import
     from potstill.pipeline import import_history as started
-    from potstill.tables import Columns
+    from potstill.tables import Columns, scan_table
     from potstill.workspace import Workspace
 
-    columns = Columns(action=action, reward=reward, propensity=propensity, time=moment, features=_pairs(feature))
     console = Console(stderr=as_json)
     with exit_on(*USER_ERRORS), rows(console, "rows") as on_progress:
+        if propensity is None and "propensity" in scan_table(log).collect_schema():
+            propensity = "propensity"
+        columns = Columns(action=action, reward=reward, propensity=propensity, time=moment, features=_pairs(feature))
         found = started(Workspace(place), log, columns, skip=skip_unfit, on_progress=on_progress)
     show_import(found, console, as_json=as_json)
 

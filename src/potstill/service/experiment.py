@@ -133,23 +133,30 @@ class ExperimentWatcher:
             InvalidConfig: The configuration, or what it names, is invalid.
         """
         try:
-            self._load()
-        except InvalidExperiment as error:
-            raise InvalidConfig(f"{self._workspace.url}: {error}") from error
+            self._load(self._config())
+        except (InvalidConfig, InvalidExperiment) as error:
+            self._load_as_started()
+            self._report(error, "refused")
         except OSError as error:
             self._report(error, "unavailable")
 
     def reload(self) -> None:
         """Load what has changed, if it is valid."""
         try:
-            self._load()
+            self._load(self._config())
         except (InvalidConfig, InvalidExperiment) as error:
             self._report(error, "refused")
         except OSError as error:
             self._report(error, "unavailable")
 
-    def _load(self) -> None:
-        config = self._config()
+    def _load_as_started(self) -> None:
+        """Load the experiment of the service's start: a worker that is restarted must not fail on a later mistake."""
+        try:
+            self._load(self._workspace.config.experiment)
+        except InvalidExperiment as error:
+            raise InvalidConfig(f"{self._workspace.url}: {error}") from error
+
+    def _load(self, config: ExperimentConfig | None) -> None:
         rules = None if config is None else rules_of(self._workspace, config)
         if (config, rules) != self._loaded:
             self._swap(None if config is None else self._experiment(config, rules))

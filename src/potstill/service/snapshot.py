@@ -16,7 +16,7 @@ from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import InvalidProblem, difference
 from potstill.registry import Conflict, CorruptVersion, Entry, Hold, OtherProblem, UnknownVersion
 from potstill.storage import Storage, child
-from potstill.workspace import InvalidConfig, ServeConfig, ServeMode, Workspace
+from potstill.workspace import InvalidConfig, ServeConfig, ServeMode, Workspace, check_mode
 
 FILE = "mode.json"
 _logger = logging.getLogger(__name__)
@@ -67,12 +67,6 @@ def write_mode(storage: Storage, stated: ServeConfig, mode: ServeMode) -> None:
     """Set the mode."""
     check_mode(mode, stated)
     storage.replace(FILE, msgspec.json.encode(_ModeFile(mode)))
-
-
-def check_mode(mode: ServeMode, stated: ServeConfig) -> None:
-    """Refuse mode log-only without a fallback action; `InvalidConfig`."""
-    if mode == "log-only" and stated.fallback is None:
-        raise InvalidConfig("mode log-only needs an action to answer with: state serve.fallback in potstill.toml")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from potstill.spaces.contract import (
 from potstill.spaces.ridge import FOLDS, FittedRidge, RegressionRows, fit_ridge, fold_rows
 
 #: Largest relative deviation of a propensity from the uniform one that still counts as uniform.
-_UNIFORM = 1e-6
+_UNIFORM = 1e-3
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from potstill.workspace import template
 from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform
-from potstill.workspace.check import check_config, fallback_of
+from potstill.workspace.check import check_config, check_mode, fallback_of
 from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
 from potstill.workspace.notices import change_notice, notices
@@ -27,6 +27,7 @@ __all__ = [
     "adapt_again",
     "change_notice",
     "check_config",
+    "check_mode",
     "control_of",
     "experiment_status",
     "fallback_of",

@@ -42,7 +42,8 @@ def _problem_notice(workspace: Workspace, policy: Policy) -> str | None:
     if head is None or head.serving is None or head.serving == policy.version:
         return None
     before = workspace.before()
-    if policy.version <= head.latest:
+    fits = {one.version for one in workspace.registry.versions() if one.problem == workspace.problem.hash}
+    if policy.version in fits:
         changed = difference(before.problem, workspace.problem).in_words
         return (
             f"problem.toml has changed: {changed}; restart potstill serve to follow: version {policy.version}, which "

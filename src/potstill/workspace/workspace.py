@@ -43,13 +43,14 @@ class Workspace:
         place: A folder, or an address such as ``s3://bucket/prefix``.
         problem: The problem to decide, for processes of a service that was started before `problem.toml` changed; that
             of the file if left out.
+        config: The configuration of that start, likewise.
     """
 
-    def __init__(self, place: str | Path, problem: Problem | None = None) -> None:
+    def __init__(self, place: str | Path, problem: Problem | None = None, config: Config | None = None) -> None:
         self.storage: Storage = open_storage(place)
         self.url = self.storage.url
         self.problem: Problem = self._read_problem() if problem is None else problem
-        self.config: Config = self._read_config()
+        self.config: Config = self._read_config() if config is None else config
         self.registry = Registry(self.storage.within("registry"), self.problem)
 
     @classmethod
@@ -157,6 +158,12 @@ class Workspace:
         fits = [one.version for one in served if one.state == "served before"]
         return self.registry.policy(fits[-1]) if fits else None
 
+    def _staged(self) -> int | None:
+        """The last staged version for this problem; None if there is none."""
+        versions = self.registry.versions()
+        fits = [one.version for one in versions if one.problem == self.problem.hash and one.state == "staged"]
+        return fits[-1] if fits else None
+
     def _uniform(self) -> Policy:
         stated = self.config.policy
         version = self.registry.next_version() if self.registry.head() else 0
@@ -170,10 +177,16 @@ class Workspace:
         before = self.before()
         changed = difference(before.problem, self.problem).in_words
         if is_uniform(policy) and not is_uniform(before) and not fresh:
+            staged = self._staged()
+            way_out = (
+                "Run potstill update, which learns from the observations that fit"
+                if staged is None
+                else f"Version {staged} fits and is staged: serve it with potstill promote"
+            )
             raise OtherProblem(
                 f"{self.url}: version {before.version} cannot serve: it decides an earlier problem, and problem.toml "
-                f"has changed since: {changed}. Run potstill update, which learns from the observations that fit; or "
-                "start from a uniform policy with potstill serve --fresh; or put the old problem.toml back"
+                f"has changed since: {changed}. {way_out}; or start from a uniform policy with potstill serve --fresh; "
+                "or put the old problem.toml back"
             )
         return f"{changed}; {in_words(policy)}"
 

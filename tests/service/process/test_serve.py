@@ -115,6 +115,20 @@ def test_a_worker_that_is_restarted_decides_the_problem_of_the_start(workspace, 
         assert running.stop() == 0
 
 
+def test_a_worker_that_is_restarted_outlives_a_mistake_in_the_configuration(workspace, tmp_path):
+    publish(workspace)
+    file = Path(workspace.url) / "potstill.toml"
+    with serving(tmp_path / "out", workspace.url) as running:
+        [first] = running.children()[WORKER]
+        file.write_text("[policy]\nflor = 0.1\n")
+        os.kill(first, signal.SIGKILL)
+        until(lambda: running.children().get(WORKER, [first]) != [first])
+        until(lambda: status_of(running))
+        decided = running.ask("POST", "/v1/video-upload/decide", {"context": CONTEXT})
+        assert (decided[0], decided[1]["policy"]) == (200, 1)
+        assert running.stop() == 0
+
+
 def status_of(running):
     try:
         return running.ask("GET", "/v1/video-upload/status")[1]

@@ -88,7 +88,8 @@ def read_history(rows: pl.LazyFrame, *, metric: str = REWARD, per_decision: bool
     last = known.select(TIME.max()).collect(engine="streaming").item()
     if last is None:
         raise NoHistory(
-            "no observation has a unit: send `unit` with requests and run potstill update, or state --mean and --sd"
+            "no observation has a unit: send `unit` with requests and run potstill update; or leave out the workspace "
+            "and state --mean and --sd"
         )
     window = known.filter(last - days * DAY < TIME)
     reader = _Totals(window, metric)

@@ -19,12 +19,12 @@ from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec
 from potstill.service.tokens import InvalidToken, TokenFile, token_file
-from potstill.workspace import Workspace, check_config
+from potstill.workspace import Config, Workspace, check_config
 
 #: Seconds for workers to finish requests, and for the last flush, at shutdown.
 DRAIN, LAST_FLUSH = 7.0, 2.5
 BACKLOG = 2048
-#: Bytes of problems in an argument of a worker; Linux allows 128 KiB for the whole argument.
+#: Bytes of problems and configurations in an argument of a worker; Linux allows 128 KiB for the whole argument.
 ARGUMENT = 100_000
 #: Niceness of updaters, and seconds before a failed one is restarted: each start costs seconds of a processor.
 NICE, PAUSE = 10, 5.0
@@ -210,10 +210,12 @@ def _lifeline(stack: ExitStack) -> int:
 def _workers(
     settings: Settings, service: Service, child: Callable[..., Child], listening: socket.socket, counts: int
 ) -> list[Child]:
+    problems, configs = _files(service)
     specs = [
         Spec(
             places=settings.places,
-            problems=_problems(service),
+            problems=problems,
+            configs=configs,
             number=number,
             descriptor=listening.fileno(),
             workers=settings.workers,
@@ -236,9 +238,11 @@ def _workers(
     ]
 
 
-def _problems(service: Service) -> tuple[Problem, ...]:
+def _files(service: Service) -> tuple[tuple[Problem, ...], tuple[Config, ...]]:
+    """The problems and configurations of the start, for workers; nothing if they are too large for an argument."""
     problems = tuple(workspace.problem for workspace in service.workspaces)
-    return problems if len(msgspec.json.encode(problems)) <= ARGUMENT else ()
+    configs = tuple(workspace.config for workspace in service.workspaces)
+    return (problems, configs) if len(msgspec.json.encode((problems, configs))) <= ARGUMENT else ((), ())
 
 
 def _updaters(settings: Settings, child: Callable[..., Child]) -> list[Child]:

@@ -22,7 +22,7 @@ from potstill.service.process.connections import most_connections
 from potstill.service.process.supervisor import READY
 from potstill.service.process.uvicorn_protocol import Connection, server_config
 from potstill.service.tokens import token_file
-from potstill.workspace import Workspace
+from potstill.workspace import Config, Workspace
 
 #: Seconds for requests in flight at shutdown, before the log is closed.
 GRACE = 6
@@ -37,6 +37,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         places: Workspaces.
         problems: Their problems when the service started: a worker that is restarted decides what the others decide.
             Empty if they are too large for a command line; it then reads the files.
+        configs: Their configurations when the service started, likewise.
         number: Number of this worker.
         descriptor: Descriptor of the listening socket, shared by all workers.
         workers: Number of workers.
@@ -48,6 +49,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     places: tuple[str, ...]
     problems: tuple[Problem, ...] = ()
+    configs: tuple[Config, ...] = ()
     number: int
     descriptor: int
     workers: int
@@ -74,7 +76,7 @@ class Server(uvicorn.Server):
 def run(spec: Spec, ready: int) -> None:
     """Answer requests until SIGTERM, and finish those in flight."""
     counts = Counts(spec.counts, spec.number, spec.workers)
-    workspaces = [Workspace(*pair) for pair in zip_longest(spec.places, spec.problems)]
+    workspaces = [Workspace(*stated) for stated in zip_longest(spec.places, spec.problems, spec.configs)]
     guards = {
         workspace.problem.name: Guard(token_file(workspace, spec.tokens), required=closed)
         for workspace, closed in zip(workspaces, spec.closed, strict=True)

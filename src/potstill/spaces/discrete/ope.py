@@ -16,7 +16,7 @@ from potstill.spaces.ridge import FOLDS, FittedRidge, RegressionRows, fit_ridge,
 #: Largest accepted deviation of a row's probabilities from summing to 1: float32 rounding over many actions.
 SUM_TOLERANCE = 1e-4
 #: Largest relative deviation of a propensity from one over the number of allowed actions that still counts as uniform.
-_UNIFORM = 1e-6
+_UNIFORM = 1e-3
 
 
 class FinitePredictions(NamedTuple):

@@ -220,10 +220,15 @@ def _few_events(d: Diagnostics) -> str:
     return f"{few} of these{luck} with a reward other than {d.usual:g}"
 
 
+#: Propensities are of all rows that were logged: those of the rows that are left add up to less.
+_CHOSEN = ", or rows were left out by their action, such as one that was removed from the problem"
+
+
 def _off(d: Diagnostics) -> str:
     """What a wrong mean weight means. Too low a mean also results when rare, heavy rows happen not to be logged."""
     expected = 1 - d.unsupported
-    rare = ", or actions that the policy takes are all but absent from the log" if d.mean_weight < expected else ""
+    low = d.mean_weight < expected
+    rare = ", or actions that the policy takes are all but absent from the log" if low else _CHOSEN
     wrong = f"Weights should average {expected:.2f} but average {d.mean_weight:.2f}: the logged probabilities are wrong"
     return f"{wrong}{rare}."
 

@@ -113,6 +113,7 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
 def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
     """What an update would find now, in microseconds since 1970."""
     rules, head = workspace.config.join, workspace.registry.head()
+    cut = last_cut(workspace.lake)  # before the preview: an update may join meanwhile, and would be counted twice
     joined = preview(
         workspace.lake,
         workspace.cuts,
@@ -122,7 +123,7 @@ def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
         now=now,
     )
     after, without = _learnt_up_to(workspace, serving), left_out(workspace, serving)
-    found = backlog(workspace, serving, after, last_cut(workspace.lake), without, _states(workspace))
+    found = backlog(workspace, serving, after, cut, without, _states(workspace))
     found = found._replace(observations=found.observations + joined.decisions, unseen=found.unseen + joined.decisions)
     if head is not None and head.paused is not None:
         why = paused_text(head.paused)

@@ -306,7 +306,7 @@ class TestPolicy:
         device()
         path = tmp_path / "edge/current.policy"
         sound = path.read_bytes()
-        deep = b'{"__metadata__":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        deep = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         for damaged in (sound[:-1], b"", len(deep).to_bytes(8, "little") + deep):
             path.write_bytes(damaged)
             assert device().policy.version == 3

@@ -31,7 +31,7 @@ from potstill.files import hold, make_folder, write_atomically
 from potstill.storage import Storage, StorageUnavailable, child
 
 T = TypeVar("T")
-#: Seconds after which a watermark is published again although nothing was flushed.
+#: Seconds after which a watermark is published again, or by which it has moved.
 REFRESH = 5.0
 #: Lag that needs no mention: segments are closed and flushed every few seconds.
 USUAL = 60 * SECOND
@@ -329,7 +329,9 @@ class LogWatermark:
         if self._published is None:
             return True
         last, when = self._published
-        return time.monotonic() - when >= REFRESH or (mark.open, mark.step) != (last.open, last.step)
+        if (mark.open, mark.step) != (last.open, last.step):
+            return True
+        return time.monotonic() - when >= REFRESH or abs(mark.time - last.time) >= REFRESH * SECOND
 
     def _publish(self, mark: Watermark, gone: Gone | None) -> None:
         data = self._all.write(mark)

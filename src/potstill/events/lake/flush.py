@@ -179,9 +179,10 @@ class Flusher:
 
     def _record(self, report: FlushReport) -> None:
         time, error = clock(), report.error
-        before = last_flush(self.spool) or FlushState(time=0)
-        if not report.segments and error == before.error and 0 <= time - before.time < RECORD * 1e6:
+        before = last_flush(self.spool)
+        if before and not report.segments and error == before.error and 0 <= time - before.time < RECORD * 1e6:
             return
+        before = before or FlushState(time=time)
         last = (error, time) if error else (before.last_error, before.last_error_time)
         state = FlushState(time=time, error=error, last_error=last[0], last_error_time=last[1])
         try:

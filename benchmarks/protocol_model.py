@@ -1,9 +1,9 @@
-"""Search the model of flushes, watermarks, cuts and the registry (`tests/model/protocol.py`) with more time and updaters.
+"""Search the model of flushes, watermarks, cuts and the registry (`tests/model/protocol.py`) with more time.
 
     .venv/bin/python benchmarks/protocol_model.py
 
-Prints the number of states of each configuration, and the shortest trace to a violation if there is one. The protocol as
-it is must have none; without one of its rules there must be one.
+Prints the number of states of each configuration, and the shortest trace to a violation if there is one. The protocol
+as it is must have none; without one of its rules there must be one.
 """
 
 import sys

@@ -25,6 +25,7 @@ from potstill.events.records import (
     RewardRow,
     now,
 )
+from potstill.events.reward_keys import generated_key
 from potstill.problem import (
     LARGEST,
     MOST_METRICS,
@@ -113,11 +114,14 @@ class EventValidator:
         )
 
     def _reward(self, event: LoggedReward) -> RewardRow:
+        time, key = event.time, event.key
+        if key is None and time is None:  # the time of logging tells rewards apart only to the microsecond
+            key = generated_key()
         return RewardRow(
             text(event.id, "id"),
-            _time(now() if event.time is None else event.time, "time"),
+            _time(now() if time is None else time, "time"),
             self._amount(event.reward),
-            None if event.key is None else text(event.key, "key"),
+            None if key is None else text(key, "key"),
             None if event.metrics is None else _metrics(event.metrics),
         )
 

@@ -53,12 +53,11 @@ def flush(place: Place, as_json: AsJson = False) -> None:
     closed, within seconds.
     """
     from potstill.events.lake import Flusher
-    from potstill.events.wal import Spool
     from potstill.workspace import Workspace
 
     with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
-        spool = Spool(workspace.spool)
+        spool = workspace.segments
         report = Flusher(spool, workspace.lake).flush()
         left = spool.pending()
     if as_json:

@@ -20,7 +20,6 @@ from potstill.events import add_totals
 from potstill.events import now as clock
 from potstill.events.join import JoinReport, join, last_cut
 from potstill.events.lake import Flusher, FlushReport, ObservationChunk, observation_chunks
-from potstill.events.wal import Spool
 from potstill.files import hold, make_folder
 from potstill.pipeline.backlog import backlog
 from potstill.pipeline.contexts import extra_contexts
@@ -130,7 +129,7 @@ def run_update(
         serving, head = _start(workspace), workspace.registry.head()
         resumed = start(workspace, serving)
         steps.begin("flush")
-        flushed = Flusher(Spool(workspace.spool), workspace.lake).flush()
+        flushed = Flusher(workspace.segments, workspace.lake).flush()
         steps.begin("join")
         joined = join(
             workspace.lake,

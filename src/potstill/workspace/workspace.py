@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from potstill.errors import PotstillError
 from potstill.events import EventLog
+from potstill.events.wal import Spool
 from potstill.policy import Policy
 from potstill.problem import Problem, difference
 from potstill.registry import Conflict, Hold, OtherProblem, Registry, UnknownVersion
@@ -189,6 +190,11 @@ class Workspace:
                 "or put the old problem.toml back"
             )
         return f"{changed}; {in_words(policy)}"
+
+    @property
+    def segments(self) -> Spool:
+        """The segments of this machine's logs, kept for as long as the configuration states."""
+        return Spool(self.spool, remember=self.config.serve.remember_seconds)
 
     def event_log(self) -> EventLog:
         """An event log for this process; close it, or use it in a ``with``."""

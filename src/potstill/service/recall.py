@@ -32,7 +32,7 @@ class Recall:
         self._searches = asyncio.Semaphore(SEARCHES)
 
     def last(self, count: int) -> list[DecisionRow]:
-        """About the last `count` decisions of all workers, oldest first; for a worker that starts."""
+        """The last `count` decisions of all workers, oldest first; for a worker that starts."""
         if not self._spool.remember:
             return []
         try:
@@ -40,7 +40,7 @@ class Recall:
         except OSError as error:  # repeated requests are then decided again, which is better than none
             _logger.warning("earlier decisions cannot be read from %s: %s", self._spool.path, error)
             return []
-        return sorted(found.values(), key=lambda row: row.time)[-count:]
+        return sorted(found.values(), key=lambda row: row.time)
 
     async def find(self, ids: Sequence[str]) -> list[DecisionRow]:
         """Decisions with some ids; those that are not on disk within `WAIT` seconds are missing."""

@@ -10,7 +10,7 @@ from event_log_examples import PROBLEM
 import potstill as ps
 from potstill.events.records import DecisionBlock, DecisionRow, RewardRow, Row
 from potstill.events.wal import Spool, find_decisions, last_decisions, recall
-from potstill.events.wal.segment import frame, start
+from potstill.events.wal.segment import frame, newest_first, start
 
 HASH = PROBLEM.hash
 
@@ -73,3 +73,15 @@ def test_segments_that_are_renamed_deleted_or_damaged_meanwhile_are_no_fault(spo
         path.unlink()
     (spool.path / "other" / "0000000001.log").write_bytes(b"damaged d")
     assert last_decisions(spool, HASH, 100) == find_decisions(spool, HASH, ["a", "d"]) == {}
+
+
+def test_rows_come_from_the_last_frame_back_and_damaged_ones_are_left_out(tmp_path):
+    path = write(tmp_path, "0000000001.open", *[decision(name) for name in "abcde"])
+    data = path.read_bytes()
+    header, rows = newest_first(path)
+    assert (header.problem_hash, [row.id for row in rows]) == (HASH, list("edcba"))
+    path.write_bytes(data[:-1])  # torn while it was written
+    assert [row.id for row in newest_first(path)[1]] == list("dcba")
+    place = data.rindex(b"\xa1c")
+    path.write_bytes(data[:place] + b"\xa1x" + data[place + 2 :])
+    assert [row.id for row in newest_first(path)[1]] == list("edba")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from potstill.events.records import DecisionRow
-from potstill.events.wal.segment import CLOSED, OPEN, UnreadableSegment, read
+from potstill.events.wal.segment import CLOSED, OPEN, UnreadableSegment, newest_first
 from potstill.events.wal.spool import DONE, Spool
 
 #: Number of ids up to which a segment is searched for their bytes before it is decoded: 100 times faster.
@@ -16,15 +16,16 @@ _SUFFIXES = (OPEN, CLOSED, DONE)
 
 
 def last_decisions(spool: Spool, problem_hash: str, count: int) -> dict[str, DecisionRow]:
-    """The last decisions of all logs of a spool, at least `count` if there are so many.
+    """The last decisions of all logs of a spool: `count`, if there are so many.
 
     Of several with one id it is the earliest, which the join counts too.
     """
     found: dict[str, DecisionRow] = {}
     for path in spool.recent():
-        if len(found) >= count:
-            break
-        _keep_earliest(found, _decisions(path, problem_hash))
+        for row in _decisions(path, problem_hash):
+            _keep_earliest(found, row)
+            if len(found) >= count:
+                return found
     return found
 
 
@@ -36,27 +37,28 @@ def find_decisions(spool: Spool, problem_hash: str, ids: Collection[str]) -> dic
         if not missing:
             break
         if len(missing) > FEW or _mentions(path, missing):
-            _keep_earliest(found, (row for row in _decisions(path, problem_hash) if row.id in missing))
+            for row in _decisions(path, problem_hash):
+                if row.id in missing:
+                    _keep_earliest(found, row)
     return found
 
 
-def _keep_earliest(found: dict[str, DecisionRow], rows: Iterator[DecisionRow]) -> None:
-    for row in rows:
-        other = found.get(row.id)
-        if other is None or row.time < other.time:
-            found[row.id] = row
+def _keep_earliest(found: dict[str, DecisionRow], row: DecisionRow) -> None:
+    other = found.get(row.id)
+    if other is None or row.time < other.time:
+        found[row.id] = row
 
 
 def _decisions(path: Path, problem_hash: str) -> Iterator[DecisionRow]:
-    """Decisions of a segment that were taken under a problem; none if it cannot be read."""
+    """Decisions of a segment that were taken under a problem, last first; none if it cannot be read."""
     for name in _names(path):
         with contextlib.suppress(FileNotFoundError):
             try:
-                segment = read(name)
+                header, rows = newest_first(name)
             except UnreadableSegment:
                 return
-            if segment.header.problem_hash == problem_hash:
-                yield from (row for row in segment.events if isinstance(row, DecisionRow))
+            if header.problem_hash == problem_hash:
+                yield from (row for row in rows if isinstance(row, DecisionRow))
             return
 
 

@@ -115,13 +115,15 @@ class EventValidator:
 
     def _reward(self, event: LoggedReward) -> RewardRow:
         time, key = event.time, event.key
-        if key is None and time is None:  # the time of logging tells rewards apart only to the microsecond
+        if key is not None:
+            key = text(key, "key")
+        elif time is None:  # the time of logging tells rewards apart only to the microsecond
             key = generated_key()
         return RewardRow(
             text(event.id, "id"),
-            _time(now() if time is None else time, "time"),
+            now() if time is None else _time(time, "time"),
             self._amount(event.reward),
-            None if key is None else text(key, "key"),
+            key,
             None if event.metrics is None else _metrics(event.metrics),
         )
 

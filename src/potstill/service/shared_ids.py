@@ -1,8 +1,8 @@
-"""Ids that the workers of a service have decided, in memory that they share, as hashes of 49 bits.
+"""Ids that the workers of a service have decided, in memory that they share, as hashes of 48 bits.
 
 A worker looks in the tables of all workers and writes only its own, so that there are no locks. The low bits of a hash
 choose a set of `WAYS` entries, one cache line, which holds the high bits; the oldest entry is replaced. So an id is
-known for the next 500,000 decisions of its worker but for one in 100,000, and one in 100 million is taken for known.
+known for the next 250,000 decisions of its worker but for one in 100,000, and one in 100 million is taken for known.
 Python's own hash is used, which is there already: the parent states its seed (`hash_seed`).
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-SETS, WAYS = 2**17, 16
+SETS, WAYS = 2**16, 16
 _WORD = 4
 #: Bytes of a worker's table, and of one of its sets.
 REGION, _SET = SETS * WAYS * _WORD, WAYS * _WORD
@@ -57,6 +57,8 @@ class SharedIds:
         self._salt = hash(problem)
         self._own = memoryview(self._memory)[worker * REGION : (worker + 1) * REGION].cast("I")
         self._own_table = self._tables[worker]
+        self._hashed: tuple[object, tuple[NDArray[np.int64], NDArray[np.uint32]]]
+        self._hashed = None, (np.zeros(0, np.int64), np.zeros(0, np.uint32))
         self._next = bytearray(SETS)  # the entry of a set that is written next
         self._next_table = np.frombuffer(self._next, np.uint8)
 
@@ -104,5 +106,7 @@ class SharedIds:
 
     def _hashes(self, ids: Sequence[str | None]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
         """Set and entry of each id. Those that are not stated share one, which `seen` leaves out."""
-        hashes = np.array(list(map(hash, ids)), np.int64) ^ self._salt
-        return hashes & (SETS - 1), (hashes >> 32).astype(np.uint32)
+        if self._hashed[0] is not ids:  # a batch is first looked for and then added
+            hashes = np.array(list(map(hash, ids)), np.int64) ^ self._salt
+            self._hashed = ids, (hashes & (SETS - 1), (hashes >> 32).astype(np.uint32))
+        return self._hashed[1]

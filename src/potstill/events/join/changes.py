@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 import polars as pl
 
-from potstill.events.lake import File, VersionGone, check_files_exist
+from potstill.events.lake import CorruptFile, File, VersionGone, check_files_exist
 from potstill.storage import child, open_storage
 from potstill.tables import SECOND, moment
 
@@ -166,7 +166,16 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
             if add["dataChange"]:
                 present[unquote(add["path"])] = _file(lake.url(table), add)
     check_files_exist(lake.url(table), replaced)
+    _check_intact(lake, table, replaced.values())
     return [*present.values(), *replaced.values()]
+
+
+def _check_intact(lake: Lake, table: Events, replaced: Iterable[File]) -> None:
+    """`FileNotFoundError` if a file that a compaction replaced is damaged: its rows are in the table, and intact."""
+    try:
+        lake.tables[table].checksums.check(replaced)
+    except CorruptFile as error:
+        raise FileNotFoundError(str(error)) from error
 
 
 def _folder(path: str) -> str:

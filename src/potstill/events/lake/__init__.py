@@ -1,8 +1,9 @@
 """The lake: Delta Lake tables of decisions, rewards and observations."""
 
-from potstill.events.lake.delta import LakeUnavailable
+from potstill.events.lake.checksums import CorruptFile
+from potstill.events.lake.delta import LakeUnavailable, Overtaken
 from potstill.events.lake.flush import Flusher, FlushReport, FlushState, last_flush
-from potstill.events.lake.lake import Lake, Overtaken
+from potstill.events.lake.lake import Lake
 from potstill.events.lake.maintenance import compact, expire, vacuum
 from potstill.events.lake.observations import (
     ObservationChunk,
@@ -17,6 +18,7 @@ from potstill.events.lake.writer import add_files, write_files
 __all__ = [
     "METRICS",
     "TABLES",
+    "CorruptFile",
     "File",
     "FlushReport",
     "FlushState",

@@ -1,7 +1,7 @@
 """The registry of policy versions: atomic publication, verified reads, rollback."""
 
 from potstill.registry.entries import Entry, File, Files, Hold, Version
-from potstill.registry.errors import Conflict, CorruptVersion, NoState, OtherProblem, UnknownVersion
+from potstill.registry.errors import Conflict, CorruptVersion, LostEntries, NoState, OtherProblem, UnknownVersion
 from potstill.registry.registry import Registry
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "File",
     "Files",
     "Hold",
+    "LostEntries",
     "NoState",
     "OtherProblem",
     "Registry",

@@ -20,7 +20,7 @@ from potstill.events.lake.frames import decision_frame, reward_frame, split
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import Table
 from potstill.events.records import now
-from potstill.events.wal import Spool, UnreadableSegment, read, read_header
+from potstill.events.wal import Damage, LaterFormat, Spool, UnreadableSegment, read, read_header
 from potstill.files import write_atomically
 from potstill.problem import Problem
 
@@ -126,9 +126,8 @@ class Flusher:
             damages = [batch.add(ready) for ready in group]
             report.decisions += batch.append("decisions")
             report.rewards += batch.append("rewards")
-            for ready, damage in zip(group, damages, strict=True):
-                if damage is not None:
-                    report.cut.append(self._quarantine(ready.path, damage.what, damage.start))
+            for ready, found in zip(group, damages, strict=True):
+                report.cut += [self._quarantine(ready.path, damage) for damage in found]
                 report.segments += 1
                 report.bytes += ready.bytes
                 self.spool.remove(writer, ready.path)
@@ -138,15 +137,18 @@ class Flusher:
         for path in self.spool.closed(writer):
             try:
                 problem = read_header(path).problem_hash
+            except LaterFormat as error:  # it waits, and those behind it, which are flushed in order
+                report.errors.append(str(error))
+                return
             except UnreadableSegment as error:
-                report.cut.append(self._quarantine(path, str(error), 0))
+                report.cut.append(self._quarantine(path, Damage(0, path.stat().st_size, str(error))))
                 self.spool.remove(writer, path)
             else:
                 yield _Closed(path, int(path.stem), path.stat().st_size, problem)
 
-    def _quarantine(self, path: Path, damage: str, start: int) -> str:
-        """Copy a segment's bytes from an offset on to quarantine; returns a description of the damage."""
-        return f"{damage}; these bytes are kept in {self.spool.quarantine(path, start)}"
+    def _quarantine(self, path: Path, damage: Damage) -> str:
+        """Copy the damaged bytes of a segment to quarantine; returns a description of the damage."""
+        return f"{damage.what}; these bytes are kept in {self.spool.quarantine(path, damage.start, damage.end)}"
 
     def _record(self, report: FlushReport) -> None:
         time, error = now(), report.error
@@ -176,13 +178,6 @@ class _Closed(NamedTuple):
     problem: str
 
 
-class _Damage(NamedTuple):
-    """What is wrong with a segment, and from which offset on."""
-
-    what: str
-    start: int
-
-
 class _Batch:
     """Rows of one writer's segments for one commit to each table, without those that a table has."""
 
@@ -191,13 +186,13 @@ class _Batch:
         self.done: dict[Table, int] = {table: lake.transaction(table, writer) or 0 for table in _FRAMES}
         self.frames: dict[Table, list[pl.DataFrame]] = {table: [] for table in _FRAMES}
 
-    def add(self, ready: _Closed) -> _Damage | None:
-        """Add a segment's rows up to the first damaged one."""
+    def add(self, ready: _Closed) -> list[Damage]:
+        """Add a segment's intact rows; returns what is damaged."""
         segment = read(ready.path)
         for table, rows in zip(_FRAMES, split(segment.events), strict=True):
             if rows and ready.number > self.done[table]:
                 self.frames[table].append(_FRAMES[table](rows, segment.header.problem))
-        return None if segment.damage is None else _Damage(segment.damage, segment.good_bytes)
+        return segment.damages
 
     def append(self, table: Table) -> int:
         """Append to a table; returns the number of rows added."""

@@ -29,6 +29,7 @@ COMMANDS = {
     "audit": "update",
     "warm-start": "update",
     "status": "status",
+    "verify": "verify",
     "serve": "serve",
     "token": "serve",
     "experiment": "experiment",

@@ -3,6 +3,7 @@
 from potstill.registry.entries import Entry, File, Files, Hold, Version
 from potstill.registry.errors import Conflict, CorruptVersion, LostEntries, NoState, OtherProblem, UnknownVersion
 from potstill.registry.registry import Registry
+from potstill.registry.verify import verify_registry
 
 __all__ = [
     "Conflict",
@@ -17,4 +18,5 @@ __all__ = [
     "Registry",
     "UnknownVersion",
     "Version",
+    "verify_registry",
 ]

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 import polars as pl
 
-from potstill.events.lake import CorruptFile, File, VersionGone, check_files_exist
+from potstill.events.lake import OPERATION, CorruptFile, File, VersionGone, check_files_exist
 from potstill.storage import child, open_storage
 from potstill.tables import SECOND, moment
 
@@ -146,7 +146,7 @@ def _files(lake: Lake, table: Events, version: int | None) -> list[File]:
 
 
 def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
-    """Files that commits appended, by the commit log; `FileNotFoundError` if the log or a file is gone.
+    """Files that commits appended, by the commit log; `FileNotFoundError` if the log or a file is gone or replaced.
 
     Files that a compaction replaced are kept; those that were deleted, and what a compaction made of them, are not.
     """
@@ -155,6 +155,8 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
     replaced: dict[str, File] = {}
     for version in versions:
         actions = [msgspec.json.decode(line) for line in log.read(f"{version:020}.json").splitlines()]
+        if any(action.get("commitInfo", {}).get("operation") == OPERATION for action in actions):
+            raise FileNotFoundError(f"commit {version} replaced a damaged file: its rows are not told from new ones")
         for remove in (action["remove"] for action in actions if "remove" in action):
             path = unquote(remove["path"])
             if remove["dataChange"]:

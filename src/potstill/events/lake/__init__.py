@@ -11,14 +11,18 @@ from potstill.events.lake.observations import (
     observation_chunks,
     read_observations,
 )
+from potstill.events.lake.repair import OPERATION, replace_file, rows_before_compaction, rows_in_log
 from potstill.events.lake.schema import METRICS, TABLES, SchemaMismatch, Table, table_schema
 from potstill.events.lake.table import File, VersionGone, check_files_exist
+from potstill.events.lake.verify import DamagedFile, TableReport, verify_file, verify_table
 from potstill.events.lake.writer import add_files, write_files
 
 __all__ = [
     "METRICS",
+    "OPERATION",
     "TABLES",
     "CorruptFile",
+    "DamagedFile",
     "File",
     "FlushReport",
     "FlushState",
@@ -29,6 +33,7 @@ __all__ = [
     "Overtaken",
     "SchemaMismatch",
     "Table",
+    "TableReport",
     "VersionGone",
     "add_files",
     "check_files_exist",
@@ -38,7 +43,12 @@ __all__ = [
     "last_flush",
     "observation_chunks",
     "read_observations",
+    "replace_file",
+    "rows_before_compaction",
+    "rows_in_log",
     "table_schema",
     "vacuum",
+    "verify_file",
+    "verify_table",
     "write_files",
 ]

@@ -7,27 +7,25 @@ each table skips the numbers that it has.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import polars as pl
 
 from potstill import files
 from potstill.events.lake.delta import LakeUnavailable
-from potstill.events.lake.frames import decision_frame, reward_frame, split
+from potstill.events.lake.frames import FRAMES, split
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import Table
 from potstill.events.records import now
 from potstill.events.wal import Damage, LaterFormat, Spool, UnreadableSegment, read, read_header
 from potstill.files import write_atomically
-from potstill.problem import Problem
 
 #: Size up to which segments of a writer are flushed together.
 GROUP_BYTES = 32 * 1024 * 1024
 STATE, LOCK = "flush.json", "flush.lock"
-_FRAMES: dict[Table, Callable[[Any, Problem], pl.DataFrame]] = {"decisions": decision_frame, "rewards": reward_frame}
 
 
 class FlushReport(msgspec.Struct, kw_only=True):
@@ -183,15 +181,15 @@ class _Batch:
 
     def __init__(self, lake: Lake, writer: str, number: int) -> None:
         self.lake, self.writer, self.number = lake, writer, number
-        self.done: dict[Table, int] = {table: lake.transaction(table, writer) or 0 for table in _FRAMES}
-        self.frames: dict[Table, list[pl.DataFrame]] = {table: [] for table in _FRAMES}
+        self.done: dict[Table, int] = {table: lake.transaction(table, writer) or 0 for table in FRAMES}
+        self.frames: dict[Table, list[pl.DataFrame]] = {table: [] for table in FRAMES}
 
     def add(self, ready: _Closed) -> list[Damage]:
         """Add a segment's intact rows; returns what is damaged."""
         segment = read(ready.path)
-        for table, rows in zip(_FRAMES, split(segment.events), strict=True):
+        for table, rows in zip(FRAMES, split(segment.events), strict=True):
             if rows and ready.number > self.done[table]:
-                self.frames[table].append(_FRAMES[table](rows, segment.header.problem))
+                self.frames[table].append(FRAMES[table](rows, segment.header.problem))
         return segment.damages
 
     def append(self, table: Table) -> int:

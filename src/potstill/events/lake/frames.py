@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 import polars as pl
 
-from potstill.events.lake.schema import table_schema
+from potstill.events.lake.schema import Table, table_schema
 from potstill.events.records import DECISION_COLUMNS, DecisionRow, ObservationRow, RewardRow, Row
 from potstill.problem import Problem
 from potstill.tables import context_schema
@@ -67,3 +67,7 @@ def _contexts(rows: Sequence[DecisionRow], problem: Problem) -> list[pl.Series]:
         pl.Series(name, values, dtype)
         for (name, dtype), values in zip(context_schema(problem).items(), columns, strict=True)
     ]
+
+
+#: How the rows of each table are made from logged events.
+FRAMES: dict[Table, Callable[[Any, Problem], pl.DataFrame]] = {"decisions": decision_frame, "rewards": reward_frame}

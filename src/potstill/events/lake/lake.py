@@ -60,10 +60,11 @@ class Lake:
         if unusable := _UNUSABLE.intersection(self.root):
             raise UnusablePath(f"{self.root}: Delta Lake cannot use a path with {' '.join(sorted(unusable))} in it")
         self.options = {} if "://" not in self.root else {**delta.STORAGE_OPTIONS, **(storage_options or {})}
+        self._without: frozenset[str] = frozenset()
         self.reopen()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "problem": self.problem, "options": self.options}
+        return {"root": self.root, "problem": self.problem, "options": self.options, "_without": self._without}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Open the same tables in another process."""
@@ -157,7 +158,13 @@ class Lake:
 
     def files(self, table: Table, version: int | None = None) -> list[File]:
         """Files of a table, now or at a version (`VersionGone` if that is no longer known)."""
-        return self.tables[table].files(version)
+        return [file for file in self.tables[table].files(version) if file.uri not in self._without]
+
+    def without(self, uris: Iterable[str]) -> Lake:
+        """The same lake as if these files were not in their tables."""
+        lake = Lake(self.root, self.problem, self.options)
+        lake._without = frozenset(uris)
+        return lake
 
     def scan(
         self,

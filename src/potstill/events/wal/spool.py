@@ -13,6 +13,7 @@ from potstill.events.wal.segment_writer import sync_data
 from potstill.files import hold, make_folder, remove_stale, sync_folder, write_atomically
 
 LOCK = "lock"
+DONE = ".done"  # a segment that is in the lake and kept for a while
 #: Folder of unreadable bytes that were cut off segments.
 QUARANTINE = "quarantine"
 
@@ -82,6 +83,10 @@ class Spool:
         seen = [path for path in self._segments(writer) if path.suffix == CLOSED]
         ready = list(takewhile(lambda path: path.suffix == CLOSED, self._segments(writer)))
         return [path for path in ready if path <= seen[-1]] if seen else []
+
+    def retained(self, writer: str) -> list[Path]:
+        """Segments of a writer that are closed, in order; those that are in the lake and kept for a while included."""
+        return sorted(Path(entry) for entry in _entries(self.path / writer) if entry.name.endswith((CLOSED, DONE)))
 
     def adopt(self) -> list[str]:
         """Close the segments that dead writers left open, truncated after the last good event.

@@ -5,6 +5,7 @@ The lake (`potstill.events.lake`) and the join (`potstill.events.join`) need mor
 
 from typing import TYPE_CHECKING
 
+from potstill.events.damage import ScrubState, read_scrub
 from potstill.events.records import (
     DecisionBlock,
     DecisionRow,
@@ -39,10 +40,12 @@ __all__ = [
     "LoggedReward",
     "RewardTotals",
     "Row",
+    "ScrubState",
     "add_totals",
     "context_type",
     "microseconds",
     "now",
+    "read_scrub",
     "read_totals",
     "text",
 ]

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from potstill.events import read_scrub
 from potstill.service import routes
 from potstill.service.auth import check
 from potstill.service.endpoints import ProblemEndpoints, ServiceEndpoints
@@ -202,6 +203,7 @@ class App:
                 pinned=current.pinned is not None,
                 paused=current.paused is not None,
                 unused=unused_rewards(service),
+                damaged_files=len(read_scrub(service.workspace.spool).damaged),
             )
 
 

@@ -90,6 +90,7 @@ class ProblemGauges(NamedTuple):
         pinned: Whether the serving version is pinned.
         paused: Whether updates are paused.
         unused: Numbers of rewards that joins could not use, by reason: ``late``, ``too_late``, ``orphan``.
+        damaged_files: Files of the lake that the scrub found damaged.
     """
 
     problem: str
@@ -99,6 +100,7 @@ class ProblemGauges(NamedTuple):
     pinned: bool = False
     paused: bool = False
     unused: Mapping[str, int] = {}
+    damaged_files: int = 0
 
 
 class Series(NamedTuple):
@@ -237,7 +239,11 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
         "orphan (of no known decision).",
         labels=["problem", "reason"],
     )
+    damaged = GaugeMetricFamily(
+        "potstill_lake_damaged_files", "Files of the lake that the background scrub found damaged.", labels=["problem"]
+    )
     for one in gauges:
+        damaged.add_metric([one.problem], one.damaged_files)
         for reason, count in one.unused.items():
             unused.add_metric([one.problem, reason], count)
         lag.add_metric([one.problem], one.lag_seconds)
@@ -246,4 +252,4 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
         paused.add_metric([one.problem], one.paused)
         if one.version is not None:
             version.add_metric([one.problem], one.version)
-    yield from (version, lag, fault, pinned, paused, unused)
+    yield from (version, lag, fault, pinned, paused, unused, damaged)

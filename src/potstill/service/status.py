@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from potstill.events import now, read_totals
+from potstill.events import now, read_scrub, read_totals
 from potstill.events.wal import Spool
 from potstill.files import write_atomically
 from potstill.service.http import unavailable
@@ -53,8 +53,13 @@ def status(service: ProblemService) -> StatusReply:
         rewards=service.counts.rewards,
         log=log_status(service),
         ready=is_ready(service),
-        notices=[notice for notice in (service.problems.notice, service.snapshots.fault) if notice is not None],
+        notices=_notices(service),
     )
+
+
+def _notices(service: ProblemService) -> list[str]:
+    faults = (service.problems.notice, service.snapshots.fault)
+    return [*(fault for fault in faults if fault is not None), *read_scrub(service.workspace.spool).notices]
 
 
 def log_status(service: ProblemService) -> LogStatus:

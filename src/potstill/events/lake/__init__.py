@@ -13,6 +13,7 @@ from potstill.events.lake.observations import (
 )
 from potstill.events.lake.repair import OPERATION, replace_file, rows_before_compaction, rows_in_log
 from potstill.events.lake.schema import METRICS, TABLES, SchemaMismatch, Table, table_schema
+from potstill.events.lake.scrub import Scrubber
 from potstill.events.lake.table import File, VersionGone, check_files_exist
 from potstill.events.lake.verify import DamagedFile, TableReport, verify_file, verify_table
 from potstill.events.lake.writer import add_files, write_files
@@ -32,6 +33,7 @@ __all__ = [
     "ObservationChunk",
     "Overtaken",
     "SchemaMismatch",
+    "Scrubber",
     "Table",
     "TableReport",
     "VersionGone",

@@ -122,6 +122,22 @@ def test_a_restored_entry_mends_the_journal(registry: Registry) -> None:
     assert registry.accept_loss() is None
 
 
+def test_entries_that_published_versions_are_restored(registry: Registry) -> None:
+    for _ in range(4):
+        publish(registry)
+    before = backup(registry)
+    for number in range(1, 5):
+        registry.storage.delete(entry_name(number))
+    assert registry.restore_lost() == [1, 2, 3, 4]
+    assert backup(registry) == before
+    assert registry.restore_lost() == []
+    registry.pause()
+    registry.storage.delete(entry_name(5))  # it published no version
+    assert registry.restore_lost() == []
+    assert registry.accept_loss() is not None
+    assert registry.restore_lost() == []
+
+
 def test_an_entry_in_the_middle_is_deleted_or_replaced(registry: Registry) -> None:
     publish(registry)
     older = backup(registry)

@@ -228,9 +228,23 @@ def test_a_lost_version_is_noticed_by_its_decisions(workspace: Workspace, tmp_pa
     assert workspace.registry.next_version() == 2
 
 
-def test_a_deleted_entry_is_repaired_by_command(workspace: Workspace) -> None:
+def test_a_deleted_entry_is_restored_by_command(workspace: Workspace) -> None:
+    assert (publish(workspace), publish(workspace)) == (1, 2)
+    path = Path(workspace.url) / "registry/entries/0000000003.json"
+    data = path.read_bytes()
+    path.unlink()
+    assert run("verify", workspace.url)[0] == 2
+    code, said = run("verify", workspace.url, "--repair")
+    assert code == 0
+    assert "entries 3 were restored from the files of versions" in said
+    assert path.read_bytes() == data
+    assert workspace.registry.policy().version == 2
+
+
+def test_a_loss_that_cannot_be_restored_is_recorded_by_command(workspace: Workspace) -> None:
     assert (publish(workspace), publish(workspace)) == (1, 2)
     (Path(workspace.url) / "registry/entries/0000000003.json").unlink()
+    (Path(workspace.url) / "registry/versions/2/entry.json").unlink()
     code, said = run("verify", workspace.url)
     assert code == 2
     assert "entry 3 was written" in said

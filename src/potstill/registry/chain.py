@@ -1,7 +1,8 @@
 """Evidence of lost or replaced entries of the journal: the recorded head, marks of versions, a chain of hashes.
 
-An entry is created first, then its version's mark and the head record. So both may lag behind the journal after a
-crash, and are never ahead of it, unless entries were deleted or an older backup was restored.
+The mark of a version is a copy of the entry that published it, so that a lost one can be restored. An entry is created
+first, then its version's mark and the head record. So both may lag behind the journal after a crash, and are never
+ahead of it, unless entries were deleted or an older backup was restored.
 """
 
 from __future__ import annotations
@@ -20,23 +21,25 @@ from potstill.storage import Storage
 HEAD = "head.json"
 #: Way out of lost entries.
 ACCEPT = (
-    "restore the missing entries from a backup, or record the loss with potstill verify DIR --repair, after which the "
-    "last version that is left serves and no number is given out twice"
+    "restore the missing entries from a backup, or run potstill verify DIR --repair, which restores those that "
+    "published a version from its files and records the loss of others; no number is given out twice"
 )
 
 
-class Head(msgspec.Struct, frozen=True):
-    """Record of the last entry.
+class Head(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Record of the last entry, or of the entry that published a version.
 
     Attributes:
         number: Its number.
         sha256: Hash of its bytes; empty in records of earlier versions of Potstill.
         latest: The highest version number that was given out.
+        entry: The bytes of the entry; only of one that published a version.
     """
 
     number: int
     sha256: str = ""
     latest: int = 0
+    entry: str = ""
 
 
 def sha256(data: bytes) -> str:
@@ -59,11 +62,13 @@ def read_head(storage: Storage, name: str = HEAD) -> Head:
 
 def record(storage: Storage, entry: Entry, data: bytes) -> None:
     """Record a new entry as the head, and its version as published. The change is durable; the record may lag."""
-    head = msgspec.json.encode(Head(entry.number, sha256(data), entry.latest))
-    names = [mark_name(entry.version), HEAD] if entry.event == "published" else [HEAD]
-    for name in names:
+    head = Head(entry.number, sha256(data), entry.latest)
+    records = {HEAD: head}
+    if entry.event == "published":
+        records = {mark_name(entry.version): msgspec.structs.replace(head, entry=data.decode()), HEAD: head}
+    for name, record in records.items():
         with contextlib.suppress(Exception):
-            storage.replace(name, head)
+            storage.replace(name, msgspec.json.encode(record))
 
 
 def lost(url: str, last: int, recorded: Head) -> LostEntries:

@@ -69,6 +69,28 @@ class Journal:
         read = read_all(lambda number: (number, self.sound(number), self._bytes(number) or b""), self.numbers())
         return broken_links(self._storage.url, read)
 
+    def restore(self) -> list[int]:
+        """Create lost entries again from the marks of the versions that they published; returns their numbers."""
+        restored: list[int] = []
+        while mark := self._next_mark():
+            with contextlib.suppress(AlreadyThere):
+                self._storage.create(_place(mark.number), mark.entry.encode())
+            restored.append(mark.number)
+        return restored
+
+    def _next_mark(self) -> Head | None:
+        """The mark of the version that was published right after the last entry; None if there is none."""
+        last = max(self.numbers(), default=0)
+        state = self.sound(last)
+        if last and state is None:
+            return None
+        for version in [state.latest + 1] if state else [0, 1]:
+            mark = read_head(self._storage, mark_name(version))
+            if mark.number == last + 1 and sha256(mark.entry.encode()) == mark.sha256:
+                entry = unseal(mark.entry.encode(), mark.number, mark_name(version))
+                return mark if entry.previous == self._hash(last) else None
+        return None
+
     def confirm(self, known: Entry) -> bool:
         """As `Registry.confirm`."""
         try:

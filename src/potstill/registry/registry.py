@@ -243,6 +243,10 @@ class Registry:
             return state
         return self._change("resumed", number, state, note, by, paused=None)
 
+    def restore_lost(self) -> list[int]:
+        """Restore lost entries at the end of the journal that published versions; returns their numbers."""
+        return self._journal.restore()
+
     def accept_loss(self, latest: int = 0, note: str = "", by: str = "") -> Entry | None:
         """Record that entries are lost for good: the last version that is left serves, and no number is used again.
 

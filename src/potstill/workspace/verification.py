@@ -88,7 +88,7 @@ def verify(workspace: Workspace, *, seal: bool = False) -> VerifyReport:
 
 
 def repair(workspace: Workspace, *, by: str = "") -> VerifyReport:
-    """Take damaged files out of the lake, restore their rows where possible, and record lost registry entries.
+    """Take damaged files out of the lake, restore their rows and lost registry entries where possible.
 
     Decisions and rewards come first, because observations are restored from them.
 
@@ -101,6 +101,8 @@ def repair(workspace: Workspace, *, by: str = "") -> VerifyReport:
         files = {file.uri: file for file in workspace.lake.files(table)}
         sound = workspace.lake.without(damage.uri for damage in damaged)
         repaired += [_repair_file(workspace, sound, damage, files[damage.uri]) for damage in damaged]
+    if restored := workspace.registry.restore_lost():
+        repaired.append(f"registry: entries {', '.join(map(str, restored))} were restored from the files of versions")
     given = _highest_version(workspace, [])
     if verify_registry(workspace.registry, given):
         entry = workspace.registry.accept_loss(given, "entries of the registry were lost", by)

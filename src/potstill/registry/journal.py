@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from potstill.clock import now
 from potstill.registry.blobs import states
 from potstill.registry.chain import Head, broken_links, lost, mark_name, read_head, record, replaced, sha256
 from potstill.registry.entries import Entry, entry_name, entry_number, seal, unseal
@@ -179,11 +179,6 @@ class Journal:
         """`LostEntries` if an intact entry is not the recorded one; a damaged one is named when it is read."""
         if recorded.sha256 and sha256(data) != recorded.sha256 and self.sound(recorded.number):
             raise replaced(self._storage.url, recorded.number)
-
-
-def now() -> int:
-    """Microseconds since 1970, UTC."""
-    return time.time_ns() // 1000
 
 
 def read_all(function: Callable[[int], Read], numbers: Iterable[int]) -> list[Read]:

@@ -29,7 +29,7 @@ from potstill.service.http import (
 from potstill.service.limits import Disconnected, Load, Options, most_values, refuse_crowded
 from potstill.service.metrics import NullRecorder, ProblemGauges
 from potstill.service.problem_service import ProblemService
-from potstill.service.status import log_status, unused_rewards
+from potstill.service.status import clock_step, log_status, unused_rewards, watermark_lags
 from potstill.service.tokens import Scope as TokenScope
 from potstill.workspace import Workspace
 
@@ -55,7 +55,7 @@ def create_app(workspaces: Sequence[Workspace], options: Options | None = None) 
         allow_origins=list(options.cors),
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization", "Content-Type", "If-None-Match"],
-        expose_headers=["ETag", "Retry-After", "X-Potstill-Version"],
+        expose_headers=["Date", "ETag", "Retry-After", "X-Potstill-Version"],
     )
 
 
@@ -203,6 +203,8 @@ class App:
                 pinned=current.pinned is not None,
                 paused=current.paused is not None,
                 unused=unused_rewards(service),
+                watermarks=watermark_lags(service),
+                clock_step=clock_step(service) / 1e6,
                 damaged_files=len(read_scrub(service.workspace.spool).damaged),
             )
 

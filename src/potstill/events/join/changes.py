@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 import polars as pl
 
-from potstill.events.lake import OPERATION, CorruptFile, File, VersionGone, check_files_exist
+from potstill.events.lake import CorruptFile, File, VersionGone, check_files_exist, is_repair
 from potstill.storage import child, open_storage
 from potstill.tables import SECOND, moment
 
@@ -109,6 +109,12 @@ def rows_of_cut(lake: Lake, table: Events, cut: Cut, previous: Cut | None) -> Ro
     return Rows(lake, table, [FileRange(files, previous.until, until), FileRange(arrivals, BEGINNING, previous.until)])
 
 
+def unjoined(lake: Lake, cut: Cut, previous: Cut) -> Rows:
+    """Decisions that arrived since a cut which reaches further than `cut`, and are not after that one's end."""
+    files = arrived(lake, "decisions", cut, previous)
+    return Rows(lake, "decisions", [FileRange(files or [], BEGINNING, previous.until)], exact=files is not None)
+
+
 def arrived(lake: Lake, table: Events, cut: Cut, previous: Cut) -> list[File] | None:
     """Files with the rows appended between two cuts; None if that is no longer known.
 
@@ -155,7 +161,7 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
     replaced: dict[str, File] = {}
     for version in versions:
         actions = [msgspec.json.decode(line) for line in log.read(f"{version:020}.json").splitlines()]
-        if any(action.get("commitInfo", {}).get("operation") == OPERATION for action in actions):
+        if is_repair(actions):
             raise FileNotFoundError(f"commit {version} replaced a damaged file: its rows are not told from new ones")
         for remove in (action["remove"] for action in actions if "remove" in action):
             path = unquote(remove["path"])

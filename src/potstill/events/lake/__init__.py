@@ -11,7 +11,7 @@ from potstill.events.lake.observations import (
     observation_chunks,
     read_observations,
 )
-from potstill.events.lake.repair import OPERATION, replace_file, rows_before_compaction, rows_in_log
+from potstill.events.lake.repair import is_repair, replace_file, rows_before_compaction, rows_in_log
 from potstill.events.lake.schema import METRICS, TABLES, SchemaMismatch, Table, table_schema
 from potstill.events.lake.scrub import Scrubber
 from potstill.events.lake.table import File, VersionGone, check_files_exist
@@ -20,7 +20,6 @@ from potstill.events.lake.writer import add_files, write_files
 
 __all__ = [
     "METRICS",
-    "OPERATION",
     "TABLES",
     "CorruptFile",
     "DamagedFile",
@@ -42,6 +41,7 @@ __all__ = [
     "compact",
     "count_observations",
     "expire",
+    "is_repair",
     "last_flush",
     "observation_chunks",
     "read_observations",

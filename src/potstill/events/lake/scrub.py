@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from potstill.clock import now
 from potstill.events.damage import ScrubState, read_scrub, write_scrub
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import TABLES, Table
 from potstill.events.lake.table import File
-from potstill.events.records import now
 
 #: Seconds between two files, at least.
 PAUSE = 2.0

@@ -31,7 +31,15 @@ class UnreadableSegment(PotstillError, ValueError):
 
 
 class LaterFormat(UnreadableSegment):
-    """A segment was written by a later version of Potstill, which can read it."""
+    """A segment was written by a later version of Potstill, which can read it.
+
+    Attributes:
+        created: When it was created, in microseconds since 1970; 0 if its header does not say so.
+    """
+
+    def __init__(self, message: str, created: int) -> None:
+        super().__init__(message)
+        self.created = created
 
 
 class Damage(NamedTuple):
@@ -157,11 +165,11 @@ def _read_header(data: bytes, path: Path) -> tuple[Header, int]:
         raise UnreadableSegment(f"{path} is not a segment: it does not begin with {MAGIC!r}")
     try:
         payload, end = frame_at(data, len(MAGIC))
-        stated = msgspec.msgpack.decode(payload, type=_Format).format
+        outline = msgspec.msgpack.decode(payload, type=_Outline)
+        stated = outline.format
         if stated > FORMAT:
-            raise LaterFormat(
-                f"{path} has format {stated}; this version of Potstill reads 1 to {FORMAT}: it waits for a later one"
-            )
+            message = f"{path} has format {stated}; this version of Potstill reads 1 to {FORMAT}: it waits for a later"
+            raise LaterFormat(f"{message} one", outline.created)
         if stated < 1:
             raise UnreadableSegment(f"{path} has format {stated}; this version of Potstill reads 1 to {FORMAT}")
         return msgspec.msgpack.decode(payload, type=Header), end
@@ -171,5 +179,6 @@ def _read_header(data: bytes, path: Path) -> tuple[Header, int]:
         raise UnreadableSegment(f"{path}: the header cannot be read: {error}") from error
 
 
-class _Format(msgspec.Struct):
+class _Outline(msgspec.Struct):
     format: int
+    created: int = 0

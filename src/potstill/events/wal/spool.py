@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -88,6 +89,13 @@ class Spool:
         """Segments of a writer that are closed, in order; those that are in the lake and kept for a while included."""
         return sorted(Path(entry) for entry in _entries(self.path / writer) if entry.name.endswith((CLOSED, DONE)))
 
+    def is_alive(self, writer: str) -> bool:
+        """Whether a writer's process lives."""
+        lock = adopt_folder(self.path / writer)
+        if lock is not None:
+            os.close(lock)
+        return lock is None and (self.path / writer).is_dir()
+
     def adopt(self) -> list[str]:
         """Close the segments that dead writers left open, truncated after the last good event.
 
@@ -121,9 +129,9 @@ class Spool:
             write_atomically(copy, file.read(-1 if end is None else end - start))
         return copy
 
-    def pending(self) -> Pending:
-        """Segments that are not in the lake yet."""
-        paths = [path for writer in self.writers() for path in self._segments(writer)]
+    def pending(self, without: Collection[Path] = ()) -> Pending:
+        """Segments that are not in the lake yet, except some."""
+        paths = [path for writer in self.writers() for path in self._segments(writer) if path not in without]
         sizes = [size for size in map(_size, paths) if size is not None]
         begun = [created for created in map(_created, paths) if created is not None]
         return Pending(len(sizes), sum(sizes), min(begun, default=None))
@@ -196,5 +204,8 @@ def _size(path: Path) -> int | None:
 
 def _created(path: Path) -> int | None:
     with contextlib.suppress(FileNotFoundError, UnreadableSegment):
-        return read_header(path).created
+        try:
+            return read_header(path).created
+        except LaterFormat as error:  # its events are pending too, and hold the log's watermark back
+            return error.created
     return None

@@ -11,8 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from potstill.events.lake import Flusher, Scrubber
-from potstill.events.wal import Spool
+from potstill.events.lake import Scrubber
 from potstill.workspace import Workspace
 
 #: Seconds between two flushes.
@@ -25,7 +24,7 @@ class WorkspaceFlusher:
 
     def __init__(self, workspace: Workspace) -> None:
         self._name = workspace.problem.name
-        self._flusher = Flusher(Spool(workspace.spool), workspace.lake)
+        self._flusher = workspace.flusher()
         self._scrubber = Scrubber(workspace.lake, workspace.spool)
         self._fault: str | None = None
 

@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from potstill.cli import app
 from potstill.events.join import join
 from potstill.events.lake import CorruptFile, File, Flusher, compact, count_observations, read_observations
+from potstill.events.lake import repair as repairing
 from potstill.events.wal import Spool
 from potstill.policy import Policy
 from potstill.workspace import Workspace, repair, verify
@@ -295,3 +297,27 @@ def test_damage_in_an_object_store_is_found_and_repaired(s3: str) -> None:
 
 def quarantined(workspace: Workspace) -> list[str]:
     return workspace.storage.names("events/observations/_quarantine")
+
+
+def test_a_repair_survives_others_that_commit_at_the_same_time(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit that another process makes first is kept, and so is the next one of the library."""
+    file = workspace.lake.files("rewards")[0]
+    flip(file)
+    other, actions, left = Workspace(workspace.url), repairing._actions, [9, 8]
+
+    def late(*arguments: Any) -> Any:
+        if left:
+            worlds.log(other, other.serving(), 5, seed=left.pop(), at=worlds.NOON)
+            flush(other)
+        return actions(*arguments)
+
+    monkeypatch.setattr(repairing, "_actions", late)
+    repair(workspace)
+    worlds.log(workspace, workspace.serving(), 5, seed=7, at=worlds.NOON)
+    flush(workspace)
+    compact(workspace.lake)
+    found = set(rows(workspace, "rewards")["id"].str.split("-").list.get(1))
+    assert {"7", "8", "9"} <= found
+    assert verify(workspace).damage == []

@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
 import polars as pl
-from deltalake import CommitProperties, DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
+from potstill.events.lake import delta
 from potstill.events.lake.checksums import CorruptFile
+from potstill.events.lake.delta import LakeUnavailable
 from potstill.events.lake.frames import FRAMES, split
 from potstill.events.lake.schema import DAY, Table, aligned, with_day
-from potstill.events.lake.table import File
+from potstill.events.lake.table import ATTEMPTS, File
 from potstill.events.lake.verify import readable_column
 from potstill.events.lake.writer import write_rows
 from potstill.events.wal import Spool, UnreadableSegment, read
-from potstill.storage import child, open_storage
+from potstill.storage import AlreadyThere, child, open_storage
 from potstill.tables import moment
 
 if TYPE_CHECKING:
@@ -140,21 +142,49 @@ def _keep(lake: Lake, table: Table, file: File, path: str) -> str:
 
 
 def _commit(lake: Lake, table: Table, path: str, file: File, added: Sequence[AddAction]) -> None:
-    """Take the file out and add others in one commit; nothing if it is no longer in the table."""
+    """Take the file out and add others in one commit; nothing if it is no longer in the table.
 
-    def replace(handle: DeltaTable) -> None:
-        if file.uri in {one.uri for one in lake.tables[table].files()}:
-            removed = RemoveAction(path, True, time.time_ns() // 1_000_000, file.bytes, {DAY: str(file.day)})
-            handle.create_write_transaction(
-                [removed, *added],
-                "append",
-                handle.schema(),
-                partition_by=[DAY],
-                commit_properties=CommitProperties(custom_metadata=MARK),
-            )
-            handle.update_incremental()
+    Only the newest releases of the library remove a single file, so that the commit is written here. Of several that
+    create the commit of one version, exactly one succeeds.
+    """
+    stored, log = lake.tables[table], open_storage(child(lake.url(table), "_delta_log"))
+    for _ in range(ATTEMPTS):
+        version = (lake.version(table) or 0) + 1
+        if file.uri not in {one.uri for one in stored.files(version - 1)}:
+            return
+        lines = [msgspec.json.encode(action) for action in _actions(path, file, added)]
+        with delta.storage_errors(stored.url), contextlib.suppress(AlreadyThere):
+            log.create(f"{version:020}.json", b"\n".join(lines) + b"\n")
+            if stored.local:
+                delta.sync_commits(Path(stored.url), version, version)
+            return
+    raise LakeUnavailable(f"{stored.url}: others changed the table at the same time, {ATTEMPTS} times; try again")
 
-    lake.tables[table].change(replace)
+
+def _actions(path: str, file: File, added: Sequence[AddAction]) -> list[dict[str, Any]]:
+    """Actions of the commit, as the Delta protocol has them."""
+    moment_ms = time.time_ns() // 1_000_000
+    removed = {
+        "path": path,
+        "deletionTimestamp": moment_ms,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": {DAY: str(file.day)},
+        "size": file.bytes,
+    }
+    info = {"timestamp": moment_ms, "operation": "WRITE", "operationParameters": {"mode": "Append"}, **MARK}
+    return [{"commitInfo": info}, {"remove": removed}, *({"add": _add(one)} for one in added)]
+
+
+def _add(file: AddAction) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "partitionValues": dict(file.partition_values),
+        "size": file.size,
+        "modificationTime": file.modification_time,
+        "dataChange": True,
+        "stats": file.stats,
+    }
 
 
 def is_repair(actions: Iterable[Mapping[str, Any]]) -> bool:

@@ -31,6 +31,7 @@ COMMANDS = {
     "restore": "backup",
     "warm-start": "update",
     "status": "status",
+    "verify": "verify",
     "serve": "serve",
     "token": "serve",
     "experiment": "experiment",

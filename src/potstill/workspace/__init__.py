@@ -1,5 +1,8 @@
 """Workspaces: one problem, its events and its policies, in a folder or an object store."""
 
+from typing import TYPE_CHECKING
+
+from potstill.lazy import lazy
 from potstill.workspace import template
 from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform
 from potstill.workspace.backup import (
@@ -18,6 +21,11 @@ from potstill.workspace.notices import change_notice, notices
 from potstill.workspace.overview import Overview, overview
 from potstill.workspace.template import log_example
 from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists
+
+if TYPE_CHECKING:
+    from potstill.workspace.verification import VerifyReport as VerifyReport
+    from potstill.workspace.verification import repair as repair
+    from potstill.workspace.verification import verify as verify
 
 __all__ = [
     "CONFIG",
@@ -56,3 +64,5 @@ __all__ = [
     "rules_of",
     "template",
 ]
+
+__getattr__ = lazy(__name__, {"verification": ("VerifyReport", "repair", "verify")})

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 import polars as pl
 
-from potstill.events.lake import File, VersionGone, check_files_exist
+from potstill.events.lake import CorruptFile, File, VersionGone, check_files_exist, is_repair
 from potstill.storage import child, open_storage
 from potstill.tables import SECOND, moment
 
@@ -154,7 +154,7 @@ def _files(lake: Lake, table: Events, version: int | None) -> list[File]:
 
 
 def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
-    """Files that commits appended, by the commit log; `FileNotFoundError` if the log or a file is gone.
+    """Files that commits appended, by the commit log; `FileNotFoundError` if the log or a file is gone or replaced.
 
     Files that a compaction replaced are kept; those that were deleted, and what a compaction made of them, are not.
     """
@@ -163,6 +163,8 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
     replaced: dict[str, File] = {}
     for version in versions:
         actions = [msgspec.json.decode(line) for line in log.read(f"{version:020}.json").splitlines()]
+        if is_repair(actions):
+            raise FileNotFoundError(f"commit {version} replaced a damaged file: its rows are not told from new ones")
         for remove in (action["remove"] for action in actions if "remove" in action):
             path = unquote(remove["path"])
             if remove["dataChange"]:
@@ -174,7 +176,16 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
             if add["dataChange"]:
                 present[unquote(add["path"])] = _file(lake.url(table), add)
     check_files_exist(lake.url(table), replaced)
+    _check_intact(lake, table, replaced.values())
     return [*present.values(), *replaced.values()]
+
+
+def _check_intact(lake: Lake, table: Events, replaced: Iterable[File]) -> None:
+    """`FileNotFoundError` if a file that a compaction replaced is damaged: its rows are in the table, and intact."""
+    try:
+        lake.tables[table].checksums.check(replaced)
+    except CorruptFile as error:
+        raise FileNotFoundError(str(error)) from error
 
 
 def _folder(path: str) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from potstill.errors import PotstillError
 from potstill.files import create_atomically, make_folder, remove_stale, write_atomically
@@ -25,7 +25,14 @@ class StorageUnavailable(PotstillError, OSError):
 
 
 class Storage(Protocol):
-    """Small files by name; names are relative and use ``/``. A missing file is a `FileNotFoundError`."""
+    """Small files by name; names are relative and use ``/``. A missing file is a `FileNotFoundError`.
+
+    Attributes:
+        own_clock: Whether `times` are by a clock of the store's own: they are not those of a folder, which its machine
+            sets and copying changes.
+    """
+
+    own_clock: ClassVar[bool]
 
     @property
     def url(self) -> str:
@@ -45,6 +52,9 @@ class Storage(Protocol):
 
     def names(self, folder: str, after: str = "") -> list[str]:
         """Names of the files directly in a folder, without the folder, sorted; only those after `after`."""
+
+    def times(self, folder: str) -> dict[str, int]:
+        """When each file directly in a folder was last written, by the store's clock: microseconds since 1970, UTC."""
 
     def sweep(self, folder: str = "") -> None:
         """Remove what killed writers left directly in a folder; what may still be in use stays."""
@@ -73,6 +83,8 @@ def child(url: str, name: str) -> str:
 
 class LocalStorage:
     """A folder."""
+
+    own_clock: ClassVar[bool] = False
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -104,11 +116,15 @@ class LocalStorage:
 
     def names(self, folder: str, after: str = "") -> list[str]:
         """Names of the files directly in a folder, without unfinished ones, whose names begin with a dot."""
-        try:
-            found = [entry.name for entry in os.scandir(self.folder / folder) if entry.is_file()]
-        except FileNotFoundError:
-            return []
-        return sorted(name for name in found if name > after and not name.startswith("."))
+        return sorted(entry.name for entry in self._entries(folder) if entry.name > after)
+
+    def times(self, folder: str) -> dict[str, int]:
+        """When each file directly in a folder was last written."""
+        found: dict[str, int] = {}
+        for entry in self._entries(folder):
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                found[entry.name] = entry.stat().st_mtime_ns // 1000
+        return found
 
     def sweep(self, folder: str = "") -> None:
         """Remove temporary files that killed writers left directly in a folder, a day after their last change."""
@@ -117,6 +133,13 @@ class LocalStorage:
     def within(self, folder: str) -> LocalStorage:
         """Storage of a subfolder."""
         return LocalStorage(self.folder / folder)
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        try:
+            found = list(os.scandir(self.folder / folder))
+        except FileNotFoundError:
+            return []
+        return [entry for entry in found if not entry.name.startswith(".") and entry.is_file()]
 
     def _place(self, name: str) -> Path:
         path = self.folder / name
@@ -130,6 +153,8 @@ class ObjectStorage:
     Credentials and endpoints come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, …). An endpoint
     without TLS needs ``AWS_ALLOW_HTTP=true``.
     """
+
+    own_clock: ClassVar[bool] = True
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -168,13 +193,11 @@ class ObjectStorage:
 
     def names(self, folder: str, after: str = "") -> list[str]:
         """Names of the files directly in a folder."""
-        import obstore
+        return sorted(self._entries(folder, f"{folder}/{after}" if after else None))
 
-        offset = f"{folder}/{after}" if after else None
-        with self._reaching(folder):
-            pages = obstore.list(self._store, folder, offset=offset)
-            paths = [str(entry["path"]) for page in pages for entry in page]
-        return sorted(path[len(folder) + 1 :] for path in paths if "/" not in path[len(folder) + 1 :])
+    def times(self, folder: str) -> dict[str, int]:
+        """When each file directly in a folder was last written, by the store's clock."""
+        return {name: int(entry["last_modified"].timestamp() * 1e6) for name, entry in self._entries(folder).items()}
 
     def sweep(self, folder: str = "") -> None:
         """Nothing to do: an object store has no temporary files."""
@@ -182,6 +205,16 @@ class ObjectStorage:
     def within(self, folder: str) -> ObjectStorage:
         """Storage of a subfolder."""
         return ObjectStorage(child(self.url, folder))
+
+    def _entries(self, folder: str, offset: str | None = None) -> dict[str, Any]:
+        """What the store says about the files directly in a folder, by name."""
+        import obstore
+
+        prefix = f"{folder}/" if folder else ""
+        with self._reaching(folder):
+            pages = obstore.list(self._store, folder or None, offset=offset)
+            found = {str(entry["path"])[len(prefix) :]: entry for page in pages for entry in page}
+        return {name: entry for name, entry in found.items() if "/" not in name}
 
     @contextlib.contextmanager
     def _reaching(self, name: str) -> Iterator[None]:

@@ -66,7 +66,10 @@ class World:
     def join(self, now: int) -> dict[str, Any]:
         """One cut at a time; gives the counts."""
         until = now - (self.window + self.settle) * SECOND
-        pending = sum(d.time > max(until, self.until) for d in self.decisions)
+        pending = sum(
+            d.time > max(until, self.until) or (until < self.until and i >= self.decisions_before)
+            for i, d in enumerate(self.decisions)
+        )
         taken = self._taken_up(self.decisions, self.decisions_before, until)
         if not taken or until < self.until:
             return {"cut": None, "pending": pending}

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from potstill.cli.common import USER_ERRORS, AsJson, Place, default_group, exit_on, fail, print_json
+from potstill.cli.common import USER_ERRORS, AsJson, Place, author, default_group, exit_on, fail, print_json
 from potstill.cli.extras import requires
 from potstill.cli.format import duration, plural, size, timestamp
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
+    from potstill.events import Watermark
     from potstill.workspace import Overview
 
 
@@ -52,14 +53,13 @@ def flush(place: Place, as_json: AsJson = False) -> None:
     Updates and the service do this on their own. A segment that a process is writing stays in the log until it is
     closed, within seconds.
     """
-    from potstill.events.lake import Flusher
     from potstill.events.wal import Spool
     from potstill.workspace import Workspace
 
     with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
         spool = Spool(workspace.spool)
-        report = Flusher(spool, workspace.lake).flush()
+        report = workspace.flusher().flush()
         left = spool.pending()
     if as_json:
         print_json(report)
@@ -72,6 +72,40 @@ def flush(place: Place, as_json: AsJson = False) -> None:
             typer.echo(f"{plural(left.segments, 'segment')} still in the log, {size(left.bytes)}")
     if report.error:
         fail(f"some segments could not be moved and stay in the log: {report.error}")
+
+
+@events.command()
+@requires("lake")
+def logs(
+    place: Place,
+    gone: Annotated[
+        str | None, typer.Option(metavar="ID", help="Declare this log gone for good: updates do not wait for it.")
+    ] = None,
+    reason: Annotated[str, typer.Option(help="With --gone: why; kept with the declaration.")] = "",
+    by: Annotated[str | None, typer.Option(help="With --gone: who declares it. Default: the user.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the logs of all machines, and how far each of them is in the lake.
+
+    An update joins only what all open logs have passed. A log that does not report for longer than log.lease in
+    potstill.toml is passed; `--gone ID` passes it at once. It counts again when its machine flushes again.
+
+    Example: potstill events logs video --gone 3f2a91c0 --reason "disk lost"
+    """
+    from potstill.workspace import Workspace
+
+    with exit_on(*USER_ERRORS):
+        watermarks = Workspace(place).watermarks
+        if gone is not None:
+            watermarks.declare_gone(gone, author(by), reason)
+        found = watermarks.all()
+    if as_json:
+        print_json(found)
+        return
+    for mark in found:
+        typer.echo(f"{mark.log}  {mark.host}  {_log_state(mark)}")
+    if not found:
+        typer.echo("no log yet: a service or an EventLog of this workspace makes the first")
 
 
 @events.command()
@@ -162,6 +196,14 @@ def expire(
         typer.echo(f"{one.table}: dropped {one.rows:,} rows of days before {one.before}")
     if not done:
         typer.echo("the lake is empty: nothing to drop")
+
+
+def _log_state(mark: Watermark) -> str:
+    if mark.gone is not None:
+        return f"declared gone by {mark.gone.by} at {timestamp(mark.gone.time)}: {mark.gone.reason}"
+    if not mark.open:
+        return f"closed at {timestamp(mark.written)}; everything is in the lake"
+    return f"open; everything before {timestamp(mark.time)} is in the lake; last report {timestamp(mark.written)}"
 
 
 def _lines(found: Overview) -> Iterator[tuple[str, str]]:

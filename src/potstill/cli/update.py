@@ -25,6 +25,10 @@ def update(
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
     every: Annotated[str, typer.Option(help="With --watch: time between two updates.")] = "10m",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another update of this workspace to end.")] = False,
+    trust_clock: Annotated[
+        bool,
+        typer.Option("--trust-clock", help="Accept this machine's clock although it was set since the last flush."),
+    ] = False,
     engine: Annotated[str, typer.Option(help="Where to compute: local (this process) or ray.")] = "local",
     address: Annotated[
         str | None, typer.Option(help="With --engine ray: address of a cluster, or auto. Default: start Ray here.")
@@ -40,6 +44,7 @@ def update(
     Example: potstill update video --watch --every 10m
     """
     from potstill.cli.update_terminal import show_report, steps
+    from potstill.events import ImplausibleClock
     from potstill.pipeline import preview_update
     from potstill.pipeline import run_update as updated
     from potstill.pipeline.engines import EngineFailed, MissingEngine, open_engine
@@ -61,13 +66,24 @@ def update(
                     if opened.dashboard:
                         console.print(f"dashboard: {opened.dashboard}", highlight=False)
                     report = updated(
-                        Workspace(place), stage=stage, force=force, wait=wait or watch, on_step=on_step, engine=opened
+                        Workspace(place),
+                        stage=stage,
+                        force=force,
+                        wait=wait or watch,
+                        trust_clock=trust_clock,
+                        on_step=on_step,
+                        engine=opened,
                     )
                 show_report(report, console, as_json=as_json, timed=watch)
             except Conflict as error:  # somebody rolled back, pinned or published meanwhile
                 if not watch:
                     raise
                 say(f"{error} at the next update", timed=True)
+            except ImplausibleClock as error:
+                if not watch:
+                    raise
+                say(str(error), timed=True)
+            trust_clock = False  # once
             if not watch:
                 raise typer.Exit(2 if report.outcome == "refused" else 0)
             time.sleep(pause)

@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from potstill.cli.common import print_json
-from potstill.cli.format import plural, size, stamp, timestamp
+from potstill.cli.format import duration, plural, size, stamp, timestamp
+from potstill.clock import now
 from potstill.progress import bars
 
 if TYPE_CHECKING:
@@ -185,6 +186,9 @@ def show_status(found: Status, *, as_json: bool) -> None:
         lines["experiment"] = f"{found.experiment.name}, {found.experiment.in_words}"
     if found.next.unfit:
         lines["update"] += f"; {found.next.unfit:,} are left out: {_UNFIT}"
+    if others := [mark for mark in found.logs if mark.open and mark.gone is None]:
+        behind = max(now() - mark.time for mark in others) / 1e6
+        lines["logs"] = f"{plural(len(others), 'open log')}; the last one is {duration(max(behind, 0.0))} behind"
     for name, line in [*lines.items(), *(("notice", notice) for notice in found.notices)]:
         typer.echo(f"{name:10} {line}")
 

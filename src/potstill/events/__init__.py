@@ -5,6 +5,7 @@ The lake (`potstill.events.lake`) and the join (`potstill.events.join`) need mor
 
 from typing import TYPE_CHECKING
 
+from potstill.clock import now
 from potstill.events.records import (
     DecisionBlock,
     DecisionRow,
@@ -14,11 +15,19 @@ from potstill.events.records import (
     LoggedReward,
     Row,
     microseconds,
-    now,
 )
 from potstill.events.totals import RewardTotals, add_totals, read_totals
 from potstill.events.validate import ID_BYTES, InvalidEvent, context_type, text
 from potstill.events.wal import Commit, EventLog, LogUnavailable
+from potstill.events.watermarks import (
+    Horizon,
+    ImplausibleClock,
+    LogWatermark,
+    UnknownLog,
+    Watermark,
+    Watermarks,
+    in_words,
+)
 from potstill.lazy import lazy
 
 if TYPE_CHECKING:
@@ -32,15 +41,22 @@ __all__ = [
     "DecisionRow",
     "Event",
     "EventLog",
+    "Horizon",
+    "ImplausibleClock",
     "InvalidEvent",
     "LogUnavailable",
+    "LogWatermark",
     "LoggedDecision",
     "LoggedObservation",
     "LoggedReward",
     "RewardTotals",
     "Row",
+    "UnknownLog",
+    "Watermark",
+    "Watermarks",
     "add_totals",
     "context_type",
+    "in_words",
     "microseconds",
     "now",
     "read_totals",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from potstill.clock import now
 from potstill.events.join import (
     WRITER,
     AlreadyImported,
@@ -20,7 +21,6 @@ from potstill.events.join import (
     write_cut,
 )
 from potstill.events.lake import Overtaken
-from potstill.events.records import now
 from potstill.problem import InvalidObservation, Problem
 from potstill.storage import Storage
 from potstill.tables import decision_fits, reward_fits, time_fits

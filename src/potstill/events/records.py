@@ -6,7 +6,6 @@ column, and the lake's columns and frames follow from the `Column` beside each f
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import repeat, starmap
@@ -200,11 +199,6 @@ def _columns() -> Iterator[tuple[str, Column]]:
 
 #: Columns of the lake that hold fields of a decision, in their order.
 DECISION_COLUMNS: Mapping[str, Column] = dict(_columns())
-
-
-def now() -> int:
-    """Microseconds since 1970, UTC."""
-    return time.time_ns() // 1000
 
 
 def microseconds(moment: datetime) -> int:

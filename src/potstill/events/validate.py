@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 import numpy as np
 
+from potstill.clock import now
 from potstill.errors import InvalidAction, PotstillError, shown
 from potstill.events.records import (
     DecisionRow,
@@ -23,7 +24,6 @@ from potstill.events.records import (
     Mode,
     ObservationRow,
     RewardRow,
-    now,
 )
 from potstill.problem import (
     LARGEST,

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from potstill.events import RewardTotals, read_totals
+from potstill.events import RewardTotals, Watermark, read_totals
 from potstill.events import now as clock
 from potstill.events.join import JoinReport, last_cut, preview
 from potstill.events.wal import Pending, Spool
@@ -30,6 +30,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
         observations: Number of new observations, without events that are still in the log.
         unfit: Number of observations that would be left out because the problem has changed.
         joined: Expected result of the join.
+        held_by: Log that would hold the cut back; None if none would.
+        waits: Why events would wait, in words.
     """
 
     due: bool
@@ -37,6 +39,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     observations: int
     unfit: int = 0
     joined: JoinReport
+    held_by: Watermark | None = None
+    waits: list[str] = []
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +61,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         paused: Who paused updates; None if they are not paused.
         rewards: Rewards of all joins so far: used, late and orphaned.
         log: Events of this machine that are not in the lake yet.
+        logs: Watermarks of all machines' logs.
         experiment: Status of the experiment in potstill.toml; None without one.
         next: Expected outcome of an update now.
         notices: What an operator should know: that the problem or the configuration has changed, and what to do.
@@ -76,6 +81,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     paused: Hold | None
     rewards: RewardTotals
     log: Pending
+    logs: list[Watermark]
     experiment: ExperimentStatus | None
     next: Forecast
     notices: list[str]
@@ -89,6 +95,7 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
     policy = workspace.before() if published else following
     served = [entry.time for entry in workspace.registry.entries() if entry.serving == policy.version]
     moment = clock() if now is None else now
+    expected = forecast(workspace, following, moment)
     return Status(
         workspace=workspace.url,
         problem=workspace.problem.name,
@@ -104,15 +111,16 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         paused=head.paused if head else None,
         rewards=read_totals(workspace.cuts),
         log=Spool(workspace.spool).pending(),
+        logs=workspace.watermarks.all(),
         experiment=experiment_status(workspace, moment),
-        next=forecast(workspace, following, moment),
-        notices=notices(workspace, following),
+        next=expected,
+        notices=[*notices(workspace, following), *expected.waits],
     )
 
 
 def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
     """What an update would find now, in microseconds since 1970."""
-    rules, head = workspace.config.join, workspace.registry.head()
+    rules, head, horizon = workspace.config.join, workspace.registry.head(), workspace.horizon(now)
     cut = last_cut(workspace.lake)  # before the preview: an update may join meanwhile, and would be counted twice
     joined = preview(
         workspace.lake,
@@ -120,19 +128,27 @@ def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
         workspace.problem,
         aggregate=rules.aggregate,
         settle=rules.settle_seconds,
-        now=now,
+        now=horizon.time,
     )
     after, without = _learnt_up_to(workspace, serving), left_out(workspace, serving)
     found = backlog(workspace, serving, after, cut, without, _states(workspace))
     found = found._replace(observations=found.observations + joined.decisions, unseen=found.unseen + joined.decisions)
     if head is not None and head.paused is not None:
-        why = paused_text(head.paused)
-        return Forecast(due=False, why=why, observations=found.observations, unfit=found.unfit, joined=joined)
-    due, pending = found.unseen >= observations_needed(workspace), Spool(workspace.spool).pending().bytes
-    why = f"an update would learn from {found.observations:,} new observations"
-    why = why + _staging(head) if due else too_few_text(workspace, found)
-    more = f"; an update first moves {pending:,} bytes of the log into the lake" if pending else ""
-    return Forecast(due=due, why=why + more, observations=found.observations, unfit=found.unfit, joined=joined)
+        due, why = False, paused_text(head.paused)
+    else:
+        due, pending = found.unseen >= observations_needed(workspace), Spool(workspace.spool).pending().bytes
+        why = f"an update would learn from {found.observations:,} new observations"
+        why = why + _staging(head) if due else too_few_text(workspace, found)
+        why += f"; an update first moves {pending:,} bytes of the log into the lake" if pending else ""
+    return Forecast(
+        due=due,
+        why=why,
+        observations=found.observations,
+        unfit=found.unfit,
+        joined=joined,
+        held_by=horizon.held_by,
+        waits=[*horizon.words(now), *joined.words],
+    )
 
 
 def observations_needed(workspace: Workspace) -> int:

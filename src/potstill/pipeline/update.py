@@ -16,11 +16,10 @@ import msgspec
 
 from potstill.distill import Report
 from potstill.errors import PotstillError
-from potstill.events import add_totals
+from potstill.events import Watermark, add_totals
 from potstill.events import now as clock
 from potstill.events.join import JoinReport, join, last_cut
-from potstill.events.lake import Flusher, FlushReport, ObservationChunk, observation_chunks
-from potstill.events.wal import Spool
+from potstill.events.lake import FlushReport, ObservationChunk, observation_chunks
 from potstill.files import hold, make_folder
 from potstill.pipeline.backlog import backlog
 from potstill.pipeline.contexts import extra_contexts
@@ -78,7 +77,9 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         still: Report of learning and distillation.
         contexts_unfit: Number of excluded rows of the table of extra contexts that do not fit the problem.
         compared: Off-policy comparison of the new policy with the serving one; None if the log does not support one.
-        notices: What an operator should know: that the problem or the configuration has changed, and what to do.
+        held_by: Log that holds the cut back: its events since its watermark are not all in the lake. None if none does.
+        notices: What an operator should know, and what to do: that the problem or the configuration has changed, or
+            why events wait.
         seconds: Duration of each step.
     """
 
@@ -96,6 +97,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     still: Report | None = None
     contexts_unfit: int = 0
     compared: Comparison | None = None
+    held_by: Watermark | None = None
     notices: list[str] = []
     seconds: dict[str, float] = {}
 
@@ -106,6 +108,7 @@ def run_update(
     stage: bool = False,
     force: bool = False,
     wait: bool = False,
+    trust_clock: bool = False,
     now: int | None = None,
     on_step: OnStep | None = None,
     engine: Engine | None = None,
@@ -117,9 +120,13 @@ def run_update(
         stage: Publish the new version without serving it.
         force: Update even with few or no new observations. A pin and a pause hold all the same.
         wait: Wait for a running update to finish instead of raising `Busy`.
+        trust_clock: Accept this machine's clock although it was set since its log was last written.
         now: Time in microseconds since 1970; a decision is final when its reward window has closed by then.
         on_step: Called with the step, the amount done and the total (0: unknown).
         engine: Engine for slices of the join, parts of observations and shards of contexts. Default: this process.
+
+    Raises:
+        ImplausibleClock: A clock is wrong: that of this machine, or of a log. Nothing was flushed or joined.
     """
     steps = _Steps(on_step)
     check_config(workspace)
@@ -127,10 +134,15 @@ def run_update(
     with only_updater(workspace, wait=wait):
         if (paused := _paused(workspace)) is not None:
             return paused
+        if trust_clock:
+            workspace.log_watermark.trust_clock()
+        workspace.check_clocks()
         serving, head = _start(workspace), workspace.registry.head()
         resumed = start(workspace, serving)
         steps.begin("flush")
-        flushed = Flusher(Spool(workspace.spool), workspace.lake).flush()
+        flushed = workspace.flusher().flush(now=now)
+        moment = clock() if now is None else now
+        horizon = workspace.horizon(moment)  # before the join reads the versions of the tables
         steps.begin("join")
         joined = join(
             workspace.lake,
@@ -138,12 +150,12 @@ def run_update(
             workspace.problem,
             aggregate=workspace.config.join.aggregate,
             settle=workspace.config.join.settle_seconds,
-            now=clock() if now is None else now,
+            now=horizon.time,
             on_progress=steps.progress,
             each=engine.map if engine else None,
         )
         add_totals(workspace.cuts, joined.cut, joined.rewards)
-        cut = last_cut(workspace.lake)
+        cut, waits = last_cut(workspace.lake), [*horizon.words(moment), *joined.words]
         found = backlog(workspace, serving, resumed.after, cut, resumed.without, same_teacher(workspace))
         so_far = UpdateReport(
             outcome="waiting",
@@ -151,7 +163,8 @@ def run_update(
             serving=_serving(head, serving),
             observations=found.observations,
             unfit=found.unfit,
-            notices=notices(workspace, serving),
+            held_by=horizon.held_by,
+            notices=[*notices(workspace, serving), *waits],
             cut=cut,
             why_anew=resumed.why_anew,
             flushed=flushed,
@@ -160,7 +173,8 @@ def run_update(
         if not force and found.unseen < observations_needed(workspace):
             steps.begin("done")
             return msgspec.structs.replace(so_far, seconds=steps.seconds)
-        return _distil(workspace, resumed, head.number if head else 0, so_far, stage, steps, engine or LocalEngine())
+        expected = head.number if head else 0
+        return _distil(workspace, resumed, expected, so_far, waits, stage, steps, engine or LocalEngine())
 
 
 def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
@@ -177,7 +191,8 @@ def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport
         serving=_serving(head, serving),
         observations=expected.observations,
         unfit=expected.unfit,
-        notices=notices(workspace, serving),
+        held_by=expected.held_by,
+        notices=[*notices(workspace, serving), *expected.waits],
         cut=last_cut(workspace.lake),
         why_anew=resumed.why_anew,
         joined=expected.joined,
@@ -189,6 +204,7 @@ def _distil(
     resumed: Start,
     expected: int,
     so_far: UpdateReport,
+    waits: list[str],
     stage: bool,
     steps: _Steps,
     engine: Engine,
@@ -242,7 +258,7 @@ def _distil(
         outcome=outcome,
         why=_outcome_text(outcome, version, so_far.serving, pinned),
         serving=so_far.serving if entry.serving is None else entry.serving,
-        notices=[] if outcome == "published" else so_far.notices,
+        notices=waits if outcome == "published" else so_far.notices,
         seconds=steps.seconds,
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from potstill.clock import now
 from potstill.policy import Policy
 from potstill.registry.entries import Entry, Files, Hold
-from potstill.registry.journal import now
 
 #: Fields of an entry that describe its version and never change.
 OF_A_VERSION = ("version", "parent", "problem", "observations", "kl", "reasons", "files")

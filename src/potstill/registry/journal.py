@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from potstill.clock import now
 from potstill.registry.blobs import states
 from potstill.registry.entries import Entry, entry_name, entry_number, seal, unseal
 from potstill.registry.errors import Conflict, CorruptVersion
@@ -113,11 +113,6 @@ class Journal:
             return msgspec.json.decode(self._storage.read(HINT), type=_Hint).number
         except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
             return 0
-
-
-def now() -> int:
-    """Microseconds since 1970, UTC."""
-    return time.time_ns() // 1000
 
 
 def read_all(function: Callable[[int], Read], numbers: Iterable[int]) -> list[Read]:

@@ -28,7 +28,7 @@ from potstill.service.http import (
 from potstill.service.limits import Disconnected, Load, Options, most_values, refuse_crowded
 from potstill.service.metrics import NullRecorder, ProblemGauges
 from potstill.service.problem_service import ProblemService
-from potstill.service.status import log_status, unused_rewards
+from potstill.service.status import clock_step, log_status, unused_rewards, watermark_lags
 from potstill.service.tokens import Scope as TokenScope
 from potstill.workspace import Workspace
 
@@ -202,6 +202,8 @@ class App:
                 pinned=current.pinned is not None,
                 paused=current.paused is not None,
                 unused=unused_rewards(service),
+                watermarks=watermark_lags(service),
+                clock_step=clock_step(service) / 1e6,
             )
 
 

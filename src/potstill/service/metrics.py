@@ -90,6 +90,8 @@ class ProblemGauges(NamedTuple):
         pinned: Whether the serving version is pinned.
         paused: Whether updates are paused.
         unused: Numbers of rewards that joins could not use, by reason: ``late``, ``too_late``, ``orphan``.
+        watermarks: How far each open log is behind, in seconds, by the id of the log and the name of its machine.
+        clock_step: Seconds that this machine's clock was set ahead since its log was opened.
     """
 
     problem: str
@@ -99,6 +101,8 @@ class ProblemGauges(NamedTuple):
     pinned: bool = False
     paused: bool = False
     unused: Mapping[str, int] = {}
+    watermarks: Mapping[tuple[str, str], float] = {}
+    clock_step: float = 0.0
 
 
 class Series(NamedTuple):
@@ -237,13 +241,26 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
         "orphan (of no known decision).",
         labels=["problem", "reason"],
     )
+    behind = GaugeMetricFamily(
+        "potstill_watermark_lag_seconds",
+        "How far an open log is behind: updates join only what all open logs have passed.",
+        labels=["problem", "log", "host"],
+    )
+    step = GaugeMetricFamily(
+        "potstill_clock_step_seconds",
+        "Seconds that this machine's clock was set ahead since its log was opened; events do not follow it.",
+        labels=["problem"],
+    )
     for one in gauges:
         for reason, count in one.unused.items():
             unused.add_metric([one.problem, reason], count)
+        for log, seconds in one.watermarks.items():
+            behind.add_metric([one.problem, *log], seconds)
+        step.add_metric([one.problem], one.clock_step)
         lag.add_metric([one.problem], one.lag_seconds)
         fault.add_metric([one.problem], one.mode_fault)
         pinned.add_metric([one.problem], one.pinned)
         paused.add_metric([one.problem], one.paused)
         if one.version is not None:
             version.add_metric([one.problem], one.version)
-    yield from (version, lag, fault, pinned, paused, unused)
+    yield from (version, lag, fault, pinned, paused, unused, behind, step)

@@ -53,7 +53,10 @@ def status(service: ProblemService) -> StatusReply:
         rewards=service.counts.rewards,
         log=log_status(service),
         ready=is_ready(service),
-        notices=[notice for notice in (service.problems.notice, service.snapshots.fault) if notice is not None],
+        notices=[
+            *(notice for notice in (service.problems.notice, service.snapshots.fault) if notice is not None),
+            *log_notices(service),
+        ],
     )
 
 
@@ -70,6 +73,28 @@ def unused_rewards(service: ProblemService) -> dict[str, int]:
         return read_totals(service.workspace.cuts).unused
     except OSError:
         return {}
+
+
+def watermark_lags(service: ProblemService) -> dict[tuple[str, str], float]:
+    """Seconds that each open log is behind, by id and machine; empty while storage is unavailable."""
+    try:
+        marks = service.workspace.watermarks.all()
+    except OSError:
+        return {}
+    return {(mark.log, mark.host): (now() - mark.time) / 1e6 for mark in marks if mark.open and mark.gone is None}
+
+
+def clock_step(service: ProblemService) -> int:
+    """Microseconds that this machine's clock was set ahead since its log was opened; events do not follow it."""
+    mark = service.workspace.log_watermark.mirror()
+    return 0 if mark is None else mark.step
+
+
+def log_notices(service: ProblemService) -> list[str]:
+    """What an operator should know about this machine's log."""
+    workspace = service.workspace
+    mark = workspace.log_watermark.mirror()
+    return [] if mark is None else mark.notices(now())
 
 
 def is_ready(service: ProblemService) -> bool:

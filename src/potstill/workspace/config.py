@@ -93,11 +93,22 @@ class LogConfig(_Section, frozen=True):
         spool: Local folder for events that are not in the lake yet; events/log if the workspace is a folder.
         rotate_bytes: Size at which a segment is closed and ready for the lake.
         rotate_seconds: Age at which a segment is closed.
+        lease: Time after which updates no longer wait for a machine whose log does not report; 0s to wait until it is
+            declared gone.
     """
 
     spool: str | None = None
     rotate_bytes: Annotated[int, msgspec.Meta(ge=1)] = 32 * 1024 * 1024
     rotate_seconds: Positive = 10.0
+    lease: str = "1d"
+
+    def __post_init__(self) -> None:
+        _ = self.lease_seconds
+
+    @property
+    def lease_seconds(self) -> int:
+        """The lease in seconds."""
+        return seconds(self.lease, "log.lease", zero=True)
 
 
 class ServeConfig(_Section, frozen=True):

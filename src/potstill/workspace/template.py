@@ -106,6 +106,9 @@ type = "linear-ts"
 #rotate_bytes = 33554432
 # ... or at this age in seconds, whichever comes first.
 #rotate_seconds = 10.0
+# Updates wait for the events of all machines. A machine whose log does not report for this long is no longer waited
+# for; "0s" waits until it is declared gone (potstill events logs).
+#lease = "1d"
 
 [serve]
 # "online": the policy decides. "apprentice": the caller decides, the policy's propensity is logged. "log-only": always

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from potstill.errors import PotstillError
-from potstill.events import EventLog
+from potstill.events import EventLog, Horizon, LogWatermark, Watermarks
 from potstill.policy import Policy
 from potstill.problem import Problem, difference
 from potstill.registry import Conflict, Hold, OtherProblem, Registry, UnknownVersion
@@ -19,7 +19,7 @@ from potstill.workspace.adapt import adapt, can_adapt, in_words, is_uniform
 from potstill.workspace.config import Config, InvalidConfig, read_config
 
 if TYPE_CHECKING:
-    from potstill.events.lake import Lake
+    from potstill.events.lake import Flusher, Lake
 
 PROBLEM, CONFIG = "problem.toml", "potstill.toml"
 
@@ -78,6 +78,32 @@ class Workspace:
     def cuts(self) -> Storage:
         """Storage of the join's cuts."""
         return self.storage.within("events/cuts")
+
+    @cached_property
+    def watermarks(self) -> Watermarks:
+        """Watermarks of all logs."""
+        return Watermarks(self.storage.within("events/watermarks"))
+
+    @cached_property
+    def log_watermark(self) -> LogWatermark:
+        """Watermark of this machine's log."""
+        return LogWatermark(self.spool, self.watermarks.storage)
+
+    def flusher(self) -> Flusher:
+        """Flushes this machine's log into the lake, and publishes its watermark."""
+        from potstill.events.lake import Flusher
+        from potstill.events.wal import Spool
+
+        return Flusher(Spool(self.spool), self.lake, self.log_watermark)
+
+    def horizon(self, now: int) -> Horizon:
+        """How far a cut may reach now (microseconds since 1970): what all live logs have passed."""
+        return self.watermarks.horizon(now, self.config.log.lease_seconds)
+
+    def check_clocks(self) -> None:
+        """Raise `ImplausibleClock` if a clock is wrong: this machine's, or that of a log."""
+        self.log_watermark.check_clock()
+        self.watermarks.check_clocks()
 
     @property
     def spool(self) -> Path:
@@ -191,10 +217,15 @@ class Workspace:
         return f"{changed}; {in_words(policy)}"
 
     def event_log(self) -> EventLog:
-        """An event log for this process; close it, or use it in a ``with``."""
+        """An event log for this process; close it, or use it in a ``with``.
+
+        The machine's log is registered beside the lake first, so that cuts wait for its events.
+        """
         stated = self.config.log
-        return EventLog(
-            self.spool, self.problem, rotate_bytes=stated.rotate_bytes, rotate_seconds=stated.rotate_seconds
+        return self.log_watermark.register(
+            lambda: EventLog(
+                self.spool, self.problem, rotate_bytes=stated.rotate_bytes, rotate_seconds=stated.rotate_seconds
+            )
         )
 
     def _read_problem(self) -> Problem:

@@ -328,10 +328,12 @@ class TestChangedProblem:
         assert "give the changed feature a new name" in report.error
         assert writer in report.error
         assert len(world.spool.closed(writer)) == 2
-        assert world.ids("decisions") == world.ids("rewards") == Counter(world.logged)
+        assert world.ids("decisions") == Counter(world.logged)
+        # Rewards may be of other logs' decisions, so that they do not wait.
+        assert world.ids("rewards") == Counter(world.logged) + Counter(stuck.logged)
         Path(world.lake.url("decisions")).rename(Path(world.lake.root) / "decisions-before")
         again = Flusher(world.spool, Lake(world.lake.root, other)).flush()
-        assert (again.segments, again.decisions, again.rewards, again.error) == (2, 2, 2, None)
+        assert (again.segments, again.decisions, again.rewards, again.error) == (2, 2, 0, None)
 
     def test_a_table_that_was_moved_away_is_begun_anew(self, world: World) -> None:
         """While the flusher lives: it must not take the numbers of the old table for those of the new one."""
@@ -421,8 +423,8 @@ class TestDamage:
 def test_the_last_flush_is_on_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert last_flush(world.spool) is None
     world.log("a")
-    times = iter([10, 20, 30])
-    monkeypatch.setattr(flush, "now", lambda: next(times))
+    times = iter([10, 10, 20, 20, 30, 30])
+    monkeypatch.setattr(flush, "clock", lambda: next(times))
     with monkeypatch.context() as patch:
         patch.setattr(Lake, "append", _away)
         world.flush()

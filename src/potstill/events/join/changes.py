@@ -109,6 +109,12 @@ def rows_of_cut(lake: Lake, table: Events, cut: Cut, previous: Cut | None) -> Ro
     return Rows(lake, table, [FileRange(files, previous.until, until), FileRange(arrivals, BEGINNING, previous.until)])
 
 
+def unjoined(lake: Lake, cut: Cut, previous: Cut) -> Rows:
+    """Decisions that arrived since a cut which reaches further than `cut`, and are not after that one's end."""
+    files = arrived(lake, "decisions", cut, previous)
+    return Rows(lake, "decisions", [FileRange(files or [], BEGINNING, previous.until)], exact=files is not None)
+
+
 def arrived(lake: Lake, table: Events, cut: Cut, previous: Cut) -> list[File] | None:
     """Files with the rows appended between two cuts; None if that is no longer known.
 

@@ -15,7 +15,7 @@ import polars as pl
 from deltalake.transaction import AddAction
 from numpy.typing import NDArray
 
-from potstill.events.join.changes import BEGINNING, END, CutInputs, all_rows, rows_of_cut
+from potstill.events.join.changes import BEGINNING, END, CutInputs, all_rows, rows_of_cut, unjoined
 from potstill.events.join.cuts import WRITER
 from potstill.events.join.dedup import Duplicates, Index, Partition, find_duplicates, partitions
 from potstill.events.join.report import JoinCounts, JoinReport
@@ -138,12 +138,17 @@ class CutExecution:
 
     def report(self, seconds: float) -> JoinReport:
         """Report of the counts."""
-        reached = max(self.cut.until, self.previous.until) if self.previous else self.cut.until
+        previous, decisions = self.previous, all_rows(self.lake, "decisions", self.cut)
+        resumes = previous.until if previous and previous.until > self.cut.until else None
+        pending = decisions.count(after=self.cut.until if resumes is None else resumes)
+        if previous and resumes is not None:
+            pending += unjoined(self.lake, self.cut, previous).count()
         return JoinReport(
             **msgspec.structs.asdict(self.counts),
             cut=self.cut.number if self.decisions else None,
             until=self.cut.until,
-            pending=all_rows(self.lake, "decisions", self.cut).count(after=reached),
+            pending=pending,
+            resumes=resumes,
             seconds=seconds,
         )
 

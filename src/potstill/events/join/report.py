@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from potstill.events.watermarks import in_words
+
 
 class RewardCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of rewards.
@@ -65,13 +67,27 @@ class JoinReport(JoinCounts, frozen=True, kw_only=True):
         cut: Number of the cut; None if no decision was final and nothing was done.
         until: Decisions up to this time were joined; microseconds since 1970, UTC.
         pending: Number of decisions in the lake that are not final yet, duplicates included.
+        resumes: Time up to which an earlier cut has reached, if that is after `until`: nothing is joined before `until`
+            has passed it. None if no earlier cut did.
         seconds: Duration in seconds.
     """
 
     cut: int | None
     until: int
     pending: int
+    resumes: int | None = None
     seconds: float
+
+    @property
+    def words(self) -> list[str]:
+        """What an operator should know: why the join waits."""
+        if self.resumes is None or not self.pending:
+            return []
+        wait = in_words(self.resumes - self.until)
+        return [
+            f"{self.pending:,} decisions wait: an earlier cut reaches {wait} further than this one would, because the "
+            f"window was made longer, a clock was set back, or a log is behind; they are joined in {wait}"
+        ]
 
 
 def _sums(kind: type[msgspec.Struct], one: Any, other: Any) -> dict[str, Any]:

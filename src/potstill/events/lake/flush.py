@@ -1,7 +1,8 @@
 """Flush: append the rows of closed segments to the lake's tables exactly once, then delete the segments.
 
 Rows are appended under their segment's number as a transaction id. After an interruption the flush is repeated, and
-each table skips the numbers that it has.
+each table skips the numbers that it has. Rewards are committed before the decisions of their segments, so that a join
+in between finds no decision whose rewards are still in the log.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import msgspec
 import polars as pl
 
 from potstill import files
+from potstill.clock import now as clock
 from potstill.events.lake.delta import LakeUnavailable
 from potstill.events.lake.frames import decision_frame, reward_frame, split
 from potstill.events.lake.lake import Lake
-from potstill.events.lake.schema import Table
-from potstill.events.records import now
+from potstill.events.lake.schema import SchemaMismatch, Table
 from potstill.events.wal import Spool, UnreadableSegment, read, read_header
+from potstill.events.watermarks import LogWatermark
 from potstill.files import write_atomically
 from potstill.problem import Problem
 
@@ -28,6 +30,8 @@ from potstill.problem import Problem
 GROUP_BYTES = 32 * 1024 * 1024
 STATE, LOCK = "flush.json", "flush.lock"
 _FRAMES: dict[Table, Callable[[Any, Problem], pl.DataFrame]] = {"decisions": decision_frame, "rewards": reward_frame}
+#: Seconds after which a flush is recorded although nothing was flushed.
+RECORD = 5.0
 
 
 class FlushReport(msgspec.Struct, kw_only=True):
@@ -41,6 +45,7 @@ class FlushReport(msgspec.Struct, kw_only=True):
         cut: Descriptions of damage in the log; the bytes are in its quarantine folder.
         errors: Why segments stay in the log.
         busy: Whether another flusher held the lock, so that this one did nothing.
+        watermark: What the log acknowledged before this time is in the lake; None if it is not published.
     """
 
     segments: int = 0
@@ -50,6 +55,7 @@ class FlushReport(msgspec.Struct, kw_only=True):
     cut: list[str] = []
     errors: list[str] = []
     busy: bool = False
+    watermark: int | None = None
 
     @property
     def error(self) -> str | None:
@@ -79,26 +85,29 @@ class Flusher:
     Args:
         spool: The spool.
         lake: The lake.
+        watermark: The watermark of the spool's log, published after each flush; none if left out.
     """
 
-    def __init__(self, spool: Spool, lake: Lake) -> None:
-        self.spool, self.lake = spool, lake
+    def __init__(self, spool: Spool, lake: Lake, watermark: LogWatermark | None = None) -> None:
+        self.spool, self.lake, self._watermark = spool, lake, watermark
 
-    def flush(self, *, wait: bool = True) -> FlushReport:
+    def flush(self, *, wait: bool = True, now: int | None = None) -> FlushReport:
         """Flush every closed segment. Those that fail stay in the log, and the report says why.
 
         Args:
             wait: Whether to wait for another flusher of the same spool, rather than do nothing.
+            now: Microseconds since 1970, UTC; the present if left out.
         """
         files.make_folder(self.spool.path)
         lock = files.hold(self.spool.path / LOCK, wait=wait)
         if lock is None:
             return FlushReport(busy=True)
         try:
-            report = FlushReport()
+            report, moment = FlushReport(), clock() if now is None else now
             self.lake.reopen()
             self._adopt(report)
-            self._flush_all(report)
+            aside = self._flush_all(report)
+            self._publish(moment, aside, report)
             self._record(report)
         finally:
             os.close(lock)
@@ -110,28 +119,41 @@ class Flusher:
         except OSError as error:
             report.errors.append(f"segments of dead writers could not be closed: {error}")
 
-    def _flush_all(self, report: FlushReport) -> None:
+    def _flush_all(self, report: FlushReport) -> set[Path]:
+        """Flush all writers' segments; returns those whose rewards are in the lake and whose decisions cannot be."""
+        aside: set[Path] = set()
         for writer in self.spool.writers():
             try:
-                self._flush(writer, report)
+                self._flush(writer, report, aside)
             except LakeUnavailable as error:
                 report.errors.append(str(error))
-                return
+                break
             except Exception as error:  # it must not keep the other writers' segments from the lake
                 report.errors.append(f"writer {writer}: {type(error).__name__}: {error}")
+        return aside
 
-    def _flush(self, writer: str, report: FlushReport) -> None:
+    def _flush(self, writer: str, report: FlushReport, aside: set[Path]) -> None:
+        """Flush a writer's segments. Where the table cannot have its decisions, they stay, and only rewards go on."""
+        mismatch: SchemaMismatch | None = None
         for group in _groups(self._closed(writer, report)):
             batch = _Batch(self.lake, writer, group[-1].number)
             damages = [batch.add(ready) for ready in group]
-            report.decisions += batch.append("decisions")
             report.rewards += batch.append("rewards")
+            try:
+                report.decisions += batch.append("decisions") if mismatch is None else 0
+            except SchemaMismatch as error:
+                mismatch = error
+            if mismatch is not None:
+                aside.update(ready.path for ready in group)
+                continue
             for ready, damage in zip(group, damages, strict=True):
                 if damage is not None:
                     report.cut.append(self._quarantine(ready.path, damage.what, damage.start))
                 report.segments += 1
                 report.bytes += ready.bytes
                 self.spool.remove(writer, ready.path)
+        if mismatch is not None:
+            raise mismatch
 
     def _closed(self, writer: str, report: FlushReport) -> Iterator[_Closed]:
         """A writer's closed segments in order; unreadable ones go to quarantine."""
@@ -148,9 +170,19 @@ class Flusher:
         """Copy a segment's bytes from an offset on to quarantine; returns a description of the damage."""
         return f"{damage}; these bytes are kept in {self.spool.quarantine(path, start)}"
 
+    def _publish(self, moment: int, aside: set[Path], report: FlushReport) -> None:
+        if self._watermark is not None:
+            try:
+                report.watermark = self._watermark.publish(moment, aside)
+            except OSError as error:
+                report.errors.append(f"the log's watermark could not be published, so that cuts wait: {error}")
+
     def _record(self, report: FlushReport) -> None:
-        time, error = now(), report.error
-        before = last_flush(self.spool) or FlushState(time=time)
+        time, error = clock(), report.error
+        before = last_flush(self.spool)
+        if before and not report.segments and error == before.error and 0 <= time - before.time < RECORD * 1e6:
+            return
+        before = before or FlushState(time=time)
         last = (error, time) if error else (before.last_error, before.last_error_time)
         state = FlushState(time=time, error=error, last_error=last[0], last_error_time=last[1])
         try:

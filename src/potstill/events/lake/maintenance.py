@@ -11,11 +11,11 @@ import math
 import msgspec
 from deltalake import DeltaTable
 
+from potstill.clock import now as present
 from potstill.errors import PotstillError
 from potstill.events.lake import delta
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import DAY, TABLES, Table
-from potstill.events.records import now as present
 
 #: Files being written are not in a table yet, and readers still use files that no longer are.
 SHORTEST = 3600

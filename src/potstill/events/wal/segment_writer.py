@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from potstill.events.records import now
+from potstill.clock import CLOCK, now
 from potstill.events.wal.segment import CLOSED, OPEN, name, start
 from potstill.files import PRIVATE, sync_folder
 from potstill.problem import Problem
@@ -79,6 +79,7 @@ class SegmentWriter:
 
     def _create(self) -> bytes:
         """Create a file; its first bytes are returned, to be written with the first events."""
+        CLOCK.follow()
         number = self._number + 1
         path = self._folder / name(number, OPEN)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -83,6 +84,13 @@ class Spool:
         ready = list(takewhile(lambda path: path.suffix == CLOSED, self._segments(writer)))
         return [path for path in ready if path <= seen[-1]] if seen else []
 
+    def is_alive(self, writer: str) -> bool:
+        """Whether a writer's process lives."""
+        lock = adopt_folder(self.path / writer)
+        if lock is not None:
+            os.close(lock)
+        return lock is None and (self.path / writer).is_dir()
+
     def adopt(self) -> list[str]:
         """Close the segments that dead writers left open, truncated after the last good event.
 
@@ -116,9 +124,9 @@ class Spool:
             write_atomically(copy, file.read())
         return copy
 
-    def pending(self) -> Pending:
-        """Segments that are not in the lake yet."""
-        paths = [path for writer in self.writers() for path in self._segments(writer)]
+    def pending(self, without: Collection[Path] = ()) -> Pending:
+        """Segments that are not in the lake yet, except some."""
+        paths = [path for writer in self.writers() for path in self._segments(writer) if path not in without]
         sizes = [size for size in map(_size, paths) if size is not None]
         begun = [created for created in map(_created, paths) if created is not None]
         return Pending(len(sizes), sum(sizes), min(begun, default=None))

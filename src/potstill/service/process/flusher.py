@@ -11,8 +11,6 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from potstill.events.lake import Flusher
-from potstill.events.wal import Spool
 from potstill.workspace import Workspace
 
 #: Seconds between two flushes.
@@ -25,7 +23,7 @@ class WorkspaceFlusher:
 
     def __init__(self, workspace: Workspace) -> None:
         self._name = workspace.problem.name
-        self._flusher = Flusher(Spool(workspace.spool), workspace.lake)
+        self._flusher = workspace.flusher()
         self._fault: str | None = None
 
     def flush(self, *, wait: bool = False) -> None:

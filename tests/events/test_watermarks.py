@@ -171,7 +171,7 @@ def test_a_log_is_passed_after_its_lease_or_when_it_is_declared_gone(hosts: tupl
         assert marks.horizon(later, lease=0) == (later, None, ())
         assert b.published.gone is not None
         assert b.published.gone.reason == "its disk is lost"
-        b.flusher.flush()
+        b.flusher.flush(now=now + DAY)
         assert b.published.gone is None
         assert marks.horizon(later, lease=0).held_by == b.published
 

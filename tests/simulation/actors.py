@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from potstill.client.session import Session, request_of
 from potstill.client.wire import encode, reward_report
 from potstill.errors import PotstillError
 from potstill.events.lake import compact
+from potstill.events.watermarks import ImplausibleClock
 from potstill.pipeline import update
 from potstill.pipeline.origin import Origin
 from potstill.pipeline.resume import Start
@@ -185,14 +187,19 @@ class Updater(Actor):
         workspace = self.host.workspace()
         while True:
             self.sleep(20, 200)
-            self.update(workspace)
+            try:
+                self.update(workspace)
+            except ImplausibleClock as error:  # somebody has to set the clock right
+                self.scheduler.trace(f"update refused: {error}")
 
-    def update(self, workspace: Workspace) -> update.UpdateReport | None:
+    def update(self, workspace: Workspace, **options: bool) -> update.UpdateReport | None:
         """One update; None if it failed, as it may."""
         try:
-            report = update.run_update(workspace, wait=True)
+            report = update.run_update(workspace, wait=True, **options)
+        except ImplausibleClock:
+            raise
         except (PotstillError, OSError) as error:
-            self.scheduler.trace(f"update failed: {type(error).__name__}")
+            self.scheduler.trace(f"update failed: {type(error).__name__}: {error}")
             return None
         self.scheduler.trace(f"update {report.outcome} cut {report.cut}")
         return report
@@ -204,13 +211,14 @@ class Operator(Actor):
     def run(self) -> None:
         """Act until the end of the world."""
         workspace = self.host.workspace()
+        registry = workspace.registry
+        acts: list[Callable[[], object]] = [registry.rollback, registry.unpin]
+        acts.append(lambda: registry.serve(registry.next_version() - 1))
+        if self.world.options.compaction:
+            acts += [lambda: compact(workspace.lake)] * 2
         while True:
             self.sleep(60, 300)
-            registry = workspace.registry
-            act = self.random.choice(
-                [registry.rollback, registry.unpin, lambda: registry.serve(registry.next_version() - 1)]
-                + [lambda: compact(workspace.lake)] * (2 if self.world.options.compaction else 0)
-            )
+            act = self.random.choice(acts)
             try:
                 act()
             except (PotstillError, OSError) as error:
@@ -227,7 +235,7 @@ def distil(world: World) -> Any:
     """Takes the place of the learning half of an update: publishes a random network that names its observations."""
 
     def publish(
-        workspace: Workspace, resumed: Start, expected: int, so_far: update.UpdateReport, stage: bool, *_: Any
+        workspace: Workspace, resumed: Start, expected: int, so_far: update.UpdateReport, *_: Any
     ) -> update.UpdateReport:
         registry, random = workspace.registry, world.scheduler.random
         version = registry.next_version()

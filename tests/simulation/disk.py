@@ -94,8 +94,8 @@ class Disks:
                 synced = self._synced.get(inode, b"")
                 data = _torn(self._scheduler, synced, contents.get(inode, synced))
                 Path(path).write_bytes(data)
-                self._synced[os.stat(path).st_ino] = data
-            made[name] = os.stat(path).st_ino
+                self._synced[_inode(path)] = data
+            made[name] = _inode(path)
         self._entries[folder] = made
 
     # What follows takes the place of functions of `os`.
@@ -132,7 +132,7 @@ class Disks:
             self._entries[path] = _inodes(path)
             self._pending.pop(path, None)
         else:
-            assert os.stat(path).st_ino == about.st_ino, "a file that was renamed while it is open is not simulated"
+            assert _inode(path) == about.st_ino, "a file that was renamed while it is open is not simulated"
             self._synced[about.st_ino] = Path(path).read_bytes()
         self._scheduler.answered()
 
@@ -168,7 +168,7 @@ class Disks:
         self._point(f"{kind} {self._short(old)} {self._short(new)}", old)
         assert os.path.dirname(old) == os.path.dirname(new), "renames between folders are not simulated"  # noqa: PTH120
         self._real[kind](old, new)
-        self._change(old, None, new, os.stat(new).st_ino)
+        self._change(old, None, new, _inode(new))
         self._scheduler.answered()
 
     def _link(self, source: Any, target: Any, **more: Any) -> None:
@@ -178,7 +178,7 @@ class Disks:
             return
         self._point(f"link {self._short(new)}", new)
         self._real["link"](old, new)
-        self._change(new, None, new, os.stat(new).st_ino)
+        self._change(new, None, new, _inode(new))
         self._scheduler.answered()
 
     def _unlink(self, path: Any, **more: Any) -> None:
@@ -198,7 +198,7 @@ class Disks:
         self._point(f"mkdir {self._short(name)}", name)
         self._real["mkdir"](name, mode)
         self._entries[name] = {}
-        self._change(name, None, name, os.stat(name).st_ino)
+        self._change(name, None, name, _inode(name))
 
     def _rmdir(self, path: Any, **more: Any) -> None:
         name = self._within(path)
@@ -254,7 +254,11 @@ _WRAPPED = (
 
 
 def _inodes(folder: str) -> Entries:
-    return {entry: os.stat(f"{folder}/{entry}").st_ino for entry in os.listdir(folder)}
+    return {path.name: _inode(path) for path in Path(folder).iterdir()}
+
+
+def _inode(path: str | Path) -> int:
+    return Path(path).stat().st_ino
 
 
 def _contents(top: str) -> dict[int, bytes]:

@@ -31,7 +31,7 @@ class SentReward:
     Attributes:
         copies: Number of rewards; more than one only without keys.
         acknowledged: Whether the client was told that it is logged.
-        logged: When a log first acknowledged it, by the clock of its host; None if none has.
+        logged: When a log first acknowledged it, by its clock; None if none has.
     """
 
     copies: int = 1

@@ -41,6 +41,7 @@ class Process:
         self.tasks: list[Task] = []
         self.descriptors: set[int] = set()
         self.paused_until = 0
+        self.clock: dict[str, Any] = {}  # state of its `potstill.clock.Clock`
 
 
 class Task(greenlet):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from simulation.scheduler import MILLISECOND, SECOND, Process, Scheduler, Signal
 
 from potstill.client.sansio import NoReply, Outcome, Reply, Send
+from potstill.clock import now
 from potstill.events import Commit, DecisionBlock, Event, EventLog, LogUnavailable, Row
 from potstill.service.endpoints import ProblemEndpoints
 from potstill.service.http import Refusal, refused
@@ -145,11 +146,14 @@ class Worker:
         self._endpoints = ProblemEndpoints(self._service, Options())
         self.ready, self.stopping, self.requests = False, False, 0
 
-    def run(self) -> None:
-        """Start, look for new versions, and stop."""
-        scheduler = self._world.scheduler
+    def start(self) -> None:
+        """Load the policy and open the log; OSError if that is not possible now."""
         drive(self._service.open())
         self.ready = True
+
+    def run(self) -> None:
+        """Look for new versions until it is told to stop."""
+        scheduler = self._world.scheduler
         while not self.stopping:
             scheduler.sleep(scheduler.random.randint(1_000, 20_000) * MILLISECOND)
             drive(self._service.reload())
@@ -169,7 +173,7 @@ class Worker:
         finally:
             self.requests -= 1
         if 200 <= found.status < 300:
-            self._world.oracle.logged(step.request, self.process.host.clock())
+            self._world.oracle.logged(step.request, now())
         headers = {name.decode(): value.decode() for name, value in found.headers}
         self._world.scheduler.set(reply, Reply(found.status, headers, found.body))
 

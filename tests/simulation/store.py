@@ -57,6 +57,8 @@ class Store:
 class SimulatedStorage:
     """A prefix of the store; takes the place of `potstill.storage.ObjectStorage`."""
 
+    own_clock: ClassVar[bool] = True
+
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self._store = Store.current
@@ -96,10 +98,12 @@ class SimulatedStorage:
 
     def names(self, folder: str, after: str = "") -> list[str]:
         """Names of the files directly in a folder."""
-        self._call("list", folder)
-        start = f"{self._address(folder)}/" if folder else f"{self.url}/"
-        found = (address.removeprefix(start) for address in self._store.files if address.startswith(start))
-        return sorted(name for name in found if "/" not in name and name > after)
+        return sorted(name for name in self._entries(folder) if name > after)
+
+    def times(self, folder: str) -> dict[str, int]:
+        """When each file directly in a folder was last written, to the second."""
+        entries = self._entries(folder)
+        return {name: self._store.modified[address] // SECOND * SECOND for name, address in entries.items()}
 
     def sweep(self, folder: str = "") -> None:
         """Nothing to do."""
@@ -107,6 +111,13 @@ class SimulatedStorage:
     def within(self, folder: str) -> SimulatedStorage:
         """Storage of a subfolder."""
         return SimulatedStorage(f"{self.url}/{folder}")
+
+    def _entries(self, folder: str) -> dict[str, str]:
+        """Addresses of the files directly in a folder, by name."""
+        self._call("list", folder)
+        start = f"{self._address(folder)}/" if folder else f"{self.url}/"
+        found = {address.removeprefix(start): address for address in self._store.files if address.startswith(start)}
+        return {name: address for name, address in found.items() if "/" not in name}
 
     def _call(self, kind: str, name: str) -> None:
         self._store.call(f"{kind} {self._address(name).removeprefix(ROOT)}")

@@ -11,6 +11,8 @@ export interface Row {
   id: string;
   /** JSON text of the request. */
   body: string;
+  /** Time since the page was opened, by which a wrong clock is corrected; missing if the caller stated the time. */
+  taken?: { origin: number; milliseconds: number };
 }
 
 export interface StoredRow extends Row {
@@ -33,8 +35,8 @@ export interface Store {
   counts(): Promise<Counts>;
   /** Number of the last row; 0 if there is none. Numbers are never reused. */
   newest(): Promise<number>;
-  /** Up to `count` of the oldest rows, none with a number above `until`. */
-  oldest(count: number, until: number): Promise<StoredRow[]>;
+  /** Up to `count` of the oldest rows, with numbers above `after` (default 0) and up to `until`. */
+  oldest(count: number, until: number, after?: number): Promise<StoredRow[]>;
   remove(rows: readonly StoredRow[]): Promise<void>;
   setAside(row: StoredRow, reason: string): Promise<void>;
   refused(): Promise<RefusedRow[]>;
@@ -53,7 +55,7 @@ export class MemoryStore implements Store {
   add(row: Row): Promise<string | null>;
   counts(): Promise<Counts>;
   newest(): Promise<number>;
-  oldest(count: number, until: number): Promise<StoredRow[]>;
+  oldest(count: number, until: number, after?: number): Promise<StoredRow[]>;
   remove(rows: readonly StoredRow[]): Promise<void>;
   setAside(row: StoredRow, reason: string): Promise<void>;
   refused(): Promise<RefusedRow[]>;
@@ -72,7 +74,7 @@ export class IndexedDBStore implements Store {
   add(row: Row): Promise<string | null>;
   counts(): Promise<Counts>;
   newest(): Promise<number>;
-  oldest(count: number, until: number): Promise<StoredRow[]>;
+  oldest(count: number, until: number, after?: number): Promise<StoredRow[]>;
   remove(rows: readonly StoredRow[]): Promise<void>;
   setAside(row: StoredRow, reason: string): Promise<void>;
   refused(): Promise<RefusedRow[]>;

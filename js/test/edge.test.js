@@ -3,6 +3,7 @@ import { afterEach, beforeEach, test } from "node:test";
 
 import { EdgeClient, MemoryStore, NoPolicy, QueueFull, Refused, Unreachable } from "../edge.js";
 import { Policy } from "../potstill.js";
+import { DeviceClock, elapsed } from "../src/edge/device_clock.js";
 import { policyFile, PROBLEM } from "../testing/craft.js";
 import { FakeService } from "../testing/service.js";
 
@@ -118,7 +119,7 @@ test("bad rows are set aside, and can be sent again", async () => {
   const aside = await client.refused();
   assert.deepEqual(
     aside.map(({ kind, id }) => `${kind} ${id}`),
-    ["decision d3", "decision d11", "reward d3", "reward d11"],
+    ["reward d3", "reward d11", "decision d3", "decision d11"],
   );
   assert.match(aside[0].reason, /does not fit/);
   service.badIds.delete("d3");
@@ -126,6 +127,55 @@ test("bad rows are set aside, and can be sent again", async () => {
   assert.equal((await client.sync()).refused, 2);
   await client.discardRefused();
   assert.deepEqual(await client.counts(), { queued: 0, refused: 0 });
+});
+
+test("rewards go before decisions, so that no decision is joined without them", async () => {
+  const client = await device();
+  for (let i = 0; i < 1500; i++) {
+    await client.decide(CONTEXT, { id: `d${i}` });
+    await client.reward(`d${i}`, 1);
+  }
+  await client.sync();
+  const order = service.bodies.filter(Boolean).map((told) => Object.keys(told)[0]);
+  assert.deepEqual(order, order.toSorted().reverse());
+  assert.deepEqual(await client.counts(), { queued: 0, refused: 0 });
+});
+
+test("a clock that is put right between decision and reward is corrected", async (t) => {
+  const client = await device();
+  const right = Date.now;
+  const behind = 2 * 86_400_000;
+  t.mock.method(Date, "now", () => right() - behind);
+  const wrong = class extends Date {
+    constructor(...stated) {
+      super(...(stated.length ? stated : [right() - behind]));
+    }
+  };
+  const real = globalThis.Date;
+  globalThis.Date = wrong;
+  await client.decide(CONTEXT, { id: "a" });
+  globalThis.Date = real;
+  t.mock.restoreAll();
+  await client.reward("a", 1);
+  await client.reward("a", 1, { time: new Date(0) });
+  await client.sync();
+  const told = service.bodies.filter(Boolean);
+  const observed = told.flatMap((one) => one.observations ?? [])[0];
+  const [reward, stated] = told.flatMap((one) => one.rewards ?? []);
+  assert.ok(Math.abs(Date.parse(reward.time) - Date.parse(observed.time)) < 10_000);
+  assert.equal(Date.parse(stated.time), 0);
+});
+
+test("a clock that is wrong all the time is corrected by that of the service", () => {
+  const clock = new DeviceClock();
+  const row = { body: JSON.stringify({ time: new Date().toISOString() }), taken: elapsed() };
+  assert.equal(clock.corrected(row), row.body);
+  clock.hear(new Date(Date.now() + 2 * 86_400_000).toUTCString());
+  const ahead = Date.parse(JSON.parse(clock.corrected(row)).time) - Date.now();
+  assert.ok(Math.abs(ahead - 2 * 86_400_000) < 5_000);
+  clock.hear("yesterday");
+  clock.hear(null);
+  assert.ok(clock.isKnown);
 });
 
 test("a network too slow for a batch gets smaller ones", async () => {

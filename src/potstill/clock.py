@@ -6,6 +6,7 @@ them. This clock counts elapsed time, which cannot be set, and follows only smal
 
 from __future__ import annotations
 
+import os
 import time
 from functools import cache
 from pathlib import Path
@@ -100,9 +101,15 @@ def wall() -> int:
 def since_boot() -> int | None:
     """Microseconds since boot, as the kernel's file says; None where there is none."""
     try:
-        return int(float(Path("/proc/uptime").read_text().split()[0]) * SECOND)
+        # Read anew from the start each time; opening the file takes three times as long.
+        return int(float(os.pread(_uptime_file(), 64, 0).split()[0]) * SECOND)
     except (OSError, ValueError):
         return None
+
+
+@cache
+def _uptime_file() -> int:
+    return os.open("/proc/uptime", os.O_RDONLY | os.O_CLOEXEC)
 
 
 @cache

@@ -186,9 +186,9 @@ class TestSync:
         assert (done.decisions, done.rewards, done.refused) == (18, 18, 4)
         assert set(service.observations) == {f"d{i}" for i in range(20)} - {"d3", "d11"}
         aside = client.refused()
-        assert [(row.kind, row.id) for row in aside] == [(k, i) for k in ("decision", "reward") for i in ("d3", "d11")]
+        assert [(row.kind, row.id) for row in aside] == [(k, i) for k in ("reward", "decision") for i in ("d3", "d11")]
         assert "does not fit" in aside[0].reason
-        assert json.loads(aside[0].body)["context"] == context
+        assert json.loads(aside[2].body)["context"] == context
         assert "bandwidth" not in caplog.text  # contexts are nobody else's business
         service.bad_ids = {"d11"}
         client.requeue_refused()

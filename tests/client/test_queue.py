@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from potstill.client.device_clock import Uptime
 from potstill.client.errors import QueueFull
 from potstill.client.queue import Queue, Row
 
@@ -21,7 +22,8 @@ def decision(name, body=b"{}"):
 
 
 def everything(queue):
-    return queue.oldest(10_000, 10**9, until=queue.newest())
+    found = [row for kind in ("decision", "reward") for row in queue.oldest(kind, 10_000, 10**9, queue.newest())]
+    return sorted(found, key=lambda row: row.number)
 
 
 def ids(queue):
@@ -62,10 +64,12 @@ def test_a_batch_is_bounded_by_rows_bytes_and_the_last_number(tmp_path):
         queue.append(decision(f"d{i}", b"x" * 100))
     last = queue.newest()
     queue.append(decision("later"))
-    assert [row.id for row in queue.oldest(3, 10**9, until=last)] == ["d0", "d1", "d2"]
-    assert [row.id for row in queue.oldest(10, 250, until=last)] == ["d0", "d1"]
-    assert [row.id for row in queue.oldest(10, 1, until=last)] == ["d0"]
-    assert len(queue.oldest(10, 10**9, until=last)) == 6
+    assert [row.id for row in queue.oldest("decision", 3, 10**9, until=last)] == ["d0", "d1", "d2"]
+    assert [row.id for row in queue.oldest("decision", 10, 250, until=last)] == ["d0", "d1"]
+    assert [row.id for row in queue.oldest("decision", 10, 1, until=last)] == ["d0"]
+    assert len(queue.oldest("decision", 10, 10**9, until=last)) == 6
+    assert [row.id for row in queue.oldest("decision", 10, 10**9, until=last, after=4)] == ["d4", "d5"]
+    assert queue.oldest("reward", 10, 10**9, until=last) == []
     queue.close()
 
 
@@ -75,7 +79,7 @@ def test_numbers_are_never_used_again(tmp_path):
     last = queue.newest()
     queue.remove(everything(queue))
     queue.append(decision("b"))
-    assert queue.oldest(10, 10**9, until=last) == []
+    assert queue.oldest("decision", 10, 10**9, until=last) == []
     queue.close()
 
 
@@ -259,4 +263,19 @@ def test_against_a_list(tmp_path_factory, steps):
         assert (len(queue), queue.refused_count) == (len(model), len(refused))
     assert ids(queue) == model
     assert [row.id for row in queue.refused()] == refused
+    queue.close()
+
+
+def test_a_file_of_an_earlier_version_is_widened(tmp_path):
+    database = sqlite3.connect(tmp_path / "queue.sqlite")
+    database.execute(
+        "CREATE TABLE queue (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, id TEXT NOT NULL,"
+        " body BLOB NOT NULL)"
+    )
+    database.execute("INSERT INTO queue (kind, id, body) VALUES ('decision', 'old', '{}')")
+    database.commit()
+    database.close()
+    queue = opened(tmp_path)
+    queue.append(Row("decision", "new", b"{}", Uptime("boot", 5)))
+    assert [(row.id, row.taken) for row in everything(queue)] == [("old", None), ("new", ("boot", 5))]
     queue.close()

@@ -194,7 +194,7 @@ def test_a_machine_whose_clock_was_set_keeps_its_time_and_does_not_update(
         assert abs(clock.now() - right()) < SECOND
         a.flusher.flush()
         assert a.published.step == pytest.approx(2 * DAY, abs=SECOND)
-        assert a.published.time <= right()
+        assert a.published.time <= right() + SECOND
         assert "--trust-clock" in a.published.notices(clock.now())[0]
         a.mark.trust_clock()
         a.mark.check_clock()
@@ -217,7 +217,9 @@ def test_a_clock_that_differs_from_the_stores_stops_the_update(
         with monkeypatch.context() as patch:
             ahead = CLOCK.now
             patch.setattr(CLOCK, "now", lambda: ahead() + 2 * DAY)
-            with pytest.raises(ImplausibleClock, match="this machine's clock is 2 d ahead of that of s3://"):
+            with pytest.raises(
+                ImplausibleClock, match=r"this machine's clock is (2 d|1 d 23 h).* ahead of that of s3://"
+            ):
                 marks.check_clocks()
         marks.write(msgspec.structs.replace(host.published, offset=2 * DAY))
         with pytest.raises(ImplausibleClock, match=r"the clock of log .* is 2 d behind that of s3://"):

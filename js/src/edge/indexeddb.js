@@ -42,8 +42,9 @@ export class IndexedDBStore {
     return cursor?.key ?? 0;
   }
 
-  async oldest(count, until) {
-    return result(this.#read("queue").getAll(IDBKeyRange.upperBound(until), count));
+  async oldest(count, until, after = 0) {
+    if (after >= until) return [];
+    return result(this.#read("queue").getAll(IDBKeyRange.bound(after, until, true), count));
   }
 
   async remove(rows) {

@@ -27,10 +27,11 @@ export class MemoryStore {
     return this.#rows.size ? this.#last : 0;
   }
 
-  /** Up to `count` of the oldest rows, none with a number above `until`. */
-  async oldest(count, until) {
+  /** Up to `count` of the oldest rows, with numbers above `after` and up to `until`. */
+  async oldest(count, until, after = 0) {
     const found = [];
     for (const row of this.#rows.values()) {
+      if (row.number <= after) continue;
       if (found.length === count || row.number > until) break;
       found.push(row);
     }

@@ -3,6 +3,7 @@
 import { InvalidContext, shown } from "../errors.js";
 import { freshId } from "../ids.js";
 import { isMapping } from "../problem.js";
+import { elapsed } from "./device_clock.js";
 
 /** A snapshot of a context, independent of its getters. Anything but an object is left for the policy to reject. */
 export function snapshot(context) {
@@ -14,7 +15,7 @@ export function snapshot(context) {
 export function decisionRow(decision, context, unit) {
   const body = { ...decision, context, time: new Date().toISOString() };
   if (unit !== null && unit !== undefined) body.unit = unit;
-  return { kind: "decision", id: decision.id, body: JSON.stringify(body) };
+  return { kind: "decision", id: decision.id, body: JSON.stringify(body), taken: elapsed() };
 }
 
 /** The row of a reward. Without a key it gets a random one, so that a retry counts once. */
@@ -22,11 +23,13 @@ export function rewardRow(id, reward, { key, time, metrics } = {}) {
   checkNumber(reward, "reward");
   checkText(id, "id");
   if (key !== null && key !== undefined) checkText(key, "key");
-  const moment = time === null || time === undefined ? new Date() : new Date(time);
+  const stated = time !== null && time !== undefined;
+  const moment = stated ? new Date(time) : new Date();
   if (Number.isNaN(moment.getTime())) throw new RangeError(`time must be a Date, got ${shown(time)}`);
   const body = { id, reward, key: key ?? freshId(), time: moment.toISOString() };
   if (metrics !== null && metrics !== undefined) body.metrics = checkedMetrics(metrics);
-  return { kind: "reward", id, body: JSON.stringify(body) };
+  const row = { kind: "reward", id, body: JSON.stringify(body) };
+  return stated ? row : { ...row, taken: elapsed() };
 }
 
 /** The queued decision, if its request was identical. */

@@ -1,6 +1,7 @@
 /** Requests to one problem of the service, with retries. */
 
 import { sha256 } from "../sha256.js";
+import { DeviceClock } from "./device_clock.js";
 import { Refused, Unreachable } from "./errors.js";
 
 /** Retryable statuses: the service or a proxy is overloaded or down, or the request body arrived too slowly. */
@@ -14,6 +15,7 @@ export class Service {
   #base;
   #headers;
   #options;
+  clock = new DeviceClock();
 
   /** Times are in milliseconds. `fetch`, `sleep`, `random` and `clock` can be replaced in tests. */
   constructor(url, token, options) {
@@ -107,6 +109,7 @@ export class Service {
         redirect: "error",
       });
       const { status, headers: stated } = response;
+      this.clock.hear(stated?.get("date"));
       return { status, headers: stated, bytes: await readBody(response) };
     } catch (error) {
       return { reason: controller.signal.aborted ? `no whole answer in ${Math.round(left)} ms` : reasonOf(error) };

@@ -9,7 +9,8 @@ const BATCH_ROWS = 1000;
 const BATCH_CHARACTERS = 1024 * 1024;
 /** Smallest batch, however slow the network. */
 const FEWEST_ROWS = 10;
-const PLACES = { decision: ["observe", "observations"], reward: ["reward", "rewards"] };
+/** In the order in which they are sent: a decision that was taken long ago is final when it arrives. */
+const PLACES = { reward: ["reward", "rewards"], decision: ["observe", "observations"] };
 
 /** Download the policy of a device that has none. */
 export async function firstPolicy(service, stored, url) {
@@ -41,33 +42,57 @@ export class Sync {
 
   /** Send the rows that are in the queue now, and check for a new policy. */
   async run() {
+    // The first reply tells the service's time, which corrects the rows.
+    const early = this.#service.clock.isKnown ? null : await this.#refreshUnlessRefused();
     const sent = await this.#upload();
-    const policyError = await refresh(this.#service, this.#stored);
+    const { policyError } = early ?? (await this.#refresh());
     return { ...sent, policy: this.#stored.current.version, policyError };
   }
 
   async #upload() {
     const sent = { decisions: 0, rewards: 0, refused: 0 };
     const last = await this.#store.newest();
-    while (!this.stopping) {
-      const rows = fitting(await this.#store.oldest(this.#batch, last));
-      if (!rows.length) break;
-      try {
-        // Decisions are sent before their rewards.
-        for (const kind of Object.keys(PLACES)) await this.#send(kind, rows, sent);
-      } catch (error) {
-        // The network may be too slow for this many rows.
-        if (error instanceof Unreachable) this.#batch = Math.max(this.#batch >> 2, FEWEST_ROWS);
-        throw error;
+    for (const kind of Object.keys(PLACES)) {
+      let after = 0;
+      while (!this.stopping) {
+        const rows = fitting(await this.#store.oldest(this.#batch, last, after));
+        if (!rows.length || rows.at(-1).number <= after) break; // a store of the user's own may not know `after`
+        after = rows.at(-1).number;
+        const some = rows.filter((row) => row.kind === kind);
+        if (some.length) await this.#send(kind, some, sent);
       }
-      this.#batch = Math.min(this.#batch * 2, BATCH_ROWS);
     }
     return sent;
   }
 
+  async #refresh() {
+    return { policyError: await refresh(this.#service, this.#stored) };
+  }
+
+  /** Null if the service refuses, which is raised after the upload. */
+  async #refreshUnlessRefused() {
+    try {
+      return await this.#refresh();
+    } catch (error) {
+      if (error instanceof Refused) return null;
+      throw error;
+    }
+  }
+
+  /** Send rows in one batch; the next one is larger, or smaller where the network may be too slow. */
   async #send(kind, rows, sent) {
-    const some = rows.filter((row) => row.kind === kind);
-    const post = (part) => this.#service.postRows(...PLACES[kind], part.map((row) => row.body));
+    try {
+      await this.#post(kind, rows, sent);
+    } catch (error) {
+      if (error instanceof Unreachable) this.#batch = Math.max(this.#batch >> 2, FEWEST_ROWS);
+      throw error;
+    }
+    this.#batch = Math.min(this.#batch * 2, BATCH_ROWS);
+  }
+
+  async #post(kind, rows, sent) {
+    const { clock } = this.#service;
+    const post = (part) => this.#service.postRows(...PLACES[kind], part.map((row) => clock.corrected(row)));
     const accepted = async (part) => {
       await this.#store.remove(part);
       sent[`${kind}s`] += part.length;
@@ -76,7 +101,7 @@ export class Sync {
       await this.#store.setAside(row, reason);
       sent.refused++;
     };
-    if (some.length) await upload(some, post, accepted, refused);
+    await upload(rows, post, accepted, refused);
   }
 }
 

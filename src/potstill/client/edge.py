@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from potstill.client.device_clock import uptime
 from potstill.client.device_store import FolderLock, PolicyStore
 from potstill.client.http import Http, problem_of
 from potstill.client.periodic import Periodic
@@ -121,7 +122,7 @@ class EdgeClient:
             raise InvalidContext(f"a context to be logged maps feature names to values, got {shown(context)}")
         decision = self.policy.decide(context, id=id, eligible=eligible, floor=floor)
         body = encode(_observation(decision, context, unit))
-        earlier = self._queue.append(Row("decision", decision.id, body)).earlier
+        earlier = self._queue.append(Row("decision", decision.id, body, uptime())).earlier
         return decision if earlier is None else _same_decision(earlier, body, self.policy.problem.actions)
 
     def reward(
@@ -143,7 +144,8 @@ class EdgeClient:
             metrics: Other outcomes that experiments report, by name: ``{"watched": 3.2}``. Policies do not learn from
                 them.
         """
-        self._queue.append(Row("reward", id, encode(reward_report(id, reward, key, time, metrics))))
+        taken = uptime() if time is None else None
+        self._queue.append(Row("reward", id, encode(reward_report(id, reward, key, time, metrics)), taken))
 
     def sync(self) -> SyncReport:
         """Send the queue, and download a new policy if there is one.

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from potstill.client.device_clock import Uptime
 from potstill.client.errors import QueueFull
 from potstill.files import PRIVATE
 
@@ -22,7 +23,8 @@ Survives = Literal["power", "process"]
 _SYNCHRONOUS = {"power": "FULL", "process": "NORMAL"}
 _TABLES = """
 CREATE TABLE IF NOT EXISTS queue
-    (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL);
+    (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,
+     boot TEXT, uptime INTEGER);
 CREATE UNIQUE INDEX IF NOT EXISTS decided ON queue (id) WHERE kind = 'decision';
 CREATE TABLE IF NOT EXISTS refused
     (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL, reason TEXT NOT NULL);
@@ -82,6 +84,7 @@ class Row(msgspec.Struct):
         kind: Kind of the row.
         id: Id of the decision.
         body: JSON, as it is sent.
+        taken: Time since boot when it was written; None if its time was stated by the caller.
         number: Position in the queue; None before it is written.
         earlier: Body of an earlier decision with this id, which stays in place of this one.
     """
@@ -89,6 +92,7 @@ class Row(msgspec.Struct):
     kind: Kind
     id: str
     body: bytes
+    taken: Uptime | None = None
     number: int | None = None
     earlier: bytes | None = None
 
@@ -131,6 +135,7 @@ class Queue:
         self._group_lock = threading.Lock()
         self._use = threading.Lock()
         self._database, self.moved_aside = open_file(path, _TABLES, _SYNCHRONOUS[survives])
+        self._widen()
         self._count = self._counted("queue")
         self._refused = self._counted("refused")
 
@@ -165,18 +170,29 @@ class Queue:
         with self._use:
             return int(self._database.execute("SELECT coalesce(max(number), 0) FROM queue").fetchone()[0])
 
-    def oldest(self, rows: int, size: int, until: int) -> list[Row]:
-        """The first rows to send: up to `rows`, up to `size` bytes but at least one row, and none after `until`."""
-        query = "SELECT kind, id, body, number FROM queue WHERE number <= ? ORDER BY number LIMIT ?"
+    def oldest(self, kind: Kind, rows: int, size: int, until: int, after: int = 0) -> list[Row]:
+        """The first rows of a kind: up to `rows`, and up to `size` bytes but at least one row.
+
+        Args:
+            kind: Kind of the rows.
+            rows: The most rows.
+            size: The most bytes.
+            until: Number of the last row that may be among them.
+            after: Number after which to begin; rows before it are not looked at.
+        """
+        query = (
+            "SELECT id, body, boot, uptime, number FROM queue WHERE number > ? AND number <= ? AND kind = ? "
+            "ORDER BY number LIMIT ?"
+        )
         with self._use:
-            found = self._database.execute(query, (until, rows)).fetchall()
-        taken: list[Row] = []
-        for kind, decision_id, body, number in found:
+            found = self._database.execute(query, (after, until, kind, rows)).fetchall()
+        first: list[Row] = []
+        for decision_id, body, boot, uptime, number in found:
             size -= len(body)
-            if size < 0 and taken:
+            if size < 0 and first:
                 break
-            taken.append(Row(kind, decision_id, body, number))
-        return taken
+            first.append(Row(kind, decision_id, body, None if boot is None else Uptime(boot, uptime), number))
+        return first
 
     def remove(self, rows: Sequence[Row]) -> None:
         """Delete rows that the service has acknowledged."""
@@ -246,13 +262,21 @@ class Queue:
 
     def _insert(self, row: Row) -> bool:
         cursor = self._database.execute(
-            "INSERT OR IGNORE INTO queue (kind, id, body) VALUES (?, ?, ?)", (row.kind, row.id, row.body)
+            "INSERT OR IGNORE INTO queue (kind, id, body, boot, uptime) VALUES (?, ?, ?, ?, ?)",
+            (row.kind, row.id, row.body, *(row.taken or (None, None))),
         )
         if cursor.rowcount:
             return True
         query = "SELECT body FROM queue WHERE id = ? AND kind = 'decision'"
         row.earlier = self._database.execute(query, (row.id,)).fetchone()[0]
         return False
+
+    def _widen(self) -> None:
+        """Add the columns that a file of an earlier version lacks."""
+        present = {name for _, name, *_ in self._database.execute("PRAGMA table_info(queue)")}
+        for name, kind in (("boot", "TEXT"), ("uptime", "INTEGER")):
+            if name not in present:
+                self._database.execute(f"ALTER TABLE queue ADD COLUMN {name} {kind}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

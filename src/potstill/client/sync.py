@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
 from potstill.client import calls
+from potstill.client.device_clock import DeviceClock
 from potstill.client.device_store import PolicyStore
 from potstill.client.errors import NoPolicy, Refused, ServiceError, Unreachable
 from potstill.client.http import Http
-from potstill.client.queue import Queue, Row
+from potstill.client.queue import Kind, Queue, Row
 from potstill.client.retry import Retry
-from potstill.client.sansio import Call, run
+from potstill.client.sansio import Call, Outcome, Reply, Send, run
 from potstill.policy import InvalidPolicy
 
 R = TypeVar("R")
@@ -24,6 +26,8 @@ ROW_REFUSALS = frozenset({400, 409, 413, 422})
 T = TypeVar("T")
 #: Rows and bytes of one upload. The service accepts 1,000 and 16 MiB, but only within ten seconds.
 BATCH_ROWS, BATCH_BYTES = 1000, 1024 * 1024
+#: Kinds of rows in the order in which they are sent.
+KINDS: tuple[Kind, ...] = ("reward", "decision")
 #: The smallest batch on a slow network.
 FEWEST_ROWS = 10
 log = logging.getLogger("potstill.client")
@@ -108,6 +112,7 @@ class Sync:
         self._retry, self._sleep = retry, sleep
         self._one = threading.Lock()
         self._batch = BATCH_ROWS
+        self._clock = DeviceClock()
         self.stopping = threading.Event()
 
     def first_policy(self, url: str) -> None:
@@ -123,30 +128,38 @@ class Sync:
     def run(self) -> SyncReport:
         """Send the rows in the queue, and download a new policy if there is one."""
         with self._one:
+            error, refreshed = None, False
+            if not self._clock.is_known:  # the first reply tells the service's time, which corrects the rows
+                with suppress(Refused):  # it is raised after the upload
+                    error, refreshed = self._refresh(), True
             sent = self._upload()
-            error = self._refresh()
+            error = error if refreshed else self._refresh()
         assert self._stored.current is not None  # set at the start
         return SyncReport(
             sent.counts["decision"], sent.counts["reward"], sent.refused, self._stored.current.version, error
         )
 
     def _upload(self) -> _Progress:
+        """Send rewards, then decisions: one that was taken long ago is final when it arrives."""
         sent = _Progress(self._queue)
         last = self._queue.newest()
-        while not self.stopping.is_set() and (rows := self._queue.oldest(self._batch, BATCH_BYTES, until=last)):
-            try:
-                for kind in ("decision", "reward"):  # no reward goes before its decision
-                    if some := [row for row in rows if row.kind == kind]:
-                        self._run(upload(some, self._post, sent.accepted, sent.refuse))
-            except Unreachable:
-                self._batch = max(self._batch // 4, FEWEST_ROWS)  # the network may be too slow for this many
-                raise
-            self._batch = min(self._batch * 2, BATCH_ROWS)
+        for kind in KINDS:
+            done = 0
+            while not self.stopping.is_set() and (
+                rows := self._queue.oldest(kind, self._batch, BATCH_BYTES, until=last, after=done)
+            ):
+                try:
+                    self._run(upload(rows, self._post, sent.accepted, sent.refuse))
+                except Unreachable:
+                    self._batch = max(self._batch // 4, FEWEST_ROWS)  # the network may be too slow for this many
+                    raise
+                self._batch, done = min(self._batch * 2, BATCH_ROWS), rows[-1].number or 0
         return sent
 
     def _post(self, rows: Sequence[Row]) -> Call[None]:
         path, name = ("observe", "observations") if rows[0].kind == "decision" else ("reward", "rewards")
-        return calls.post_rows(path, name, [row.body for row in rows], self._retry)
+        bodies = [self._clock.corrected(row.body, row.taken) for row in rows]
+        return calls.post_rows(path, name, bodies, self._retry)
 
     def _refresh(self) -> str | None:
         """Download a new policy if there is one; returns why it is not used, if so."""
@@ -161,4 +174,10 @@ class Sync:
         return None
 
     def _run(self, call: Call[T]) -> T:
-        return run(call, self._http.send, self._sleep)
+        return run(call, self._send, self._sleep)
+
+    def _send(self, step: Send) -> Outcome:
+        outcome = self._http.send(step)
+        if isinstance(outcome, Reply):
+            self._clock.hear(outcome.headers.get("date"))
+        return outcome

@@ -320,7 +320,7 @@ class LogWatermark:
             written=reading.time,
             boot=reading.boot,
             uptime=reading.uptime,
-            step=step,
+            step=round(step, -6),  # whole seconds: a change is published at once
             offset=known.offset if known else 0,
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import polars as pl
-from simulation.scheduler import SECOND
+from simulation.scheduler import SECOND, Scheduler
 
 from potstill.client.sansio import Request
 from potstill.events.join.cuts import complete_cuts
@@ -22,6 +22,8 @@ WINDOW, SETTLE, DEFAULT = 100, 20, -0.5
 #: A reward may be timestamped this long before its decision.
 EARLY = 60 * SECOND
 BASE = 4
+#: Seconds by which clocks and calls may be off where the true time is the judge.
+MARGIN = 10
 
 
 @dataclass
@@ -32,11 +34,15 @@ class SentReward:
         copies: Number of rewards; more than one only without keys.
         acknowledged: Whether the client was told that it is logged.
         logged: When a log first acknowledged it, by its clock; None if none has.
+        sent: True time at which it came.
+        logged_truly: True time at which a log first acknowledged it.
     """
 
-    copies: int = 1
+    copies: int
+    sent: int
     acknowledged: bool = False
     logged: int | None = None
+    logged_truly: int | None = None
 
 
 @dataclass
@@ -46,30 +52,39 @@ class SentDecision:
     Attributes:
         answers: What it was told: action, propensity and policy version, each once.
         rewards: Its rewards by place: the reward at place k is ``BASE ** k``.
+        answered: True time of the first answer.
     """
 
     answers: list[tuple[str, float, int]] = field(default_factory=list)
     rewards: dict[int, SentReward] = field(default_factory=dict)
+    answered: int | None = None
 
 
 class Oracle:
-    """Collects what happens, and checks the outcome."""
+    """Collects what happens, and checks the outcome.
 
-    def __init__(self) -> None:
+    Args:
+        scheduler: Tells the true time.
+        strict: Whether rewards that came in the window by the true time must count, whatever clocks say.
+    """
+
+    def __init__(self, scheduler: Scheduler, *, strict: bool) -> None:
+        self._scheduler, self._strict = scheduler, strict
         self.decisions: dict[str, SentDecision] = defaultdict(SentDecision)
         self.versions: dict[int, set[str]] = defaultdict(set)
 
     def answered(self, name: str, action: str, propensity: float, policy: int) -> None:
         """A client was told a decision."""
-        answer = (action, propensity, policy)
-        if answer not in self.decisions[name].answers:
-            self.decisions[name].answers.append(answer)
+        answer, sent = (action, propensity, policy), self.decisions[name]
+        if answer not in sent.answers:
+            sent.answers.append(answer)
+        sent.answered = sent.answered or self._scheduler.now
 
     def reward(self, name: str, copies: int = 1) -> int:
         """A new reward of a decision; returns its place."""
         rewards = self.decisions[name].rewards
         place = len(rewards)
-        rewards[place] = SentReward(copies)
+        rewards[place] = SentReward(copies, self._scheduler.now)
         return place
 
     def logged(self, request: Request, clock: int) -> None:
@@ -78,6 +93,7 @@ class Oracle:
             for reward in msgspec.json.decode(request.body)["rewards"]:
                 sent = self.decisions[reward["id"]].rewards[place_of(reward["reward"])]
                 sent.logged = clock if sent.logged is None else min(sent.logged, clock)
+                sent.logged_truly = sent.logged_truly or self._scheduler.now
 
     def stored(self, address: str, data: bytes) -> None:
         """A file was written to the store."""
@@ -143,8 +159,9 @@ class Oracle:
                 continue
             within = -EARLY <= time - decided <= WINDOW * SECOND
             in_time = reward.logged is not None and reward.logged < decided + (WINDOW + SETTLE) * SECOND
-            least = reward.copies if within and in_time and reward.acknowledged else 0
-            most = reward.copies if within else 0
+            timely = (within and in_time) or (self._strict and _surely_timely(sent, reward))
+            least = reward.copies if timely and reward.acknowledged else 0
+            most = reward.copies if within or self._strict else 0
             if not least <= count <= most:
                 found.append(
                     f"{name}: reward {place} counted {count} times, not {least} to {most}; decided at {decided}, "
@@ -167,6 +184,14 @@ class Oracle:
             elif report["learnt"] != learnt(workspace, report["cut"]):
                 found.append(f"version {version.version} was learnt from other observations than those of its cuts")
         return found
+
+
+def _surely_timely(sent: SentDecision, reward: SentReward) -> bool:
+    """Whether a reward came in time by the true time, by a margin for skewed clocks and slow calls."""
+    if sent.answered is None or reward.logged_truly is None:
+        return False
+    latest = sent.answered + (WINDOW + SETTLE - MARGIN) * SECOND
+    return reward.sent - sent.answered < (WINDOW - MARGIN) * SECOND and reward.logged_truly < latest
 
 
 def learnt(workspace: Workspace, cut: int) -> str:

@@ -47,8 +47,9 @@ def _of_time(scheduler: Scheduler) -> Iterator[tuple[str, Any]]:
     yield "time.time", clock(time.time, lambda host: host.clock() / SECOND)
     yield "time.monotonic", clock(time.monotonic, lambda _: scheduler.now / SECOND)
     yield "time.monotonic_ns", clock(time.monotonic_ns, lambda _: scheduler.now * 1000)
-    yield "potstill.clock.since_boot", clock(lambda: None, lambda host: scheduler.now - host.booted)
-    yield "potstill.clock.boot_id", clock(str, lambda host: host.boot_id)
+    for module in ("clock", "client.device_clock"):
+        yield f"potstill.{module}.since_boot", clock(lambda: None, lambda host: scheduler.now - host.booted)
+        yield f"potstill.{module}.boot_id", clock(str, lambda host: host.boot_id)
     yield "socket.gethostname", clock(str, lambda host: host.name)
     for module in ("wire", "edge"):
         yield f"potstill.client.{module}.now", lambda: datetime.fromtimestamp(scheduler.process.host.clock() / 1e6, UTC)

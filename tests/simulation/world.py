@@ -72,6 +72,7 @@ class Options:
         retries: Clients ask again under the same id after all attempts of a call failed.
         keyless: Clients send equal rewards without keys.
         clock_jumps: The clock of a host is two days ahead or behind for a while.
+        wrong_dates: Replies are dated by the machine's clock, also while that is wrong, and not by the log's.
         deletions: The newest entry of the registry is deleted.
         compaction: The lake is compacted.
     """
@@ -91,6 +92,7 @@ class Options:
     retries: bool = True
     keyless: bool = True
     clock_jumps: bool = True
+    wrong_dates: bool = True
     deletions: bool = True
     compaction: bool = True
 
@@ -150,7 +152,9 @@ class World:
         self.options = options or Options()
         self.scheduler = Scheduler(seed, keep=keep)
         self.random = self.scheduler.random
-        self.oracle = Oracle()
+        self.oracle = Oracle(
+            self.scheduler, strict=not (self.options.kills or self.options.power_cuts or self.options.delays)
+        )
         self.store = Store(self.scheduler, self.oracle.stored)
         self.network = Network(self)
         self._folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
@@ -169,6 +173,11 @@ class World:
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
         return Outcome(violations, self.scheduler.digest, self.scheduler.lines or [], self.scheduler.steps)
+
+    @property
+    def _strict(self) -> bool:
+        """Whether each process runs from the beginning to the end, so that it can tell how its clock was set."""
+        return not (self.options.kills or self.options.power_cuts or self.options.delays)
 
     def _begin(self) -> None:
         options = self.options
@@ -227,15 +236,18 @@ class World:
     def _befall(self, edge: Host) -> None:
         if not self._faults:
             return
-        options, random = self.options, self.random
+        options, random, everywhere = self.options, self.random, [*self._hosts, edge]
         chosen = [
             act
             for wanted, act in (
-                (options.kills, lambda: self._kill(random.choice([*self._hosts, edge]))),
+                (options.kills, lambda: self._kill(random.choice(everywhere))),
                 (options.power_cuts, lambda: self._cut_power(random.choice(self._hosts))),
                 (options.outages, lambda: self._outage(random.choice(self._hosts))),
                 (options.pauses, lambda: self._pause(random.choice(self._hosts))),
-                (options.clock_jumps and random.random() < 0.3, lambda: self._jump(random.choice(self._hosts))),
+                (
+                    options.clock_jumps and random.random() < 0.3,
+                    lambda: self._jump(random.choice([*self._hosts, edge])),
+                ),
                 (options.deletions and random.random() < 0.3, self._delete_entry),
             )
             if wanted

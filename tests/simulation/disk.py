@@ -19,16 +19,21 @@ from unittest import mock
 
 from simulation.scheduler import MILLISECOND, Process, Scheduler
 
-#: Called with the kind and the path of a disk call before its effect; may raise.
-Fault = Callable[[str, str], None]
+#: Called with the kind of a disk call before its effect; may raise. Whether a write is to be short.
+Fault = Callable[[str], bool]
 Entries = dict[str, int]
 
 
 class Disks:
-    """The disks of all hosts below one folder: the first part of a path is the host's name."""
+    """The disks of all hosts below one folder: the first part of a path is the host's name.
 
-    def __init__(self, scheduler: Scheduler, root: Path, fault: Fault | None = None) -> None:
-        self._scheduler, self._root, self._fault = scheduler, f"{root}/", fault
+    Attributes:
+        fault: Called before each call.
+    """
+
+    def __init__(self, scheduler: Scheduler, root: Path) -> None:
+        self._scheduler, self._root = scheduler, f"{root}/"
+        self.fault: Fault | None = None
         self._real = {name: getattr(os, name) for name in _WRAPPED}
         self._flock = fcntl.flock
         self._paths: dict[int, str] = {}  # of open descriptors
@@ -104,7 +109,7 @@ class Disks:
         name = self._within(path)
         if name is None:
             return int(self._real["open"](path, flags, mode, **more))
-        self._point(f"open {self._short(name)}", name)
+        self._point(f"open {self._short(name)}")
         new = bool(flags & os.O_CREAT) and not os.path.lexists(name)
         descriptor = int(self._real["open"](name, flags, mode, **more))
         self._paths[descriptor] = name
@@ -118,15 +123,15 @@ class Disks:
     def _write(self, descriptor: int, data: Any) -> int:
         if descriptor not in self._paths:
             return int(self._real["write"](descriptor, data))
-        self._point(f"write {self._short(self._paths[descriptor])} {len(data)}", self._paths[descriptor])
-        return int(self._real["write"](descriptor, data))
+        short = self._point(f"write {self._short(self._paths[descriptor])} {len(data)}")
+        return int(self._real["write"](descriptor, data[: len(data) // 2 or 1] if short else data))
 
     def _fsync(self, descriptor: int) -> None:
         path = self._paths.get(descriptor)
         if path is None:
             self._real["fsync"](descriptor)
             return
-        self._point(f"sync {self._short(path)}", path)
+        self._point(f"sync {self._short(path)}")
         about = os.fstat(descriptor)
         if stat.S_ISDIR(about.st_mode):
             self._entries[path] = _inodes(path)
@@ -140,7 +145,7 @@ class Disks:
 
     def _ftruncate(self, descriptor: int, length: int) -> None:
         if descriptor in self._paths:
-            self._point(f"truncate {self._short(self._paths[descriptor])} {length}", self._paths[descriptor])
+            self._point(f"truncate {self._short(self._paths[descriptor])} {length}")
         self._real["ftruncate"](descriptor, length)
 
     def _close(self, descriptor: int) -> None:
@@ -150,9 +155,15 @@ class Disks:
 
     def _fdopen(self, descriptor: int, *more: Any, **options: Any) -> Any:
         """The file closes its descriptor by itself; until then it can still be synced by its number."""
-        if descriptor in self._paths:
-            self._scheduler.process.descriptors.discard(descriptor)
-        return self._real["fdopen"](descriptor, *more, **options)
+        if descriptor not in self._paths:
+            return self._real["fdopen"](descriptor, *more, **options)
+        self._scheduler.process.descriptors.discard(descriptor)
+        return _File(self._real["fdopen"](descriptor, *more, **options), self, self._paths[descriptor])
+
+    def write_file(self, file: Any, data: bytes, path: str) -> None:
+        """Write to a file object."""
+        self._point(f"write {self._short(path)} {len(data)}")
+        file.write(data)
 
     def _rename(self, source: Any, target: Any, **more: Any) -> None:
         self._move("rename", source, target)
@@ -165,7 +176,7 @@ class Disks:
         if old is None or new is None:
             self._real[kind](source, target)
             return
-        self._point(f"{kind} {self._short(old)} {self._short(new)}", old)
+        self._point(f"{kind} {self._short(old)} {self._short(new)}")
         assert os.path.dirname(old) == os.path.dirname(new), "renames between folders are not simulated"  # noqa: PTH120
         self._real[kind](old, new)
         self._change(old, None, new, _inode(new))
@@ -176,7 +187,7 @@ class Disks:
         if old is None or new is None:
             self._real["link"](source, target)
             return
-        self._point(f"link {self._short(new)}", new)
+        self._point(f"link {self._short(new)}")
         self._real["link"](old, new)
         self._change(new, None, new, _inode(new))
         self._scheduler.answered()
@@ -186,7 +197,7 @@ class Disks:
         if name is None:
             self._real["unlink"](path, **more)
             return
-        self._point(f"unlink {self._short(name)}", name)
+        self._point(f"unlink {self._short(name)}")
         self._real["unlink"](name)
         self._change(name, None, name, None)
 
@@ -195,7 +206,7 @@ class Disks:
         if name is None:
             self._real["mkdir"](path, mode, **more)
             return
-        self._point(f"mkdir {self._short(name)}", name)
+        self._point(f"mkdir {self._short(name)}")
         self._real["mkdir"](name, mode)
         self._entries[name] = {}
         self._change(name, None, name, _inode(name))
@@ -205,14 +216,14 @@ class Disks:
         if name is None:
             self._real["rmdir"](path, **more)
             return
-        self._point(f"rmdir {self._short(name)}", name)
+        self._point(f"rmdir {self._short(name)}")
         self._real["rmdir"](name)
         self._change(name, None, name, None)
 
     def _scandir(self, path: Any = ".") -> Any:
         name = self._within(path)
         if name is not None:
-            self._point(f"list {self._short(name)}", name)
+            self._point(f"list {self._short(name)}")
         return self._real["scandir"](path)
 
     def _lock(self, descriptor: int, operation: int) -> None:
@@ -227,10 +238,11 @@ class Disks:
             except BlockingIOError:
                 self._scheduler.sleep(200 * MILLISECOND)
 
-    def _point(self, line: str, path: str) -> None:
-        if self._fault is not None:
-            self._fault(line.partition(" ")[0], path)
+    def _point(self, line: str) -> bool:
+        """One call; whether a write is to be short."""
+        short = self.fault is not None and self.fault(line.partition(" ")[0])
         self._scheduler.point(line)
+        return short
 
     def _within(self, path: Any) -> str | None:
         """A path of a simulated host as text, if a task asks for it."""
@@ -245,6 +257,23 @@ class Disks:
     def _change(self, old: str, before: int | None, new: str, inode: int | None) -> None:
         folder, _, name = new.rpartition("/")
         self._pending.setdefault(folder, []).append((old.rpartition("/")[2], before, name, inode))
+
+
+class _File:
+    """A file object whose writes are I/O points."""
+
+    def __init__(self, file: Any, disks: Disks, path: str) -> None:
+        self._file, self._disks, self._path = file, disks, path
+        self.flush = file.flush
+
+    def __enter__(self) -> _File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, data: bytes) -> None:
+        self._disks.write_file(self._file, data, self._path)
 
 
 _WRAPPED = (

@@ -20,6 +20,7 @@ class Store:
         modified: True time of each file's last change.
         away: Hosts that cannot reach the store now.
         losing: Probability that the answer to a write gets lost.
+        fault: Called with the kind of each call before its effect; may raise.
     """
 
     #: The store of the world that runs now.
@@ -31,11 +32,14 @@ class Store:
         self.modified: dict[str, int] = {}
         self.away: set[str] = set()
         self.losing = 0.0
+        self.fault: Callable[[str], object] | None = None
 
     def call(self, line: str) -> None:
         """One request: it takes a while, and fails during an outage."""
         if self.scheduler.task is None:
             return
+        if self.fault is not None:
+            self.fault(line.partition(" ")[0])
         self.scheduler.point(line)
         host = self.scheduler.process.host.name
         if host in self.away:

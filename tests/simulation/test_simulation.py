@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from simulation.world import QUIET, Options, World
 
+from potstill.clock import Clock, wall
+from potstill.events.watermarks import Horizon, LogWatermark, Watermarks
+
 #: Faults that the code does not withstand yet.
 UNFIXED = {"retries": False, "network": False, "keyless": False, "deletions": False, "wrong_dates": False}
 ALL = replace(Options(), **UNFIXED)
@@ -51,3 +54,21 @@ def test_nothing_goes_wrong_in_a_quiet_world() -> None:
     outcome = World(3, QUIET, keep=True).run()
     assert not outcome.violations
     assert not [line for line in outcome.lines if "fail" in line or "lost" in line]
+
+
+def first_failure(options: Options, seeds: int) -> int | None:
+    """The first seed that contradicts the invariant."""
+    return next((seed for seed in range(seeds) if World(seed, options).run().violations), None)
+
+
+def test_cuts_that_do_not_wait_for_logs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watermarks, "horizon", lambda _, now, lease: Horizon(now))
+    assert first_failure(replace(QUIET, outages=True, pauses=True, delays=True), 20) is not None
+
+
+def test_clocks_that_are_not_compared_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clock, "now", lambda _: wall())
+    monkeypatch.setattr(LogWatermark, "check_clock", lambda _: None)
+    monkeypatch.setattr(LogWatermark, "keep_clock", LogWatermark.mirror)
+    monkeypatch.setattr(Watermarks, "check_clocks", lambda _: None)
+    assert first_failure(replace(QUIET, clock_jumps=True), 20) is not None

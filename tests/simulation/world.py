@@ -152,13 +152,11 @@ class World:
         self.options = options or Options()
         self.scheduler = Scheduler(seed, keep=keep)
         self.random = self.scheduler.random
-        self.oracle = Oracle(
-            self.scheduler, strict=not (self.options.kills or self.options.power_cuts or self.options.delays)
-        )
+        self.oracle = Oracle(self.scheduler, strict=self._strict)
         self.store = Store(self.scheduler, self.oracle.stored)
         self.network = Network(self)
-        self._folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
-        self.disks = Disks(self.scheduler, self._folder)
+        self.folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
+        self.disks = Disks(self.scheduler, self.folder)
         self._lives = 0
         self._faults = False
 
@@ -171,7 +169,7 @@ class World:
                 self._recover()
                 violations = self.oracle.violations(self._hosts[0].workspace())
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
         return Outcome(violations, self.scheduler.digest, self.scheduler.lines or [], self.scheduler.steps)
 
     @property
@@ -333,8 +331,8 @@ class World:
         # The end is later than any clock was ahead.
         self.scheduler.now += (3 if self.options.clock_jumps else 0) * DAY * SECOND
         for host in self._hosts:
-            self._by_itself(host, self._drain)
-        self._by_itself(self._hosts[0], self._settle)
+            self.run_alone(host, self._drain)
+        self.run_alone(self._hosts[0], self._settle)
 
     def _drain(self) -> None:
         flusher = WorkspaceFlusher(self.scheduler.process.host.workspace())
@@ -356,7 +354,7 @@ class World:
                 return
         raise AssertionError(f"decisions are still pending: {report.joined}")
 
-    def _by_itself(self, host: Host, function: Callable[[], None]) -> None:
+    def run_alone(self, host: Host, function: Callable[[], None], process: Process | None = None) -> None:
         """Run a process of a host to its end while nothing else runs."""
         done: Future[None] = Future()
 
@@ -364,7 +362,7 @@ class World:
             function()
             done.set_result(None)
 
-        self.scheduler.spawn(Process(host, f"{host.name}/last"), act)
+        self.scheduler.spawn(process or Process(host, f"{host.name}/last"), act)
         self.scheduler.run(done.done)
 
 

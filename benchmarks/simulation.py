@@ -18,7 +18,8 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1] / "tests")  # not this folder: this file has the name of the package
 
-from simulation.world import QUIET, Options, World  # noqa: E402
+from simulation.options import QUIET, Options  # noqa: E402
+from simulation.world import World  # noqa: E402
 
 #: Seconds between two lines about progress.
 EVERY = 30.0

@@ -29,7 +29,8 @@ from potstill.service.process.flusher import WorkspaceFlusher
 from potstill.workspace import Workspace
 
 if TYPE_CHECKING:
-    from simulation.world import Host, World
+    from simulation.host import Host
+    from simulation.world import World
 
 #: The address that clients use.
 URL = "http://service/v1/simulated"

@@ -14,11 +14,13 @@ from unittest import mock
 
 import pytest
 from simulation.actors import random_policy
+from simulation.host import PLACE, PROBLEM, PROBLEM_TOML, Host
+from simulation.options import QUIET
 from simulation.oracle import SETTLE
 from simulation.replacements import installed
 from simulation.scheduler import SECOND, Process
 from simulation.service import SimulatedLog, drive
-from simulation.world import PLACE, PROBLEM, PROBLEM_TOML, QUIET, Host, World
+from simulation.world import World
 
 from potstill.client import EdgeClient
 from potstill.errors import PotstillError

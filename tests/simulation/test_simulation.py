@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation.world import QUIET, Options, World
+from simulation.options import QUIET, Options
+from simulation.world import World
 
 from potstill.clock import Clock, wall
 from potstill.events.watermarks import Horizon, LogWatermark, Watermarks

@@ -6,8 +6,10 @@ header, which holds the whole problem; each further one is an event, or a block 
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -116,6 +118,29 @@ def read(path: Path) -> Segment:
             break
         at = end
     return Segment(header, events, at, damage)
+
+
+def newest_first(path: Path) -> tuple[Header, Iterator[Row]]:
+    """The header, and the intact rows from the last frame back to the first, decoded one frame at a time.
+
+    Raises:
+        UnreadableSegment: The header cannot be read.
+    """
+    data = path.read_bytes()
+    header, at = _read_header(data, path)
+    return header, _backwards(data, at)
+
+
+def _backwards(data: bytes, at: int) -> Iterator[Row]:
+    starts: list[int] = []
+    while at + _PREFIX.size <= len(data):
+        starts.append(at)
+        at += _PREFIX.size + int(_PREFIX.unpack_from(data, at)[0])
+    decode = msgspec.msgpack.Decoder(Row | DecisionBlock).decode
+    for start_of_frame in reversed(starts):
+        with contextlib.suppress(*_DAMAGE):
+            event = decode(_payload(data, start_of_frame)[0])
+            yield from event.rows() if isinstance(event, DecisionBlock) else (event,)
 
 
 def read_header(path: Path) -> Header:

@@ -25,6 +25,7 @@ from potstill.pipeline import update
 from potstill.pipeline.origin import Origin
 from potstill.pipeline.resume import Start
 from potstill.policy import Layer, Lineage, Policy
+from potstill.registry import Registry
 from potstill.service.process.flusher import WorkspaceFlusher
 from potstill.workspace import Workspace
 
@@ -215,6 +216,8 @@ class Operator(Actor):
         registry = workspace.registry
         acts: list[Callable[[], object]] = [registry.rollback, registry.unpin]
         acts.append(lambda: registry.serve(registry.next_version() - 1))
+        if self.world.options.deletions:
+            acts += [lambda: repair(registry)] * 3
         if self.world.options.compaction:
             acts += [lambda: compact(workspace.lake)] * 2
         while True:
@@ -224,6 +227,12 @@ class Operator(Actor):
                 act()
             except (PotstillError, OSError) as error:
                 self.scheduler.trace(f"operator failed: {type(error).__name__}")
+
+
+def repair(registry: Registry) -> None:
+    """Restore lost entries of the registry, as ``potstill verify --repair`` does."""
+    registry.restore_lost()
+    registry.accept_loss()
 
 
 def start(workspace: Workspace, serving: Policy) -> Start:

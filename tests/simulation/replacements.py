@@ -16,6 +16,7 @@ from simulation.scheduler import SECOND, Scheduler
 from simulation.store import SimulatedStorage, Store
 
 from potstill.clock import Clock, wall
+from potstill.events.lake import delta as lake_delta
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -61,7 +62,8 @@ def _of_storage() -> Iterator[tuple[str, Any]]:
     yield "potstill.storage.ObjectStorage", SimulatedStorage
     yield "potstill.events.lake.table.DeltaTable", delta.SimulatedTable
     yield "potstill.events.lake.delta.DeltaTable", delta.SimulatedTable
-    yield "potstill.events.lake.delta.write_deltalake", delta.write_deltalake
+    if hasattr(lake_delta, "write_deltalake"):
+        yield "potstill.events.lake.delta.write_deltalake", delta.write_deltalake
     yield "polars.scan_parquet", delta.scan_parquet
     yield "potstill.registry.journal.ThreadPoolExecutor", _InTurn
 

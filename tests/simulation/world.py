@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
-from simulation.actors import Client, Device, FlusherActor, Operator, Updater
+from simulation.actors import Client, Device, FlusherActor, Operator, Updater, repair
 from simulation.disk import Disks
 from simulation.faults import DAY, Faults
 from simulation.host import PLACE, PROBLEM_TOML, Host
@@ -145,6 +145,8 @@ class World:
                 self.end(process)
         # The end is later than any clock was ahead.
         self.scheduler.now += (3 if self.options.clock_jumps else 0) * DAY * SECOND
+        if self.options.deletions:
+            self.run_alone(self._hosts[0], lambda: repair(self._hosts[0].workspace().registry))
         for host in self._hosts:
             self.run_alone(host, self._drain)
         self.run_alone(self._hosts[0], self._settle)

@@ -66,10 +66,12 @@ class Oracle:
     Args:
         scheduler: Tells the true time.
         strict: Whether rewards that came in the window by the true time must count, whatever clocks say.
+        propensities: Whether propensity and version must be those that were acknowledged also where another version
+            logged the same action under the same id.
     """
 
-    def __init__(self, scheduler: Scheduler, *, strict: bool) -> None:
-        self._scheduler, self._strict = scheduler, strict
+    def __init__(self, scheduler: Scheduler, *, strict: bool, propensities: bool) -> None:
+        self._scheduler, self._strict, self._propensities = scheduler, strict, propensities
         self.decisions: dict[str, SentDecision] = defaultdict(SentDecision)
         self.versions: dict[int, set[str]] = defaultdict(set)
 
@@ -132,11 +134,16 @@ class Oracle:
         (row,) = observed
         found = [] if row["cut"] in cuts else [f"{name}: cut {row['cut']} is not complete"]
         answer = (row["action"], row["propensity"], row["policy"])
-        if sent.answers and answer not in sent.answers:
+        if sent.answers and answer not in sent.answers and not self._is_excused(answer, sent, decided):
             found.append(f"{name}: observed as {answer}, acknowledged as {sent.answers}")
         if len(sent.answers) > 1 and len({action for action, _, _ in sent.answers}) > 1:
             found.append(f"{name}: observed, and acknowledged as both {sent.answers}")
         return found + self._rewards(name, sent, row, rewarded)
+
+    def _is_excused(self, answer: tuple[str, float, int], sent: SentDecision, decided: list[Any]) -> bool:
+        """Whether an observation is of another row with the acknowledged action."""
+        several = len({(row["propensity"], row["policy"]) for row in decided}) > 1
+        return not self._propensities and several and answer[0] in {action for action, _, _ in sent.answers}
 
     def _left_out(self, sent: SentDecision, decided: list[Any]) -> bool:
         """Whether nobody can know which action of a decision was carried out."""

@@ -2,6 +2,15 @@
 
 from potstill.workspace import template
 from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform
+from potstill.workspace.backup import (
+    BackupReport,
+    CorruptBackup,
+    Manifest,
+    NoBackup,
+    back_up,
+    list_backups,
+    restore,
+)
 from potstill.workspace.check import check_config, check_mode, fallback_of
 from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
@@ -14,9 +23,13 @@ __all__ = [
     "CONFIG",
     "PROBLEM",
     "Adaptation",
+    "BackupReport",
     "Config",
+    "CorruptBackup",
     "ExperimentStatus",
     "InvalidConfig",
+    "Manifest",
+    "NoBackup",
     "NoWorkspace",
     "Overview",
     "ServeConfig",
@@ -25,6 +38,7 @@ __all__ = [
     "Workspace",
     "WorkspaceExists",
     "adapt_again",
+    "back_up",
     "change_notice",
     "check_config",
     "check_mode",
@@ -33,10 +47,12 @@ __all__ = [
     "fallback_of",
     "in_words",
     "is_uniform",
+    "list_backups",
     "log_example",
     "notices",
     "overview",
     "read_config",
+    "restore",
     "rules_of",
     "template",
 ]

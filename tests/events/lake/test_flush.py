@@ -10,10 +10,10 @@ import pytest
 from events.proxy import Proxy
 
 import potstill as ps
+from potstill.clock import now
 from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, LoggedReward
 from potstill.events.join import join
 from potstill.events.lake import Flusher, FlushReport, FlushState, Lake, flush, last_flush
-from potstill.events.records import now
 from potstill.events.reward_keys import OBSERVATION
 from potstill.events.wal import QUARANTINE, Spool
 from potstill.problem import Feature

@@ -17,6 +17,8 @@ PRIVATE, SHARED = 0o600, 0o666
 PRIVATE_FOLDER = 0o700
 #: Seconds after its last change at which a temporary file counts as left by a killed writer.
 STALE = 24 * 3600.0
+#: New folders that a power cut would remove with all that is in them: syncing their parent failed, or is under way.
+_unsynced: set[Path] = set()
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp")
 
 
@@ -73,10 +75,12 @@ def sync_folder(folder: str | Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Create a folder and its parents durably, for their owner alone; existing ones keep their permissions."""
-    if not folder.is_dir():
+    if not folder.is_dir() or folder in _unsynced:
         make_folder(folder.parent)
+        _unsynced.add(folder)
         folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
         sync_folder(folder.parent)
+        _unsynced.discard(folder)
 
 
 def hold(path: Path, *, wait: bool) -> int | None:

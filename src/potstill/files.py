@@ -57,11 +57,12 @@ def _temporary(path: Path, data: bytes, mode: int) -> Iterator[Path]:
 
 def remove_stale(folder: str | Path) -> None:
     """Remove the temporary files that killed writers left in a folder; those younger than `STALE` stay."""
-    with contextlib.suppress(FileNotFoundError):
-        oldest = time.time() - STALE
-        for entry in os.scandir(folder):
-            if _TEMPORARY.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:
-                Path(entry).unlink(missing_ok=True)
+    oldest = time.time() - STALE
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # its writer has just removed it
+                if _TEMPORARY.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    Path(entry).unlink(missing_ok=True)
 
 
 def sync_folder(folder: str | Path) -> None:

@@ -32,7 +32,9 @@ def test_a_seed_reproduces_its_world() -> None:
 
 
 def test_a_seed_reproduces_its_world_in_another_process() -> None:
-    program = "from simulation.options import QUIET; from simulation.world import World; print(World(7, QUIET).run().digest)"
+    program = (
+        "from simulation.options import QUIET; from simulation.world import World; print(World(7, QUIET).run().digest)"
+    )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     digests = {
         subprocess.run(

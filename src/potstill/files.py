@@ -55,10 +55,12 @@ def _temporary(path: Path, data: bytes, mode: int) -> Iterator[Path]:
 
 def remove_stale(folder: str | Path) -> None:
     """Remove the temporary files that killed writers left in a folder; those younger than `STALE` stay."""
+    oldest, found = time.time() - STALE, []
     with contextlib.suppress(FileNotFoundError):
-        oldest = time.time() - STALE
-        for entry in os.scandir(folder):
-            if _TEMPORARY.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:
+        found = [entry for entry in list(os.scandir(folder)) if _TEMPORARY.fullmatch(entry.name)]
+    for entry in found:
+        with contextlib.suppress(FileNotFoundError):  # its writer has just finished
+            if entry.stat(follow_symlinks=False).st_mtime < oldest:
                 Path(entry).unlink(missing_ok=True)
 
 

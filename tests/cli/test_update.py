@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from worlds import CONFIG, NOON, PROBLEM
 
 from potstill.cli import app
-from potstill.events import LoggedReward, now
+from potstill.events import LoggedDecision, LoggedReward, now
 from potstill.pipeline import UpdateReport, run_update
 from potstill.registry import Conflict
 from potstill.service.status import unused_rewards
@@ -47,6 +47,18 @@ def test_a_dry_run_does_not_say_that_it_published(workspace):
 
 def test_a_dry_run_is_not_watched(workspace):
     assert "leave out --watch" in run("update", workspace.url, "--dry-run", "--watch").stderr
+
+
+def test_decisions_that_were_left_out_as_ambiguous_are_shown(workspace):
+    context = {feature.name: feature.example for feature in workspace.problem.context}
+    with workspace.event_log() as log:
+        for i, action in enumerate(("360p", "720p")):
+            stated = {"id": "retried", "propensity": 0.5, "policy": i, "time": now() - DAY + i}
+            log.append(LoggedDecision(context=context, action=action, **stated))
+    said = "ambiguous +1 decision left out: logged with different actions under one id"
+    run_update(workspace, now=NOON)  # flushes only
+    assert re.search(said, done("status", workspace.url))
+    assert re.search(said, done("update", workspace.url))
 
 
 def test_rewards_that_were_not_used_are_shown(workspace):

@@ -23,10 +23,15 @@ class D:
     eligible: tuple[str, ...] | None = None
     unit: str | None = None
     arm: str | None = None
+    mode: str | None = None
 
     @property
     def said(self) -> tuple[Any, ...]:
         return (self.policy, self.action, self.propensity)
+
+    @property
+    def source(self) -> str:
+        return self.mode or "log"
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class World:
     decisions: list[D] = field(default_factory=list)
     rewards: list[R] = field(default_factory=list)
     observed: list[dict[str, Any]] = field(default_factory=list)
+    exact: bool = True  # whether it is known which rows arrived since the last cut
     cut: int = 0
     until: int = -(2**60)
     decisions_before: int = 0
@@ -66,17 +72,19 @@ class World:
     def join(self, now: int) -> dict[str, Any]:
         """One cut at a time; gives the counts."""
         until = now - (self.window + self.settle) * SECOND
+        known = self.decisions_before if self.exact else 0
         pending = sum(
-            d.time > max(until, self.until) or (until < self.until and i >= self.decisions_before)
+            d.time > max(until, self.until) or (until < self.until and self.exact and i >= known)
             for i, d in enumerate(self.decisions)
         )
-        taken = self._taken_up(self.decisions, self.decisions_before, until)
+        taken = self._taken_up(self.decisions, known, until)
         if not taken or until < self.until:
             return {"cut": None, "pending": pending}
-        counts = dict.fromkeys(("duplicates", "conflicting", "unfit", "rewarded", "defaulted", "matched"), 0)
+        counts = dict.fromkeys(("duplicates", "conflicting", "ambiguous", "unfit"), 0)
+        counts |= dict.fromkeys(("rewarded", "defaulted", "matched"), 0)
         counts |= dict.fromkeys(("reward_duplicates", "reward_conflicting", "late", "too_late", "orphans"), 0)
         self._strays(until, taken, counts)
-        new = [self._observe(d, counts) for d in self._first_ones(taken, counts)]
+        new = [self._observe(d, counts) for d in self._first_ones(taken, until, counts)]
         kept = [row for row in new if self.low <= row["reward"] <= self.high]
         counts["unfit"] += len(new) - len(kept)
         counts["rewarded"] = sum(row["rewarded"] for row in kept)
@@ -87,25 +95,39 @@ class World:
         return {"cut": self.cut, "pending": pending, "decisions": len(kept), **counts}
 
     def _taken_up(self, rows: list[Any], before: int, until: int) -> list[Any]:
-        """Rows up to `until` that no earlier cut took up."""
+        """Rows up to `until` but the first `before` that an earlier cut took up."""
         earlier = {i for i, row in enumerate(rows) if i < before and row.time <= self.until}
         return [row for i, row in enumerate(rows) if row.time <= until and i not in earlier]
 
-    def _first_ones(self, taken: list[D], counts: dict[str, int]) -> list[D]:
-        """Of each id the decision that counts, unless it was observed before."""
+    def _first_ones(self, taken: list[D], until: int, counts: dict[str, int]) -> list[D]:
+        """Of each id the decision that counts, unless its rows state several actions."""
         counts["unfit"] += sum(not d.fits for d in taken)
+        new: dict[str, list[D]] = {}
+        for d in sorted((d for d in taken if d.fits), key=_place):
+            before = [o for o in self.observed if o["id"] == d.id and _near(o["time"], d.time)]
+            if not before:
+                new.setdefault(d.id, []).append(d)
+            elif self.exact:
+                self._count_again(d, min(before, key=lambda o: o["time"])["said"], counts)
         firsts = []
-        for name in {d.id for d in taken if d.fits}:
-            rows = sorted((d for d in taken if d.id == name and d.fits), key=_place)
-            before = [o for o in self.observed if o["id"] == name and any(_near(o["time"], d.time) for d in rows)]
-            if before:
-                said = min(before, key=lambda o: o["time"])["said"]
+        for first, *others in new.values():
+            for d in others:
+                self._count_again(d, first.said, counts)
+            same = [d for d in self.decisions if d.id == first.id and d.fits and self._is_around(d, until)]
+            around = [d for d in same if abs(d.time - first.time) <= 10 * MINUTE]
+            rows = [first, *others, *around]
+            if any(d.action != first.action and not _replaced(d, rows) for d in rows):
+                counts["ambiguous"] += 1
             else:
-                firsts.append(rows[0])
-                said = rows.pop(0).said
-            for row in rows:
-                counts["duplicates" if row.said == said else "conflicting"] += 1
+                firsts.append(first)
         return firsts
+
+    def _is_around(self, d: D, until: int) -> bool:
+        """Whether a decision is shortly after this cut, or shortly before the end of the last one."""
+        return until < d.time <= until + 10 * MINUTE or self.until - 10 * MINUTE < d.time <= self.until
+
+    def _count_again(self, d: D, said: tuple[Any, ...], counts: dict[str, int]) -> None:
+        counts["duplicates" if d.said == said else "conflicting"] += 1
 
     def _observe(self, d: D, counts: dict[str, int]) -> dict[str, Any]:
         inside = [r for r in self.rewards if r.id == d.id and -MINUTE <= r.time - d.time <= self.window * SECOND]
@@ -125,6 +147,7 @@ class World:
             "rewarded": bool(values),
             "metrics": self._metrics(list(kept.values())),
             "of": (d.eligible, d.unit, d.arm),
+            "source": d.source,
         }
 
     def _metrics(self, rewards: list[R]) -> dict[str, float] | None:
@@ -149,7 +172,8 @@ class World:
 
     def _strays(self, until: int, taken: list[D], counts: dict[str, int]) -> None:
         window = self.window * SECOND
-        for r in self._taken_up(self.rewards, self.rewards_before, until):
+        known = self.rewards_before if self.exact else len(self.rewards)
+        for r in self._taken_up(self.rewards, known, until):
             mine = [d.time for d in taken if d.id == r.id]
             if mine:
                 delay = r.time - min(mine)
@@ -161,7 +185,7 @@ class World:
             delays = [r.time - t for t in others if -MINUTE <= r.time - t <= window + DAY]
             counts["orphans"] += not delays
             counts["late"] += bool(delays) and max(delays) > window
-        for r in self.rewards[self.rewards_before :]:
+        for r in self.rewards[known:]:
             delays = [r.time - o["time"] for o in self.observed if o["id"] == r.id]
             counts["too_late"] += any(-MINUTE <= delay <= window for delay in delays)
 
@@ -169,7 +193,12 @@ class World:
 def _place(d: D) -> tuple[Any, ...]:
     """By which of several decisions of one id it is known which counts; what is missing comes first."""
     rest = (d.eligible, d.unit, d.arm)
-    return (d.time, *d.said, *((value is not None, value or ()) for value in rest), d.x)
+    return (d.time, *d.said, *((value is not None, value or ()) for value in rest), d.source, d.x)
+
+
+def _replaced(d: D, rows: list[D]) -> bool:
+    """Whether a fallback was answered in place of a decision."""
+    return any(other.mode == "fallback" and other.time == d.time - 1 for other in rows)
 
 
 def _near(one: int, other: int) -> bool:

@@ -3,6 +3,8 @@
 import enum
 import math
 import re
+import subprocess
+import sys
 from types import MappingProxyType
 
 import msgspec
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 import potstill as ps
 from potstill.events import Event, InvalidEvent, LoggedDecision, LoggedObservation, LoggedReward
 from potstill.events.records import Row
+from potstill.events.reward_keys import OBSERVATION, stored_key
 from potstill.events.validate import EventValidator
 from potstill.problem import InvalidContext, Problem
 
@@ -58,6 +61,44 @@ def test_a_decision_is_stored_with_its_values_in_feature_order(problem):
 def test_a_reward_is_stored(problem):
     reward = LoggedReward(id="a", reward=2, key="click", metrics={"watched": 3}, time=TIME)
     assert stored(problem, reward) == ["r", "a", TIME, 2.0, "click", {"watched": 3.0}]
+
+
+def test_rewards_without_key_and_time_are_told_apart_also_in_one_microsecond(problem, monkeypatch):
+    monkeypatch.setattr("potstill.events.validate.now", lambda: TIME)
+    encode = EventValidator(problem).encode
+    rows = [msgspec.msgpack.decode(encode(LoggedReward(id="a", reward=1.0))) for _ in range(1000)]
+    rows += [stored(problem, LoggedReward(id="a", reward=1.0)) for _ in range(10)]
+    assert len({row[4] for row in rows}) == 1010
+    assert {row[2] for row in rows} == {TIME}
+
+
+def test_a_reward_that_states_its_time_needs_no_key(problem):
+    assert stored(problem, LoggedReward(id="a", reward=1.0, time=TIME))[4] is None
+
+
+def test_a_forked_process_generates_keys_of_its_own():
+    """In a fresh process: one that has threads, as this one may, must not fork."""
+    program = """
+import os
+from potstill.events.reward_keys import generated_key
+ours = [generated_key() for _ in range(3)]
+theirs, end = os.pipe()
+if os.fork() == 0:
+    os.write(end, " ".join(generated_key() for _ in range(3)).encode())
+    os._exit(0)
+os.wait()
+print(len({*ours, *(generated_key() for _ in range(3)), *os.read(theirs, 1000).decode().split()}))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout == "9\n"
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_callers_keys_are_stored_apart_from_each_other_and_from_the_lakes_own(one, other):
+    for first, second in ((one, other), (one, OBSERVATION), ("\\" + one, other), ("\\" + OBSERVATION, OBSERVATION)):
+        assert (stored_key(first) == stored_key(second)) == (first == second)
+        assert OBSERVATION not in (stored_key(first), stored_key(second))
+    assert stored_key(None) is None
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,6 @@ class Workspace:
         """The rows of the table of observations in the oracle's terms."""
         frame = self.lake.scan("observations").sort("cut", "time", "id").collect()
         assert frame["weight"].to_list() == [1.0] * len(frame)
-        assert frame["source"].to_list() == ["log"] * len(frame)
         return [
             {
                 "id": row["id"],
@@ -102,6 +101,7 @@ class Workspace:
                 "rewarded": row["rewarded"],
                 "metrics": row["metrics"] and {metric["name"]: metric["value"] for metric in row["metrics"]},
                 "of": (row["eligible"] and tuple(row["eligible"]), row["unit"], row["arm"]),
+                "source": row["source"],
                 "cut": row["cut"],
             }
             for row in frame.with_columns(pl.col("time").dt.epoch("us")).iter_rows(named=True)
@@ -127,6 +127,7 @@ def decision_frame(rows: Iterable[D]) -> pl.DataFrame:
             "eligible": pl.Series([d.eligible for d in rows], dtype=pl.List(pl.String)),
             "unit": pl.Series([d.unit for d in rows], dtype=pl.String),
             "arm": pl.Series([d.arm for d in rows], dtype=pl.String),
+            "mode": pl.Series([d.mode for d in rows], dtype=pl.String),
             "problem": ["hash"] * len(rows),
             "context_x": [d.x for d in rows],
             "context_c": ["a"] * len(rows),
@@ -156,7 +157,7 @@ def counts(report: JoinReport) -> dict[str, Any]:
     """A report in the oracle's terms."""
     if report.cut is None:
         return {"cut": None, "pending": report.pending}
-    names = ("cut", "pending", "decisions", "rewarded", "defaulted", "duplicates", "conflicting", "unfit")
+    names = ("cut", "pending", "decisions", "rewarded", "defaulted", "duplicates", "conflicting", "ambiguous", "unfit")
     rewards = {name: getattr(report.rewards, name) for name in ("matched", "late", "too_late", "orphans")}
     rewards["reward_duplicates"] = report.rewards.duplicates
     rewards["reward_conflicting"] = report.rewards.conflicting

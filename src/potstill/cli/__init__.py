@@ -27,6 +27,8 @@ COMMANDS = {
     "update": "update",
     "reproduce": "update",
     "audit": "update",
+    "backup": "backup",
+    "restore": "backup",
     "warm-start": "update",
     "status": "status",
     "verify": "verify",

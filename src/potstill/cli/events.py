@@ -53,12 +53,11 @@ def flush(place: Place, as_json: AsJson = False) -> None:
     Updates and the service do this on their own. A segment that a process is writing stays in the log until it is
     closed, within seconds.
     """
-    from potstill.events.wal import Spool
     from potstill.workspace import Workspace
 
     with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
-        spool = Spool(workspace.spool)
+        spool = workspace.segments
         report = workspace.flusher().flush()
         left = spool.pending()
     if as_json:

@@ -116,6 +116,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
     )
     if unused := _unused(joined.rewards.late, joined.rewards.too_late, joined.rewards.orphans):
         lines["not used"] = unused
+    if joined.ambiguous:
+        lines["ambiguous"] = _ambiguous(joined.ambiguous)
     lines["observations"] = f"{report.observations:,} to learn from, up to cut {report.cut}"
     if report.unfit:
         lines["do not fit"] = f"{report.unfit:,} observations, left out: {_UNFIT}"
@@ -137,6 +139,10 @@ def _lines(report: UpdateReport) -> dict[str, str]:
             lines["by the log"] = f"{compared.in_words} against version {compared.against}{sure}"
         lines["took"] = ", ".join(f"{step} {took:.1f} s" for step, took in report.seconds.items() if took >= 0.05)
     return lines
+
+
+def _ambiguous(decisions: int) -> str:
+    return f"{plural(decisions, 'decision')} left out: logged with different actions under one id (repeated requests)"
 
 
 def _unused(late: int, too_late: int, orphans: int) -> str:
@@ -173,6 +179,8 @@ def show_status(found: Status, *, as_json: bool) -> None:
         "joined": f"{joined.decisions:,} decisions to join; {joined.pending:,} pending",
         "update": found.next.why,
     }
+    if joined.ambiguous:
+        lines["ambiguous"] = _ambiguous(joined.ambiguous)
     totals = found.rewards
     if unused := _unused(totals.late, totals.too_late, totals.orphans):
         lines["rewards"] = f"{totals.matched:,} used so far; not used: {unused}"

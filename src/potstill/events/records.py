@@ -69,7 +69,7 @@ class LoggedReward(msgspec.Struct, frozen=True, kw_only=True):
         id: Id of the decision.
         reward: A finite number.
         key: Name of the reward among those of one decision; a second one with the same key is a retry and counts once.
-            Without keys, rewards of equal time and value are one.
+            Without a key, rewards that state the same time and value are one; those without a time are all counted.
         metrics: Other outcomes that experiments report, finite numbers by name; policies do not learn from them.
         time: Microseconds since 1970, UTC; the time of logging if left out.
     """

@@ -25,6 +25,7 @@ from potstill.events.records import (
     ObservationRow,
     RewardRow,
 )
+from potstill.events.reward_keys import generated_key
 from potstill.problem import (
     LARGEST,
     MOST_METRICS,
@@ -113,11 +114,16 @@ class EventValidator:
         )
 
     def _reward(self, event: LoggedReward) -> RewardRow:
+        time, key = event.time, event.key
+        if key is not None:
+            key = text(key, "key")
+        elif time is None:  # the time of logging tells rewards apart only to the microsecond
+            key = generated_key()
         return RewardRow(
             text(event.id, "id"),
-            _time(now() if event.time is None else event.time, "time"),
+            now() if time is None else _time(time, "time"),
             self._amount(event.reward),
-            None if event.key is None else text(event.key, "key"),
+            key,
             None if event.metrics is None else _metrics(event.metrics),
         )
 

@@ -91,6 +91,7 @@ class App:
                 metrics.of(workspace.problem.name) if metrics else NullRecorder(),
                 log_timeout=options.log_timeout,
                 idempotency_size=options.idempotency_size,
+                shared=options.shared_ids(workspace.problem.name) if options.shared_ids else None,
             )
             for workspace in workspaces
         ]

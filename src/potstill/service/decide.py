@@ -47,10 +47,7 @@ class Batch:
         self.values = [_values(request.context) for request in requests]
         eligible = [request.eligible for request in requests]
         self.eligible = None if eligible.count(None) == len(eligible) else eligible
-        self.digests = digests(self.values)
-        if self.eligible is not None:
-            pairs = zip(self.digests, self.eligible, strict=True)
-            self.digests = [digest if one is None else _digest(digest, one) for digest, one in pairs]
+        self.digests = context_digests(self.values, self.eligible)
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -209,6 +206,14 @@ class Decider:
         if request.eligible is not None and not self._space.restrict(request.eligible).permits(action):
             raise unfit(f"action {action!r} is not eligible; allow it, or choose another - at request {place}")
         return action
+
+
+def context_digests(values: list[Any], eligible: Sequence[Any] | None) -> list[int]:
+    """Digests of contexts and restrictions, for this process alone."""
+    found = digests(values)
+    if eligible is None:
+        return found
+    return [digest if one is None else _digest(digest, one) for digest, one in zip(found, eligible, strict=True)]
 
 
 def _digest(context: int, eligible: Any) -> int:

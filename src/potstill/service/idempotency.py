@@ -1,16 +1,25 @@
-"""Idempotency: the last decisions by id, so that a retry gets the same answer and is logged once."""
+"""Idempotency: the last decisions by id, so that a retry gets the same answer and is logged once.
+
+Decisions that are not in this worker's memory are recalled from the segments on the machine's disk: at the start, and
+where another worker, or this one long ago, has decided an id (`potstill.service.shared_ids`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from msgspec import Struct
 
+from potstill.events import DecisionRow
 from potstill.service.async_log import AsyncCommit
-from potstill.service.decide import Batch
+from potstill.service.decide import Batch, context_digests
 from potstill.service.http import Refusal, unfit
-from potstill.service.wire import DecideReply
+from potstill.service.wire import DecideReply, Mode
+from potstill.spaces import ActionSpace, FiniteSpace
+
+#: Recalled decisions in a batch; a hit looks through its batch.
+_BATCH = 50
 
 
 # gc=False and tuples: the collector does not traverse a hundred thousand of them; none refers back to itself.
@@ -76,6 +85,19 @@ class IdempotencyCache:
         if len(self._young) >= self._size:
             self._young, self._old = {}, self._young
 
+    def recall(self, rows: Sequence[DecisionRow], space: ActionSpace) -> None:
+        """Add decisions that were read from the log.
+
+        Restrictions of spaces without a finite list are not logged as they were asked: such decisions are left out.
+        """
+        finite = isinstance(space, FiniteSpace)
+        rows = [row for row in rows if finite or row.eligible is None]
+        for start in range(0, len(rows), _BATCH):
+            part = rows[start : start + _BATCH]
+            self.add(
+                context_digests([row.values for row in part], [row.eligible for row in part]), _replies(part), None
+            )
+
     def _cached(self, ids: Sequence[str | None]) -> dict[int, CachedDecision]:
         """Cached decisions with these ids, by their places."""
         places = {name: place for place, name in enumerate(ids)}
@@ -86,6 +108,14 @@ class IdempotencyCache:
                 if batches.get(reply.id) is batch:
                     found[places[reply.id]] = CachedDecision(digest, reply, batch.commit)
         return found
+
+
+def _replies(rows: Sequence[DecisionRow]) -> list[DecideReply]:
+    """What was answered; `would`, which is not logged, is missing."""
+    return [
+        DecideReply(row.id, row.action, row.propensity, row.policy, cast(Mode, row.mode or "online"), None, row.arm)
+        for row in rows
+    ]
 
 
 def _refuse_duplicates(ids: Sequence[str | None]) -> None:

@@ -11,6 +11,7 @@ from potstill.errors import PotstillError
 from potstill.problem import Problem
 from potstill.service.auth import Guard
 from potstill.service.http import CLOSE, Receive, Refusal, channel, overloaded, too_large
+from potstill.service.shared_ids import SharedIds
 from potstill.spaces import FiniteSpace
 
 MIB = 1024 * 1024
@@ -38,6 +39,7 @@ class Options:
         log_timeout: Seconds to wait for the disk.
         reload_seconds: Seconds between two looks for a new version; those of ``potstill.toml`` if left out.
         idempotency_size: Number of decisions to recognise by their ids.
+        shared_ids: Gives the ids that the workers have decided, for the name of a problem; None for a single worker.
         cors: Origins of pages that may call.
     """
 
@@ -52,6 +54,7 @@ class Options:
     log_timeout: float = 1.5
     reload_seconds: float | None = None
     idempotency_size: int = 100_000
+    shared_ids: Callable[[str], SharedIds] | None = None
     cors: Sequence[str] = ()
 
 

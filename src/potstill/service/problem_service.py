@@ -19,6 +19,8 @@ from potstill.service.http import unavailable, unfit
 from potstill.service.idempotency import CachedDecision, IdempotencyCache
 from potstill.service.metrics import Recorder
 from potstill.service.problem_watcher import ProblemWatcher
+from potstill.service.recall import Recall
+from potstill.service.shared_ids import SharedIds
 from potstill.service.snapshot import Snapshot, SnapshotWatcher
 from potstill.service.wire import DecideReply, DecideRequest, Requests
 from potstill.workspace import Workspace, fallback_of
@@ -56,12 +58,21 @@ class ProblemService:
         recorder: Counts decisions, rewards and refusals.
         log_timeout: Seconds to wait for the disk.
         idempotency_size: Number of decisions to recognise by their ids.
+        shared: Ids that the workers of the service have decided; None for a single worker.
 
     Raises:
         InvalidConfig: The configured fallback is not an action of the problem.
     """
 
-    def __init__(self, workspace: Workspace, recorder: Recorder, *, log_timeout: float, idempotency_size: int) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        recorder: Recorder,
+        *,
+        log_timeout: float,
+        idempotency_size: int,
+        shared: SharedIds | None = None,
+    ) -> None:
         self.workspace, self.recorder = workspace, recorder
         self.name = workspace.problem.name
         self.requests = Requests(workspace.problem)
@@ -70,19 +81,21 @@ class ProblemService:
         self.problems = ProblemWatcher(workspace)
         self.counts = Counts()
         self._decider = Decider(workspace.problem, fallback_of(workspace))
-        self._cache = IdempotencyCache(idempotency_size)
+        self._cache, self._size = IdempotencyCache(idempotency_size), idempotency_size
+        self._recall = Recall(workspace, shared)
         self._log_timeout = log_timeout
         self._log: AsyncLog | None = None
         self._reloading = asyncio.Lock()
 
     async def open(self) -> None:
-        """Load the serving policy and the experiment, and open the log.
+        """Load the serving policy, the experiment and the last decisions, and open the log.
 
         Raises:
             InvalidConfig: The experiment is invalid.
         """
         await asyncio.to_thread(self.snapshots.start)
         await asyncio.to_thread(self.experiments.start)
+        self._cache.recall(await asyncio.to_thread(self._recall.last, self._size), self.workspace.problem.actions)
         self._log = AsyncLog(await asyncio.to_thread(self.workspace.event_log), self._log_timeout)
 
     async def close(self) -> None:
@@ -119,6 +132,8 @@ class ProblemService:
         if not batch.requests:
             return []
         cached = self._cache.find(batch)
+        if self._recall.shared is not None and len(cached) < len(batch):
+            cached = await self._find_shared(batch, cached, self._recall.shared)
         if cached:
             return await self._decide_again(batch, cached, read)
         pending = self._decide(batch)
@@ -151,6 +166,16 @@ class ProblemService:
             return await self.decide(read)
         return [cached[place].reply if place in cached else next(replies) for place in range(len(batch))]
 
+    async def _find_shared(
+        self, batch: Batch, cached: dict[int, CachedDecision], shared: SharedIds
+    ) -> dict[int, CachedDecision]:
+        """Cached decisions, and those that another worker has taken, or this one long ago."""
+        ids = [name for place in shared.seen(batch.ids) if place not in cached and (name := batch.ids[place])]
+        if not ids:
+            return cached
+        self._cache.recall(await self._recall.find(ids), self.workspace.problem.actions)
+        return self._cache.find(batch)
+
     def _decide(self, batch: Batch) -> _Pending:
         """Decide requests that are not cached, and submit the decisions to the log."""
         snapshot, experiment = self.snapshots.current, self.experiments.current
@@ -166,6 +191,8 @@ class ProblemService:
         except (InvalidEvent, InvalidAction) as error:
             raise unfit(str(error)) from error
         self._cache.add(batch.digests, replies, commit)
+        if self._recall.shared is not None:
+            self._recall.shared.add(batch.ids)
         return _Pending(snapshot, experiment, replies, rows[0].time, commit)
 
     async def _reply(self, pending: _Pending, read: Read) -> list[DecideReply]:

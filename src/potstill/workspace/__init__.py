@@ -5,6 +5,15 @@ from typing import TYPE_CHECKING
 from potstill.lazy import lazy
 from potstill.workspace import template
 from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform
+from potstill.workspace.backup import (
+    BackupReport,
+    CorruptBackup,
+    Manifest,
+    NoBackup,
+    back_up,
+    list_backups,
+    restore,
+)
 from potstill.workspace.check import check_config, check_mode, fallback_of
 from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
@@ -22,9 +31,13 @@ __all__ = [
     "CONFIG",
     "PROBLEM",
     "Adaptation",
+    "BackupReport",
     "Config",
+    "CorruptBackup",
     "ExperimentStatus",
     "InvalidConfig",
+    "Manifest",
+    "NoBackup",
     "NoWorkspace",
     "Overview",
     "ServeConfig",
@@ -33,6 +46,7 @@ __all__ = [
     "Workspace",
     "WorkspaceExists",
     "adapt_again",
+    "back_up",
     "change_notice",
     "check_config",
     "check_mode",
@@ -41,10 +55,12 @@ __all__ = [
     "fallback_of",
     "in_words",
     "is_uniform",
+    "list_backups",
     "log_example",
     "notices",
     "overview",
     "read_config",
+    "restore",
     "rules_of",
     "template",
 ]

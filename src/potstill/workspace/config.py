@@ -119,11 +119,21 @@ class ServeConfig(_Section, frozen=True):
             logged; ``log-only``: always the fallback action. ``POST admin/mode`` overrides it.
         fallback: Action to answer with on a failure; without one, failures are errors.
         reload_seconds: Seconds between two looks for a new version.
+        remember: Time for which the decisions of this machine are kept on disk, for requests that are repeated.
     """
 
     mode: ServeMode = "online"
     fallback: Any = None
     reload_seconds: Positive = 1.0
+    remember: str = "10m"
+
+    def __post_init__(self) -> None:
+        _ = self.remember_seconds
+
+    @property
+    def remember_seconds(self) -> int:
+        """The same in seconds."""
+        return seconds(self.remember, "serve.remember", zero=True)
 
 
 class Config(_Section, frozen=True):

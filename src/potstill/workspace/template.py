@@ -118,6 +118,9 @@ type = "linear-ts"
 # fallback = "360p"
 # Seconds between two looks for a new version.
 #reload_seconds = 1.0
+# How long the machine keeps its decisions on disk after they are in the lake, so that a repeated request gets the first
+# answer also from another worker and after a restart.
+#remember = "10m"
 
 # A randomised experiment: is the policy better than control? Remove the # to start it, and the section to end it:
 # the service follows within seconds. potstill experiment reports it.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from potstill.errors import PotstillError
 from potstill.events import EventLog, Horizon, LogWatermark, Watermarks
+from potstill.events.wal import Spool
 from potstill.policy import Policy
 from potstill.problem import Problem, difference
 from potstill.registry import Conflict, Hold, OtherProblem, Registry, UnknownVersion
@@ -92,9 +93,8 @@ class Workspace:
     def flusher(self) -> Flusher:
         """Flushes this machine's log into the lake, and publishes its watermark."""
         from potstill.events.lake import Flusher
-        from potstill.events.wal import Spool
 
-        return Flusher(Spool(self.spool), self.lake, self.log_watermark)
+        return Flusher(self.segments, self.lake, self.log_watermark)
 
     def horizon(self, now: int) -> Horizon:
         """How far a cut may reach now (microseconds since 1970): what all live logs have passed."""
@@ -215,6 +215,11 @@ class Workspace:
                 "or put the old problem.toml back"
             )
         return f"{changed}; {in_words(policy)}"
+
+    @property
+    def segments(self) -> Spool:
+        """The segments of this machine's logs, kept for as long as the configuration states."""
+        return Spool(self.spool, remember=self.config.serve.remember_seconds)
 
     def event_log(self) -> EventLog:
         """An event log for this process; close it, or use it in a ``with``.

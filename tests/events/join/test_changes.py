@@ -71,3 +71,24 @@ def test_after_a_vacuum_nothing_is_lost_or_observed_twice(workspace):
     report = workspace.join(after(BASE + 2 * DAY))
     assert [row["id"] for row in workspace.observed()] == ["a", "late", "c", "b"]
     assert (report.decisions, report.rewarded, report.duplicates, report.rewards.orphans) == (3, 1, 0, 0)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_an_id_that_is_used_again_weeks_later_is_a_new_decision(workspace, exact):
+    """Also after a vacuum, when the rows of the first use are read again."""
+    workspace.world.exact = exact
+    workspace.add(D("a", BASE), D("b", BASE), R("a", BASE), files=2)
+    assert counts(workspace.join(after(BASE))) == workspace.world.join(after(BASE))
+    late = BASE + 20 * DAY
+    again = [D("a", late, action="r"), D("a", late + 1, action="r")]
+    workspace.add(D("a", BASE + DAY, action="r"), *again, R("a", late), files=3)
+    if not exact:
+        workspace.compact()
+        for table in ("decisions", "rewards"):
+            handle = workspace.lake.tables[table].current()
+            handle.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    report = workspace.join(after(late + 1))
+    assert (report.decisions, report.duplicates, report.conflicting) == (1, 1, 1 if exact else 0)
+    assert counts(report) == workspace.world.join(after(late + 1))
+    assert workspace.observed() == workspace.world.observed
+    assert [(row["id"], row["time"]) for row in workspace.observed()] == [("a", BASE), ("b", BASE), ("a", late)]

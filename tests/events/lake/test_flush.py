@@ -4,15 +4,20 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 from events.proxy import Proxy
 
 import potstill as ps
+from potstill.clock import now
 from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, LoggedReward
+from potstill.events.join import join
 from potstill.events.lake import Flusher, FlushReport, FlushState, Lake, delta, flush, last_flush
+from potstill.events.reward_keys import OBSERVATION
 from potstill.events.wal import QUARANTINE, Spool, segment
 from potstill.problem import Feature
+from potstill.storage import open_storage
 
 NOON = 1_700_000_000_000_000
 QUICK = {
@@ -125,6 +130,21 @@ def test_events_arrive_as_they_were_logged(tmp_path: Path, place: str, problem: 
     assert sorted(rewards.rows()) == [("o", NOON + 5, 2.0, "observation"), ("r", NOON, -1.5, "k")]
     metrics = dict(world.lake.scan("rewards").select("id", "metrics").collect().iter_rows())
     assert metrics == {"o": None, "r": [{"name": "a", "value": -0.5}, {"name": "b", "value": 1.0}]}
+
+
+def test_every_acknowledged_reward_is_counted_whatever_its_key(world: World, tmp_path: Path) -> None:
+    """A thousand without key or time, and a caller's key that is the lake's own word for the reward of a device."""
+    decision, _ = _pair("a", world.problem)
+    keyless = [LoggedReward(id="a", reward=1.0) for _ in range(1000)]
+    seen = LoggedObservation(decision=msgspec.structs.replace(decision, id="o", time=now()), reward=2.0)
+    with EventLog(world.spool.path, world.problem) as log:
+        log.append(msgspec.structs.replace(decision, time=None), *keyless)
+        log.append(seen, seen, *[LoggedReward(id="o", reward=1.0, key=OBSERVATION)] * 2)
+    world.flush()
+    cuts = open_storage(str(tmp_path / "cuts"))
+    report = join(world.lake, cuts, world.problem, aggregate="sum", settle=0, now=now() + 10**11)
+    assert (report.rewards.matched, report.rewards.duplicates) == (1002, 2)
+    assert dict(world.lake.scan("observations").select("id", "reward").collect().iter_rows()) == {"a": 1000, "o": 3}
 
 
 def test_rows_keep_the_order_in_which_they_were_logged(world: World) -> None:

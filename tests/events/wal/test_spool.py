@@ -1,6 +1,8 @@
 """The folder of writers: what the dead left behind is closed, and the living are left alone."""
 
+import os
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -223,3 +225,32 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(tmp_path, mo
     adopted = adopt_folder(folder)
     assert adopted is not None
     spool.os.close(adopted)
+
+
+def test_a_segment_in_the_lake_is_kept_for_a_while_and_no_longer_pending(tmp_path):
+    folder = leave(tmp_path, {"0000000001.log": segment(1, "a"), "0000000002.log": segment(2, "b")})
+    spool = Spool(tmp_path, remember=60)
+    spool.retire("dead", folder / "0000000001.log")
+    spool.retire("dead", folder / "0000000001.log")  # another flusher was faster
+    assert names(folder) == ["0000000001.done", "0000000002.log", "lock"]
+    assert (spool.pending().segments, [path.name for path in spool.closed("dead")]) == (1, ["0000000002.log"])
+    os.utime(folder / "0000000002.log", (0, time.time() + 1))
+    assert [path.name for path in spool.recent()] == ["0000000002.log", "0000000001.done"]
+    spool.retire("dead", folder / "0000000002.log")
+    spool.adopt()
+    assert names(folder) == ["0000000001.done", "0000000002.done", "lock"]
+    os.utime(folder / "0000000001.done", (0, time.time() - 61))
+    assert [path.name for path in spool.recent()] == ["0000000002.done"]
+    spool.adopt()
+    assert names(folder) == ["0000000002.done", "lock"]
+    os.utime(folder / "0000000002.done", (0, 0))
+    spool.adopt()
+    assert not folder.exists()
+
+
+def test_without_a_time_to_remember_segments_in_the_lake_are_deleted(tmp_path):
+    folder = leave(tmp_path, {"0000000001.log": segment(1, "a"), "0000000002.done": segment(2, "b")})
+    Spool(tmp_path).adopt()
+    assert names(folder) == ["0000000001.log", "lock"]
+    Spool(tmp_path).retire("dead", folder / "0000000001.log")
+    assert not folder.exists()

@@ -24,6 +24,8 @@ from potstill.workspace import Workspace, template
 REST = b'"context": {"bandwidth_kbps": 1, "hd_screen": true}}'
 CONTEXT = {"bandwidth_kbps": 900, "connection": "4g", "hd_screen": True}
 WORKER, UPDATER = "potstill.service.process.worker", "potstill.cli"
+#: Memory that workers share.
+SHARED = {"/memfd:potstill-counts", "/memfd:potstill-ids"}
 
 
 @pytest.fixture
@@ -98,6 +100,29 @@ def test_a_killed_worker_is_replaced_and_the_end_under_load_loses_nothing(worksp
     assert_kept(workspace, load, last)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_repeats_find_the_first_decision_after_a_workers_death_under_a_new_version(workspace, tmp_path, workers):
+    requests = [{"id": f"r{i}", "context": CONTEXT} for i in range(30)]
+    with serving(tmp_path / "out", workspace.url, "--workers", workers) as running:
+
+        def decided() -> list[dict]:
+            one, *others = requests
+            single = running.ask("POST", "/v1/video-upload/decide", one)[1]
+            batch = running.ask("POST", "/v1/video-upload/decide/batch", {"requests": others})[1]
+            return [single, *batch["decisions"]]
+
+        first, killed = decided(), running.children()[WORKER]
+        version = publish(workspace).version
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: len(set(running.children().get(WORKER, [])) - set(killed)) == workers)
+        fresh = {"id": "fresh", "context": CONTEXT}
+        assert running.ask("POST", "/v1/video-upload/decide", fresh)[1]["policy"] == version
+        assert [decided() for _ in range(6)] == [first] * 6  # whichever worker accepts
+        assert running.stop() == 0
+    assert in_lake(workspace, "decisions") == Counter([*(f"r{i}" for i in range(30)), "fresh"])
+
+
 def test_a_worker_that_is_restarted_decides_the_problem_of_the_start(workspace, tmp_path):
     """A change that needs an update first must not reach decisions because a worker died."""
     publish(workspace)
@@ -154,7 +179,7 @@ def test_processes_end_with_a_parent_that_is_killed_and_leave_nothing(workspace,
         assert len(children) == 3
         assert {re.search(r"^Umask:\s+(\d+)", status(pid), re.M)[1] for pid in children} == {"0077"}
         # A write to a mapped file on a full disk would end the worker by SIGBUS.
-        assert [shared_mappings(pid) for pid in running.children()[WORKER]] == [{"/memfd:potstill-counts"}] * 2
+        assert [shared_mappings(pid) for pid in running.children()[WORKER]] == [SHARED] * 2
         with Load(running, "video-upload", CONTEXT) as load:
             until(lambda: len(load.rewarded) > 20)
             running.process.kill()

@@ -29,6 +29,8 @@ BEGINNING, END = -(2**62), 2**62
 
 #: Clock skew: a reward may be timestamped this long before its decision.
 SKEW = 60 * SECOND
+#: Repeats of a decision are looked for this long before and after the rows of a cut.
+REPEATS = 600 * SECOND
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,7 @@ class CutInputs:
     Attributes:
         decisions: Decisions that the cut joins.
         soon: Decisions that are not final yet but can have rewards that are.
+        around: Decisions shortly before and after those that the cut joins, which may be repeats of them.
         rewards: All rewards.
         taken_rewards: Rewards that the cut accounts for.
         arrived_rewards: Rewards of any time that arrived since the last cut, where that is known.
@@ -225,6 +228,7 @@ class CutInputs:
     cut: Cut
     decisions: Rows
     soon: Rows
+    around: Rows
     rewards: Rows
     taken_rewards: Rows
     arrived_rewards: Rows
@@ -237,6 +241,7 @@ class CutInputs:
             cut,
             decisions,
             soon=all_rows(lake, "decisions", cut).within(cut.until, cut.until + SKEW),
+            around=_around(lake, cut, previous),
             rewards=all_rows(lake, "rewards", cut),
             taken_rewards=_taken_rewards(lake, cut, previous),
             arrived_rewards=_arrived_rewards(lake, cut, previous),
@@ -245,6 +250,14 @@ class CutInputs:
     def observed(self, days: Collection[dt.date]) -> pl.LazyFrame:
         """Observations of earlier cuts on some UTC days."""
         return self.lake.scan("observations", days=days).filter(pl.col("cut") < self.cut.number)
+
+
+def _around(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:
+    every = all_rows(lake, "decisions", cut)
+    after = every.within(cut.until, cut.until + REPEATS)
+    if previous is None:
+        return after
+    return replace(after, parts=[*after.parts, *every.within(previous.until - REPEATS, previous.until).parts])
 
 
 def _taken_rewards(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:

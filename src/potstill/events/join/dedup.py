@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.errors import PotstillError
-from potstill.events.join.changes import CutInputs, Rows
+from potstill.events.join.changes import REPEATS, CutInputs
 from potstill.tables import TIME, decision_fits
 
 #: Hash of an id; different ids almost never share one.
@@ -28,6 +28,7 @@ _PROBE = "potstill"
 SUSPECTS = 2_000_000
 #: Order of rows with equal times; the smallest counts.
 _ORDER = ("policy", "action", "propensity")
+_ROW = ("id", "time", *_ORDER)
 
 
 class HashMismatch(PotstillError, RuntimeError):
@@ -121,23 +122,26 @@ class Duplicates:
     """Ids that occur more than once.
 
     Attributes:
-        firsts: Such an `id`, and the time of the row that counts; no time if it was observed by an earlier cut.
+        firsts: Such an `id`, and the time of the row that counts; no time if none does.
         duplicates: Number of further rows that agree with the row that counts.
         conflicting: Number of further rows with another action, propensity or policy.
+        ambiguous: Number of ids with several actions, of which no row counts.
     """
 
     firsts: pl.DataFrame
     duplicates: int
     conflicting: int
+    ambiguous: int
 
     @classmethod
     def all(cls, parts: Iterable[Duplicates]) -> Duplicates:
         """Duplicates of several sets of ids together."""
-        parts = [cls(pl.DataFrame(schema={"id": pl.String(), "time": TIME}), 0, 0), *parts]
+        parts = [cls(pl.DataFrame(schema={"id": pl.String(), "time": TIME}), 0, 0, 0), *parts]
         return cls(
             pl.concat([part.firsts for part in parts]),
             sum(part.duplicates for part in parts),
             sum(part.conflicting for part in parts),
+            sum(part.ambiguous for part in parts),
         )
 
     def without(self, decisions: pl.DataFrame) -> pl.DataFrame:
@@ -164,11 +168,10 @@ def find_duplicates(sources: CutInputs, partition: Partition, index: Index) -> D
     known = [
         _known(partition.rows(sources.observed([day])), index) for day in sorted(days)
     ]  # one day in memory at a time
-    suspects = distinct(np.sort(np.concatenate([index.repeated, *known])))
+    repeats = _known(partition.rows(sources.around.scan()), index)
+    suspects = distinct(np.sort(np.concatenate([index.repeated, repeats, *known])))
     many = 1 + int(index.rows_of(suspects).sum()) // SUSPECTS
-    return Duplicates.all(
-        _resolve(sources.decisions, observed, part) for part in np.array_split(suspects, many) if len(part)
-    )
+    return Duplicates.all(_resolve(sources, observed, part) for part in np.array_split(suspects, many) if len(part))
 
 
 def _known(observed: pl.LazyFrame, index: Index) -> NDArray[np.uint64]:
@@ -177,37 +180,59 @@ def _known(observed: pl.LazyFrame, index: Index) -> NDArray[np.uint64]:
     return hashes[index.rows_of(hashes) > 0]
 
 
-def _resolve(rows: Rows, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -> Duplicates:
-    fitting = _of(rows.scan(), suspects, decision_fits(rows.lake.problem)).sort("time", *_ORDER)
-    before = _observed_before(fitting, _of(observed, suspects))
-    new = fitting.join(before, on="id", how="anti")
+def _resolve(sources: CutInputs, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -> Duplicates:
+    rows, columns = sources.decisions, (*_ROW, "mode")
+    fits = decision_fits(rows.lake.problem)
+    fitting = _of(rows.scan(), suspects, fits, columns=columns).sort("time", *_ORDER).with_row_index("row")
+    around = _of(sources.around.scan(), suspects, fits, columns=columns)
+    near = _near(fitting, _of(observed, suspects))
+    new = fitting.join(near, on="row", how="anti")
     firsts = new.unique("id", keep="first", maintain_order=True)
-    others = new.filter(pl.col("id").is_duplicated())
-    repeated = firsts.join(others, on="id", how="semi")
-    agreeing = _agreeing(new, firsts) - len(firsts)
+    ambiguous = _ambiguous(pl.concat([new.select(columns), _repeats(around, firsts)]), firsts)
+    agreeing = _agreeing(new, firsts, on="id") - len(firsts)
     conflicting = len(new) - len(firsts) - agreeing
     if rows.exact:  # else they are mostly the observed rows themselves, read again
-        again = fitting.join(before, on="id", how="semi")
-        same = _agreeing(again, before)
-        agreeing, conflicting = agreeing + same, conflicting + len(again) - same
-    taken = before.select("id", pl.lit(None, TIME).alias("time"))
-    return Duplicates(pl.concat([repeated.select("id", "time"), taken]), agreeing, conflicting)
+        same = _agreeing(fitting, near, on="row")
+        agreeing, conflicting = agreeing + same, conflicting + len(near) - same
+    counting = firsts.join(ambiguous, on="id", how="anti").select("id", "time")
+    ids = fitting.select("id").unique()
+    return Duplicates(ids.join(counting, on="id", how="left"), agreeing, conflicting, len(ambiguous))
 
 
-def _observed_before(rows: pl.DataFrame, observed: pl.DataFrame) -> pl.DataFrame:
-    """Ids with an observation at most one day from one of the rows."""
+def _near(rows: pl.DataFrame, observed: pl.DataFrame) -> pl.DataFrame:
+    """Each row with an observation of its id at most one UTC day away, with what the earliest such one states."""
     apart = (pl.col("time").dt.date() - pl.col("time_observed").dt.date()).dt.total_days().abs()
-    near = rows.select("id", "time").join(observed, on="id", suffix="_observed").filter(apart <= 1)
-    return near.sort("time_observed").unique("id", keep="first", maintain_order=True).select("id", *_ORDER)
+    pairs = rows.select("row", "id", "time").join(observed, on="id", suffix="_observed").filter(apart <= 1)
+    return pairs.sort("time_observed").unique("row", keep="first", maintain_order=True).select("row", *_ORDER)
 
 
-def _agreeing(rows: pl.DataFrame, reference: pl.DataFrame) -> int:
-    """Number of rows that agree with the reference of their id."""
-    pairs = rows.join(reference.select("id", *_ORDER), on="id", suffix="_reference")
+def _repeats(around: pl.DataFrame, firsts: pl.DataFrame) -> pl.DataFrame:
+    """Rows outside of the cut that may be repeats of the first of their id: those close to it in time."""
+    apart = (pl.col("time") - pl.col("time_first")).dt.total_microseconds().abs()
+    pairs = around.join(firsts.select("id", "time"), on="id", suffix="_first")
+    return pairs.filter(apart <= REPEATS).select(around.columns)
+
+
+def _ambiguous(rows: pl.DataFrame, firsts: pl.DataFrame) -> pl.DataFrame:
+    """Ids with rows of another action than the first, so that nobody knows which was carried out.
+
+    A decision one microsecond after a fallback was replaced by it: the fallback was answered.
+    """
+    fallbacks = rows.filter(mode="fallback").select("id", pl.col("time") + pl.duration(microseconds=1))
+    answered = rows.join(fallbacks, on=["id", "time"], how="anti")
+    pairs = answered.join(firsts.select("id", "action"), on="id", suffix="_first")
+    return pairs.filter(~pl.col("action").eq_missing(pl.col("action_first"))).select("id").unique()
+
+
+def _agreeing(rows: pl.DataFrame, reference: pl.DataFrame, on: str) -> int:
+    """Number of rows that agree with their reference."""
+    pairs = rows.join(reference.select(on, *_ORDER), on=on, suffix="_reference")
     return len(pairs.filter(*(pl.col(name).eq_missing(pl.col(f"{name}_reference")) for name in _ORDER)))
 
 
-def _of(rows: pl.LazyFrame, suspects: NDArray[np.uint64], *conditions: pl.Expr) -> pl.DataFrame:
+def _of(
+    rows: pl.LazyFrame, suspects: NDArray[np.uint64], *conditions: pl.Expr, columns: Sequence[str] = _ROW
+) -> pl.DataFrame:
     # A filter rather than a join: other columns are then read only where it holds.
     suspected = HASH.is_in(pl.Series(suspects).implode())
-    return rows.filter(suspected, *conditions).select("id", "time", *_ORDER).collect(engine="streaming")
+    return rows.filter(suspected, *conditions).select(columns).collect(engine="streaming")

@@ -90,7 +90,9 @@ def summarize_partition(partition: Partition, sources: CutInputs, every: int) ->
     index = Index.of(partition.rows(sources.decisions.scan()))
     strays = count_unused_rewards(sources, partition, index)
     copies = find_duplicates(sources, partition, index)
-    counts = JoinCounts(duplicates=copies.duplicates, conflicting=copies.conflicting, rewards=strays)
+    counts = JoinCounts(
+        duplicates=copies.duplicates, conflicting=copies.conflicting, ambiguous=copies.ambiguous, rewards=strays
+    )
     return PartitionSummary(copies, counts, index.every(every))
 
 

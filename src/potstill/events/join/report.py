@@ -43,7 +43,9 @@ class JoinCounts(msgspec.Struct, frozen=True, kw_only=True):
         rewarded: Number of observations with a reward.
         defaulted: Number of observations with the default reward.
         duplicates: Number of decisions that repeat another one of the same id.
-        conflicting: Number of decisions that disagree with the one of the same id that counts.
+        conflicting: Number of decisions that disagree with the first one of the same id.
+        ambiguous: Number of decisions left out because rows of their id state different actions, so that it is not
+            known which was carried out; further rows of the id are counted as duplicates or conflicting.
         unfit: Number of decisions that do not fit the problem, or whose reward does not.
         rewards: Counts of the rewards.
     """
@@ -53,6 +55,7 @@ class JoinCounts(msgspec.Struct, frozen=True, kw_only=True):
     defaulted: int = 0
     duplicates: int = 0
     conflicting: int = 0
+    ambiguous: int = 0
     unfit: int = 0
     rewards: RewardCounts = RewardCounts()
 

@@ -1,4 +1,4 @@
-"""Flush: append the rows of closed segments to the lake's tables exactly once, then delete the segments.
+"""Flush: append the rows of closed segments to the lake's tables exactly once, then retire the segments.
 
 Rows are appended under their segment's number as a transaction id. After an interruption the flush is repeated, and
 each table skips the numbers that it has. Rewards are committed before the decisions of their segments, so that a join
@@ -36,7 +36,7 @@ class FlushReport(msgspec.Struct, kw_only=True):
     """What a flush did.
 
     Attributes:
-        segments: Number of segments that were flushed and deleted.
+        segments: Number of segments that were flushed and retired.
         decisions: Number of rows added to the table of decisions.
         rewards: Number of rows added to the table of rewards.
         bytes: Size of the segments.
@@ -148,7 +148,7 @@ class Flusher:
                 report.cut += [self._quarantine(ready.path, damage) for damage in found]
                 report.segments += 1
                 report.bytes += ready.bytes
-                self.spool.remove(writer, ready.path)
+                self.spool.retire(writer, ready.path)
         if mismatch is not None:
             raise mismatch
 

@@ -6,27 +6,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from potstill.events.lake.schema import Table, table_schema
 from potstill.events.records import DECISION_COLUMNS, DecisionRow, ObservationRow, RewardRow, Row
+from potstill.events.reward_keys import OBSERVATION, stored_key
 from potstill.problem import Problem
 from potstill.tables import context_schema
 
-#: Key of a reward that was sent together with its decision.
-OBSERVATION = "observation"
-
 
 def split(events: Iterable[Row]) -> tuple[list[DecisionRow], list[RewardRow]]:
-    """Decisions and rewards in the order in which they were logged; an observation is one of each."""
+    """Decisions and rewards in the order in which they were logged; an observation is one of each.
+
+    Rewards have their keys as the lake stores them.
+    """
     decisions: list[DecisionRow] = []
     rewards: list[RewardRow] = []
     for event in events:
         match event:
             case DecisionRow():
                 decisions.append(event)
-            case RewardRow():
-                rewards.append(event)
+            case RewardRow(_, _, _, key):
+                stored = stored_key(key)
+                rewards.append(event if stored == key else msgspec.structs.replace(event, key=stored))
             case ObservationRow(decision, reward, time, metrics):
                 decisions.append(decision)
                 if reward is not None:

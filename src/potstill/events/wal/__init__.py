@@ -2,6 +2,7 @@
 
 from potstill.events.wal.group_commit import Commit, LogUnavailable
 from potstill.events.wal.log import EventLog
+from potstill.events.wal.recall import find_decisions, last_decisions
 from potstill.events.wal.segment import Damage, LaterFormat, UnreadableSegment, read, read_header
 from potstill.events.wal.spool import QUARANTINE, Pending, Spool
 
@@ -15,6 +16,8 @@ __all__ = [
     "Pending",
     "Spool",
     "UnreadableSegment",
+    "find_decisions",
+    "last_decisions",
     "read",
     "read_header",
 ]

@@ -6,7 +6,9 @@ header, which holds the whole problem; each further one is an event, or a block 
 
 from __future__ import annotations
 
+import contextlib
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -150,6 +152,29 @@ def read(path: Path) -> Segment:
             damages.append(Damage(at, end, f"{path}: {where}: {error}; {end - at} bytes are skipped"))
         at = end
     return Segment(header, events, good, damages)
+
+
+def newest_first(path: Path) -> tuple[Header, Iterator[Row]]:
+    """The header, and the intact rows from the last frame back to the first, decoded one frame at a time.
+
+    Raises:
+        UnreadableSegment: The header cannot be read.
+    """
+    data = path.read_bytes()
+    header, at = _read_header(data, path)
+    return header, _backwards(data, at)
+
+
+def _backwards(data: bytes, at: int) -> Iterator[Row]:
+    starts: list[int] = []
+    while at + PREFIX.size <= len(data):
+        starts.append(at)
+        at += PREFIX.size + int(PREFIX.unpack_from(data, at)[0])
+    decode = msgspec.msgpack.Decoder(Row | DecisionBlock).decode
+    for start_of_frame in reversed(starts):
+        with contextlib.suppress(*_DAMAGE):
+            event = decode(frame_at(data, start_of_frame)[0])
+            yield from event.rows() if isinstance(event, DecisionBlock) else (event,)
 
 
 def read_header(path: Path) -> Header:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import takewhile
@@ -14,7 +15,8 @@ from potstill.events.wal.segment_writer import sync_data
 from potstill.files import hold, make_folder, remove_stale, sync_folder, write_atomically
 
 LOCK = "lock"
-DONE = ".done"  # a segment that is in the lake and kept for a while
+#: Suffix of a segment that is in the lake, kept for a while so that repeated requests find their decision.
+DONE = ".done"
 #: Folder of unreadable bytes that were cut off segments.
 QUARANTINE = "quarantine"
 
@@ -65,10 +67,14 @@ class Spool:
     """A folder with one subfolder per writer.
 
     All methods are safe while logs write and while other processes use the same spool.
+
+    Args:
+        path: The folder.
+        remember: Seconds for which segments that are in the lake are kept after their last event.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path, *, remember: float = 0.0) -> None:
+        self.path, self.remember = Path(path), remember
 
     def writers(self) -> list[str]:
         """Writers that have a folder, dead or alive."""
@@ -99,7 +105,8 @@ class Spool:
     def adopt(self) -> list[str]:
         """Close the segments that dead writers left open, truncated after the last good event.
 
-        What is cut off goes to the quarantine folder. Empty folders of dead writers are removed.
+        What is cut off goes to the quarantine folder. Empty folders of dead writers are removed, and segments in the
+        lake that were kept long enough.
 
         Returns:
             Descriptions of what was damaged.
@@ -109,13 +116,32 @@ class Spool:
             remove_stale(folder)
         for writer in self.writers():
             try:
+                self._expire(writer)
                 damages += self._adopt(writer)
             except OSError as error:
                 damages.append(f"{self.path / writer} could not be closed for its dead writer: {error}")
         return damages
 
+    def retire(self, writer: str, segment: Path) -> None:
+        """Put aside a segment that is in the lake; `adopt` deletes it later."""
+        if self.remember:
+            with contextlib.suppress(FileNotFoundError):
+                segment.rename(segment.with_suffix(DONE))
+        else:
+            self.remove(writer, segment)
+
+    def recent(self) -> list[Path]:
+        """Segments with events of the last `remember` seconds, in the lake or not, newest first."""
+        found: list[tuple[float, Path]] = []
+        for entry in (entry for writer in self.writers() for entry in _entries(self.path / writer)):
+            with contextlib.suppress(FileNotFoundError):
+                if entry.name.endswith((OPEN, CLOSED, DONE)):
+                    found.append((entry.stat().st_mtime, Path(entry)))
+        oldest = time.time() - self.remember
+        return [path for written, path in sorted(found, reverse=True) if written >= oldest]
+
     def remove(self, writer: str, segment: Path) -> None:
-        """Delete a segment that is in the lake, and the folder if it was a dead writer's last one."""
+        """Delete a segment, and the folder if it was a dead writer's last one."""
         segment.unlink(missing_ok=True)
         if not self._segments(writer):
             self._adopt(writer)
@@ -138,6 +164,12 @@ class Spool:
 
     def _segments(self, writer: str) -> list[Path]:
         return sorted(Path(entry) for entry in _entries(self.path / writer) if entry.name.endswith((OPEN, CLOSED)))
+
+    def _expire(self, writer: str) -> None:
+        oldest = time.time() - self.remember
+        for entry in _entries(self.path / writer):
+            if entry.name.endswith(DONE) and entry.stat().st_mtime < oldest:
+                Path(entry).unlink(missing_ok=True)
 
     def _adopt(self, writer: str) -> list[str]:
         folder = self.path / writer

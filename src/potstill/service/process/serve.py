@@ -14,6 +14,7 @@ import msgspec
 from potstill.errors import PotstillError
 from potstill.problem import Problem, seconds
 from potstill.registry import OtherProblem
+from potstill.service import shared_ids
 from potstill.service.counts import create_memory
 from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
@@ -103,11 +104,11 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
     with ExitStack() as stack:
         signals = stack.enter_context(Signals().caught())
         listening = stack.enter_context(closing(_bound(address, settings)))
-        counts = create_memory(settings.workers)
+        counts, ids = create_memory(settings.workers), _shared_ids(settings, stack)
         stack.callback(os.close, counts)
         child = partial(Child, lifeline=_lifeline(stack))
         service = Service(url=_url(listening), workspaces=workspaces, open=opened, local=local)
-        workers, updaters = _workers(settings, service, child, listening, counts), _updaters(settings, child)
+        workers, updaters = _workers(settings, service, child, listening, counts, ids), _updaters(settings, child)
         flusher = child("the flusher", "potstill.service.process.flusher", settings.places)
         well = supervise(
             [*workers, flusher, *updaters],
@@ -207,10 +208,25 @@ def _lifeline(stack: ExitStack) -> int:
     return theirs
 
 
+def _shared_ids(settings: Settings, stack: ExitStack) -> int | None:
+    """Memory for the ids that several workers have decided."""
+    if settings.workers == 1:
+        return None
+    ids = shared_ids.create_memory(settings.workers)
+    stack.callback(os.close, ids)
+    return ids
+
+
 def _workers(
-    settings: Settings, service: Service, child: Callable[..., Child], listening: socket.socket, counts: int
+    settings: Settings,
+    service: Service,
+    child: Callable[..., Child],
+    listening: socket.socket,
+    counts: int,
+    ids: int | None,
 ) -> list[Child]:
     problems, configs = _files(service)
+    seed = shared_ids.hash_seed()
     specs = [
         Spec(
             places=settings.places,
@@ -220,6 +236,7 @@ def _workers(
             descriptor=listening.fileno(),
             workers=settings.workers,
             counts=counts,
+            ids=ids,
             tokens=settings.tokens,
             closed=tuple(not (service.local and is_open) for is_open in service.open),
             cors=settings.cors,
@@ -231,8 +248,9 @@ def _workers(
             f"worker {spec.number}",
             "potstill.service.process.worker",
             [msgspec.json.encode(spec).decode()],
-            descriptors=[spec.descriptor, spec.counts],
+            descriptors=[spec.descriptor, spec.counts, *([] if ids is None else [ids])],
             reports=True,
+            variables=seed,
         )
         for spec in specs
     ]

@@ -21,6 +21,7 @@ from potstill.service.metrics import Metrics, ProblemMetrics
 from potstill.service.process.connections import most_connections
 from potstill.service.process.supervisor import READY
 from potstill.service.process.uvicorn_protocol import Connection, server_config
+from potstill.service.shared_ids import SharedIds
 from potstill.service.tokens import token_file
 from potstill.workspace import Config, Workspace
 
@@ -42,6 +43,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         descriptor: Descriptor of the listening socket, shared by all workers.
         workers: Number of workers.
         counts: Descriptor of the workers' shared counts.
+        ids: Descriptor of the ids that they have decided; None if there is one worker.
         tokens: A file of tokens for all workspaces; None for one in each.
         closed: For each workspace, whether to refuse callers also where there is no file of tokens.
         cors: Origins of pages that may call.
@@ -54,6 +56,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     descriptor: int
     workers: int
     counts: int
+    ids: int | None = None
     tokens: str | None = None
     closed: tuple[bool, ...]
     cors: tuple[str, ...] = ()
@@ -81,7 +84,9 @@ def run(spec: Spec, ready: int) -> None:
         workspace.problem.name: Guard(token_file(workspace, spec.tokens), required=closed)
         for workspace, closed in zip(workspaces, spec.closed, strict=True)
     }
-    app = create_app(workspaces, Options(guards=guards, metrics=partial(Metrics, counts=counts), cors=spec.cors))
+    shared = None if spec.ids is None else partial(SharedIds, spec.ids, spec.number, spec.workers)
+    metrics = partial(Metrics, counts=counts)
+    app = create_app(workspaces, Options(guards=guards, metrics=metrics, shared_ids=shared, cors=spec.cors))
     Connection.most_connections, Connection.recorder = most_connections(len(workspaces)), ProblemMetrics(counts, "")
     config = server_config(
         AllowedHosts(app, guards.values()),

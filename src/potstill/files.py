@@ -17,6 +17,8 @@ PRIVATE, SHARED = 0o600, 0o666
 PRIVATE_FOLDER = 0o700
 #: Seconds after its last change at which a temporary file counts as left by a killed writer.
 STALE = 24 * 3600.0
+#: New folders that a power cut would remove with all that is in them: syncing their parent failed, or is under way.
+_unsynced: set[Path] = set()
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp")
 
 
@@ -55,11 +57,12 @@ def _temporary(path: Path, data: bytes, mode: int) -> Iterator[Path]:
 
 def remove_stale(folder: str | Path) -> None:
     """Remove the temporary files that killed writers left in a folder; those younger than `STALE` stay."""
-    with contextlib.suppress(FileNotFoundError):
-        oldest = time.time() - STALE
-        for entry in os.scandir(folder):
-            if _TEMPORARY.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:
-                Path(entry).unlink(missing_ok=True)
+    oldest = time.time() - STALE
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # its writer has just removed it
+                if _TEMPORARY.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    Path(entry).unlink(missing_ok=True)
 
 
 def sync_folder(folder: str | Path) -> None:
@@ -73,10 +76,12 @@ def sync_folder(folder: str | Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Create a folder and its parents durably, for their owner alone; existing ones keep their permissions."""
-    if not folder.is_dir():
+    if not folder.is_dir() or folder in _unsynced:
         make_folder(folder.parent)
+        _unsynced.add(folder)
         folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
         sync_folder(folder.parent)
+        _unsynced.discard(folder)
 
 
 def hold(path: Path, *, wait: bool) -> int | None:

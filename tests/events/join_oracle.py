@@ -84,7 +84,7 @@ class World:
         counts |= dict.fromkeys(("rewarded", "defaulted", "matched"), 0)
         counts |= dict.fromkeys(("reward_duplicates", "reward_conflicting", "late", "too_late", "orphans"), 0)
         self._strays(until, taken, counts)
-        new = [self._observe(d, counts) for d in self._first_ones(taken, counts)]
+        new = [self._observe(d, counts) for d in self._first_ones(taken, until, counts)]
         kept = [row for row in new if self.low <= row["reward"] <= self.high]
         counts["unfit"] += len(new) - len(kept)
         counts["rewarded"] = sum(row["rewarded"] for row in kept)
@@ -99,7 +99,7 @@ class World:
         earlier = {i for i, row in enumerate(rows) if i < before and row.time <= self.until}
         return [row for i, row in enumerate(rows) if row.time <= until and i not in earlier]
 
-    def _first_ones(self, taken: list[D], counts: dict[str, int]) -> list[D]:
+    def _first_ones(self, taken: list[D], until: int, counts: dict[str, int]) -> list[D]:
         """Of each id the decision that counts, unless its rows state several actions."""
         counts["unfit"] += sum(not d.fits for d in taken)
         new: dict[str, list[D]] = {}
@@ -113,11 +113,18 @@ class World:
         for first, *others in new.values():
             for d in others:
                 self._count_again(d, first.said, counts)
-            if any(d.action != first.action and not _replaced(d, [first, *others]) for d in others):
+            same = [d for d in self.decisions if d.id == first.id and d.fits and self._is_around(d, until)]
+            around = [d for d in same if abs(d.time - first.time) <= 10 * MINUTE]
+            rows = [first, *others, *around]
+            if any(d.action != first.action and not _replaced(d, rows) for d in rows):
                 counts["ambiguous"] += 1
             else:
                 firsts.append(first)
         return firsts
+
+    def _is_around(self, d: D, until: int) -> bool:
+        """Whether a decision is shortly after this cut, or shortly before the end of the last one."""
+        return until < d.time <= until + 10 * MINUTE or self.until - 10 * MINUTE < d.time <= self.until
 
     def _count_again(self, d: D, said: tuple[Any, ...], counts: dict[str, int]) -> None:
         counts["duplicates" if d.said == said else "conflicting"] += 1

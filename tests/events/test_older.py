@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 import pytest
+from deltalake import write_deltalake
 from events.worlds import BASE, Workspace, after, world
 
 import potstill as ps
@@ -29,7 +30,8 @@ def older(place: str, problem: ps.Problem) -> Lake:
         wanted = table_schema(table, problem)
         schema = pl.Schema({name: dtype for name, dtype in wanted.items() if name not in LATER[table]})
         delta.create(lake.url(table), schema, lake.options)
-        delta.append(lake.tables[table].current(), _row(table, schema, problem), "old", 1)
+        row = _row(table, schema, problem)
+        write_deltalake(lake.tables[table].current(), row, mode="append", storage_options=lake.options)
     return lake
 
 

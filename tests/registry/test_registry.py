@@ -169,7 +169,8 @@ def test_equal_files_that_are_there_are_used_and_damaged_ones_put_right(
     remembered: Registry, memory: MemoryStorage
 ) -> None:
     publish(remembered)
-    left = {name: data for name, data in memory.files.items() if name.startswith("versions/")}
+    left = {name: data for name, data in memory.files.items() if name.startswith("versions/1/")}
+    del left["versions/1/entry.json"]  # as if it had been killed before its entry
     memory.files = {name: data[:-1] if name.endswith(".report") else data for name, data in left.items()}
     publish(remembered)
     assert {name: memory.files[name] for name in left} == left
@@ -198,11 +199,11 @@ def test_a_hint_that_cannot_be_written_does_not_undo_a_change(remembered: Regist
 # Reading cheaply
 
 
-HINTS = [None, b"", b"{", b"\xff", b"[]", b'{"number": 1}', b'{"number": 2}', b'{"number": 99}', b'{"number": -5}']
+HINTS = [None, b"", b"{", b"\xff", b"[]", b'{"number": 1}', b'{"number": 2}', b'{"number": -5}']
 
 
 @pytest.mark.parametrize("hint", HINTS)
-def test_a_hint_may_be_missing_stale_corrupt_or_ahead(remembered: Registry, hint: bytes | None) -> None:
+def test_a_hint_may_be_missing_stale_or_corrupt(remembered: Registry, hint: bytes | None) -> None:
     for _ in range(3):
         publish(remembered)
     remembered.storage.delete("head.json") if hint is None else remembered.storage.replace("head.json", hint)
@@ -330,10 +331,11 @@ def test_entries_without_pin_and_author_read_as_before(remembered: Registry, mem
     publish(remembered)
     name = "entries/0000000001.json"
     entry = msgspec.json.decode(memory.files[name])["entry"]
-    for field in ("pinned", "paused", "by"):
+    for field in ("pinned", "paused", "by", "previous", "lost"):
         del entry[field]
     data = msgspec.json.encode(entry)
     memory.files[name] = msgspec.json.encode({"sha256": hashlib.sha256(data).hexdigest(), "entry": msgspec.Raw(data)})
+    memory.files["head.json"] = b'{"number": 1}'
     head = remembered.head()
     assert head is not None
     assert (head.pinned, head.paused, head.by) == (None, None, "")
@@ -549,7 +551,7 @@ def kill_at_each(how: str, place: str, counts: range) -> None:
 
 
 def test_a_publisher_killed_after_any_call_leaves_the_old_version_or_the_new(place: str) -> None:
-    kill_at_each("killed-after-calls", place, range(1, 12))
+    kill_at_each("killed-after-calls", place, range(1, 22))
 
 
 def test_a_publisher_killed_amid_its_files_leaves_the_old_version_or_the_new(tmp_path: Path) -> None:

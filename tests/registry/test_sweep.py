@@ -32,7 +32,9 @@ def publish(registry: Registry, seed: int = 0, expected: int | None = None, vers
 
 
 def files(registry: Registry, version: int) -> set[str]:
-    return {f"versions/{version}/{name}" for name in registry.storage.names(f"versions/{version}")}
+    """Files of a version, without the mark that it was published."""
+    names = registry.storage.names(f"versions/{version}")
+    return {f"versions/{version}/{name}" for name in names if name != "entry.json"}
 
 
 def named(registry: Registry) -> dict[int, set[str]]:

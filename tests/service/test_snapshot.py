@@ -9,8 +9,9 @@ from service_examples import flushed, publish, server
 
 import potstill as ps
 from potstill.pipeline.audit import run_audit
+from potstill.registry import LostEntries
 from potstill.service.problem_watcher import ProblemWatcher
-from potstill.service.snapshot import FILE, SnapshotWatcher, write_mode
+from potstill.service.snapshot import CONFIRM, FILE, SnapshotWatcher, write_mode
 from potstill.workspace import InvalidConfig, Workspace, in_words
 
 CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
@@ -298,3 +299,30 @@ def test_swaps_under_load_drop_nothing_mix_no_batch_and_pass_the_audit(workspace
 def audit_of(workspace: Workspace):
     flushed(workspace)
     return run_audit(workspace)
+
+
+def test_a_worker_notices_that_the_entry_it_serves_is_lost(serving, workspace, outcomes):
+    for _ in range(2):
+        publish(workspace)
+    serving.reload()
+    assert serving.current.number == 3
+    (workspace.storage.folder / "registry/entries/0000000003.json").unlink()
+    for _ in range(CONFIRM):
+        serving.reload()
+    assert "the last one is 2, but entry 3 was written" in serving.fault
+    serving.reload()
+    assert "entry 3 was written" in serving.fault  # for as long as it is so
+    assert serving.current.policy.version == 2
+    assert outcomes.count("refused") == 1
+    with pytest.raises(LostEntries):
+        publish(workspace)
+    restarted = SnapshotWatcher(workspace)
+    restarted.start()
+    assert restarted.current.policy is None
+    assert "entry 3 was written" in restarted.fault
+    workspace.registry.accept_loss()
+    for watcher in (serving, restarted):
+        watcher.reload()
+        assert watcher.fault is None
+        assert (watcher.current.policy.version, watcher.current.number) == (1, 4)
+    assert publish(workspace).version == 3

@@ -6,6 +6,7 @@ The lake (`potstill.events.lake`) and the join (`potstill.events.join`) need mor
 from typing import TYPE_CHECKING
 
 from potstill.clock import now
+from potstill.events.damage import ScrubState, read_scrub
 from potstill.events.records import (
     DecisionBlock,
     DecisionRow,
@@ -51,6 +52,7 @@ __all__ = [
     "LoggedReward",
     "RewardTotals",
     "Row",
+    "ScrubState",
     "UnknownLog",
     "Watermark",
     "Watermarks",
@@ -59,6 +61,7 @@ __all__ = [
     "in_words",
     "microseconds",
     "now",
+    "read_scrub",
     "read_totals",
     "text",
 ]

@@ -333,6 +333,8 @@ class LogWatermark:
         return time.monotonic() - when >= REFRESH or abs(mark.time - last.time) >= REFRESH * SECOND
 
     def _publish(self, mark: Watermark, gone: Gone | None) -> None:
+        if self.mirror() is None:  # keep the id first: nobody would close a log whose id was lost
+            self._write_mirror(msgspec.json.encode(msgspec.structs.replace(mark, open=False)))
         data = self._all.write(mark)
         if self._all.storage.own_clock:
             offset = self._all.storage.times("")[f"{mark.log}.json"] - mark.written

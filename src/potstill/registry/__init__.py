@@ -1,8 +1,9 @@
 """The registry of policy versions: atomic publication, verified reads, rollback."""
 
 from potstill.registry.entries import Entry, File, Files, Hold, Version
-from potstill.registry.errors import Conflict, CorruptVersion, NoState, OtherProblem, UnknownVersion
+from potstill.registry.errors import Conflict, CorruptVersion, LostEntries, NoState, OtherProblem, UnknownVersion
 from potstill.registry.registry import Registry
+from potstill.registry.verify import verify_registry
 
 __all__ = [
     "Conflict",
@@ -11,9 +12,11 @@ __all__ = [
     "File",
     "Files",
     "Hold",
+    "LostEntries",
     "NoState",
     "OtherProblem",
     "Registry",
     "UnknownVersion",
     "Version",
+    "verify_registry",
 ]

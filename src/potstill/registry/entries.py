@@ -61,7 +61,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One change, and the state after it. The fields from `version` on describe one version.
 
     Attributes:
-        number: Counts from 1, without gaps.
+        number: Counts from 1, without gaps unless entries were lost.
         time: Microseconds since 1970, UTC.
         event: A version was published; one that had been published before was made to serve; the serving version
             was pinned or unpinned; or updates were paused or resumed.
@@ -70,6 +70,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         back: The entry whose serving version a rollback returns to, if there is one.
         pinned: Who pinned the serving version; None if it is not pinned. New versions do not replace a pinned one.
         paused: Who paused updates; None if they are not paused.
+        previous: SHA-256 of the bytes of the entry before it; empty if that one is unreadable, or there is none.
+        lost: Number of entries before it that are known to be lost.
         writer: Random, so that a writer knows its own entry when a store's answer got lost.
         by: Who made the change; empty for an update.
         note: Reason that was given for the change.
@@ -90,6 +92,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     back: int | None = None
     pinned: Hold | None = None
     paused: Hold | None = None
+    previous: str = ""
+    lost: int = 0
     writer: str
     by: str = ""
     note: str = ""

@@ -13,6 +13,10 @@ class CorruptVersion(PotstillError, ValueError):
     """A file of the registry is not what was written; another version can be served instead."""
 
 
+class LostEntries(CorruptVersion):
+    """Entries of the registry were deleted or replaced, or an older backup was restored."""
+
+
 class InvalidPublication(PotstillError, ValueError):
     """A policy or an option does not fit the registry; nothing was changed."""
 

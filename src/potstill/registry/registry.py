@@ -15,12 +15,14 @@ from typing import Any
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
 from potstill.registry.blobs import read_blob, states, write_blob
+from potstill.registry.chain import mark_name, read_head
 from potstill.registry.changes import described, forward, hold, holds, same_version, unmoved
 from potstill.registry.entries import WAY_OUT, Entry, Event, Files, Version, versions_in
 from potstill.registry.errors import (
     Conflict,
     CorruptVersion,
     InvalidPublication,
+    LostEntries,
     NoState,
     OtherProblem,
     UnknownVersion,
@@ -52,8 +54,9 @@ class Registry:
         return self._journal.read(number) if number else None
 
     def standing(self) -> Entry | None:
-        """The last readable entry: the head, unless it is damaged."""
-        return self._journal.standing()[1]
+        """The last readable entry: the head, unless it is damaged or lost."""
+        numbers = self._journal.numbers()
+        return next(self._journal.backwards(numbers[-1]), None) if numbers else None
 
     def changed_since(self, number: int) -> Entry | None:
         """The last entry, if it is after a number. For polling: one small read while nothing changes.
@@ -63,7 +66,16 @@ class Registry:
         """
         if not self._journal.has(number + 1):
             return None
-        return self._journal.read(self._journal.last_number(hint=number + 1))
+        # Who knows no entry cannot confirm one: a loss shows in the recorded head alone.
+        return self._journal.read(self._journal.last_number(hint=number + 1 if number else None))
+
+    def confirm(self, known: Entry) -> bool:
+        """Whether the journal was repaired since an entry that the caller has read, and does not hold it any more.
+
+        Raises:
+            LostEntries: The entry was deleted or replaced, and nobody has accepted the loss.
+        """
+        return self._journal.confirm(known)
 
     def entries(self, after: int = 0) -> list[Entry]:
         """All changes after an entry's number, in order."""
@@ -76,13 +88,20 @@ class Registry:
         return versions_in([entry for entry in found if entry], after)
 
     def damage(self, after: int = 0) -> list[str]:
-        """Reasons why entries after a number cannot be read; empty if all can."""
-        return [fault for fault in read_all(self._journal.fault, self._journal.numbers(after)) if fault]
+        """Reasons why entries after a number cannot be read, and what is known to be lost; empty if all is well."""
+        faults = [*read_all(self._journal.fault, self._journal.numbers(after)), self._journal.loss()]
+        return [fault for fault in faults if fault]
+
+    def broken_links(self) -> list[str]:
+        """Entries that are missing or were replaced before the last one, by the hashes in those after them."""
+        return self._journal.broken_links()
 
     def next_version(self) -> int:
         """Number of the next version to publish, from 1; never reused. 0 is the initial policy."""
         head = self.head()
-        return head.latest + 1 if head else 1
+        version = head.latest + 1 if head else 1
+        self._journal.check_version(version)
+        return version
 
     def policy(self, version: int | None = None) -> Policy:
         """A version's policy, verified.
@@ -142,6 +161,7 @@ class Registry:
         if expected != (head.number if head else 0):
             raise conflict(expected, head.number if head else 0)
         self._refuse_unfit(policy, head.latest + 1 if head else min(policy.version, 1))
+        self._journal.check_version(policy.version)
         data, serves = policy.to_bytes(), serve and not reasons and (replaces or not (head and head.pinned))
         if serves:
             Policy.from_bytes(data)  # the serving entry must be readable, or nothing is written
@@ -222,6 +242,43 @@ class Registry:
         if state and state.paused is None:
             return state
         return self._change("resumed", number, state, note, by, paused=None)
+
+    def restore_lost(self) -> list[int]:
+        """Restore lost entries at the end of the journal that published versions; returns their numbers."""
+        return self._journal.restore()
+
+    def accept_loss(self, latest: int = 0, note: str = "", by: str = "") -> Entry | None:
+        """Record that entries are lost for good: the last version that is left serves, and no number is used again.
+
+        Args:
+            latest: A version number that is known to have been given out; that of the registry if it is lower.
+            note: Reason, kept with the change.
+            by: Who asks for it.
+
+        Returns:
+            The new entry; None if nothing is lost.
+        """
+        state, numbers = self.standing(), self._journal.numbers()
+        if state is None or state.serving is None:
+            raise LostEntries(f"{self.storage.url}: no entry is left to go on from; restore the registry from a backup")
+        last, recorded = numbers[-1], read_head(self.storage)
+        mark = read_head(self.storage, mark_name(state.latest + 1))
+        given = max(state.latest + last - state.number, recorded.latest, mark.latest, latest)
+        if given == state.latest and last >= mark.number and self._journal.loss() is None:
+            return None
+        # The number of an entry is never below that of its version: `_published` looks from there.
+        number = max(last, recorded.number, mark.number, given)
+        return self._journal.append(
+            last,
+            number=number + 1,
+            event="served",
+            latest=given,
+            lost=max(number - last, 1),
+            by=by,
+            note=note,
+            **same_version(self._published(state.serving)),
+            **(holds(state) | unmoved(state)),
+        )
 
     def forget_states(self, keep: int) -> list[int]:
         """Delete teacher states, except those of the newest versions and of the serving one.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from potstill.registry.chain import mark_name
 from potstill.registry.entries import Entry
 from potstill.storage import Storage
 
@@ -21,6 +22,7 @@ def sweep_versions(storage: Storage, entries: Iterable[Entry]) -> list[str]:
 def _sweep(storage: Storage, entry: Entry) -> list[str]:
     folder = entry.files.policy.name.rpartition("/")[0]
     named = {file.name for file in (entry.files.policy, entry.files.teacher, entry.files.report) if file}
+    named.add(mark_name(entry.version))
     strays = [name for other in storage.names(folder) if (name := f"{folder}/{other}") not in named]
     for name in strays:
         storage.delete(name)

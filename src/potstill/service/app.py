@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from potstill.events import read_scrub
 from potstill.service import routes
 from potstill.service.auth import check
 from potstill.service.endpoints import ProblemEndpoints, ServiceEndpoints
@@ -205,6 +206,7 @@ class App:
                 unused=unused_rewards(service),
                 watermarks=watermark_lags(service),
                 clock_step=clock_step(service) / 1e6,
+                damaged_files=len(read_scrub(service.workspace.spool).damaged),
             )
 
 

@@ -92,6 +92,7 @@ class ProblemGauges(NamedTuple):
         unused: Numbers of rewards that joins could not use, by reason: ``late``, ``too_late``, ``orphan``.
         watermarks: How far each open log is behind, in seconds, by the id of the log and the name of its machine.
         clock_step: Seconds that this machine's clock was set ahead since its log was opened.
+        damaged_files: Files of the lake that the scrub found damaged.
     """
 
     problem: str
@@ -103,6 +104,7 @@ class ProblemGauges(NamedTuple):
     unused: Mapping[str, int] = {}
     watermarks: Mapping[tuple[str, str], float] = {}
     clock_step: float = 0.0
+    damaged_files: int = 0
 
 
 class Series(NamedTuple):
@@ -251,7 +253,11 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
         "Seconds that this machine's clock was set ahead since its log was opened; events do not follow it.",
         labels=["problem"],
     )
+    damaged = GaugeMetricFamily(
+        "potstill_lake_damaged_files", "Files of the lake that the background scrub found damaged.", labels=["problem"]
+    )
     for one in gauges:
+        damaged.add_metric([one.problem], one.damaged_files)
         for reason, count in one.unused.items():
             unused.add_metric([one.problem, reason], count)
         for log, seconds in one.watermarks.items():
@@ -263,4 +269,4 @@ def _gauge_metrics(gauges: Iterable[ProblemGauges]) -> Iterator[Metric]:
         paused.add_metric([one.problem], one.paused)
         if one.version is not None:
             version.add_metric([one.problem], one.version)
-    yield from (version, lag, fault, pinned, paused, unused, behind, step)
+    yield from (version, lag, fault, pinned, paused, unused, behind, step, damaged)

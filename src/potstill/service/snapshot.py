@@ -19,6 +19,8 @@ from potstill.storage import Storage, child
 from potstill.workspace import InvalidConfig, ServeConfig, ServeMode, Workspace, check_mode
 
 FILE = "mode.json"
+#: Number of reloads after which the registry must still hold the entry that serves; reading it costs a request.
+CONFIRM = 10
 _logger = logging.getLogger(__name__)
 #: Errors of an unusable version or mode; the current one keeps serving.
 _UNUSABLE = (CorruptVersion, InvalidPolicy, InvalidProblem, OtherProblem, UnknownVersion, InvalidConfig)
@@ -115,6 +117,8 @@ class SnapshotWatcher:
     def __init__(self, workspace: Workspace, on_reload: Callable[[str], None] = lambda _: None) -> None:
         self._workspace, self._on_reload = workspace, on_reload
         self._fault: str | None = None
+        self._known: Entry | None = None  # the last entry that was loaded
+        self._reloads = 0
         self.current = Snapshot(None, 0, workspace.config.serve.mode, datetime.now(UTC))
 
     @property
@@ -152,7 +156,7 @@ class SnapshotWatcher:
 
     def _load(self) -> Snapshot:
         mode, fault = self._mode()
-        entry = self._workspace.registry.changed_since(self.current.number)
+        entry = self._changed()
         if entry is None:
             return replace(self.current, mode=mode, mode_fault=fault)
         found = replace(
@@ -163,9 +167,22 @@ class SnapshotWatcher:
             pinned=entry.pinned,
             paused=entry.paused,
         )
-        if self.current.policy is not None and self.current.policy.version == entry.serving:
-            return found
-        return replace(found, policy=self._load_policy(entry), since=datetime.now(UTC))
+        if self.current.policy is None or self.current.policy.version != entry.serving:
+            found = replace(found, policy=self._load_policy(entry), since=datetime.now(UTC))
+        self._known = entry
+        return found
+
+    def _changed(self) -> Entry | None:
+        """The last entry of the registry, if it is another one than was loaded.
+
+        Raises:
+            LostEntries: The loaded entry is no longer in the registry: what serves here keeps serving.
+        """
+        registry, known = self._workspace.registry, self._known
+        entry = registry.changed_since(self.current.number)
+        self._reloads += 1
+        due = entry is not None or self._fault is not None or self._reloads % CONFIRM == 0
+        return registry.head() if due and known is not None and registry.confirm(known) else entry
 
     def _mode(self) -> StoredMode:
         """The stored mode; the current one while the file cannot be read."""

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from potstill.events import now, read_totals
+from potstill.events import now, read_scrub, read_totals
 from potstill.events.wal import Spool
 from potstill.files import write_atomically
 from potstill.service.http import unavailable
@@ -56,6 +56,7 @@ def status(service: ProblemService) -> StatusReply:
         notices=[
             *(notice for notice in (service.problems.notice, service.snapshots.fault) if notice is not None),
             *log_notices(service),
+            *read_scrub(service.workspace.spool).notices,
         ],
     )
 

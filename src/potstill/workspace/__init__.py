@@ -1,7 +1,19 @@
 """Workspaces: one problem, its events and its policies, in a folder or an object store."""
 
+from typing import TYPE_CHECKING
+
+from potstill.lazy import lazy
 from potstill.workspace import template
 from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform
+from potstill.workspace.backup import (
+    BackupReport,
+    CorruptBackup,
+    Manifest,
+    NoBackup,
+    back_up,
+    list_backups,
+    restore,
+)
 from potstill.workspace.check import check_config, check_mode, fallback_of
 from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
@@ -10,13 +22,25 @@ from potstill.workspace.overview import Overview, overview
 from potstill.workspace.template import log_example
 from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists
 
+if TYPE_CHECKING:
+    from potstill.workspace.forget import CannotForget as CannotForget
+    from potstill.workspace.forget import ForgetReport as ForgetReport
+    from potstill.workspace.forget import forget_unit as forget_unit
+    from potstill.workspace.verification import VerifyReport as VerifyReport
+    from potstill.workspace.verification import repair as repair
+    from potstill.workspace.verification import verify as verify
+
 __all__ = [
     "CONFIG",
     "PROBLEM",
     "Adaptation",
+    "BackupReport",
     "Config",
+    "CorruptBackup",
     "ExperimentStatus",
     "InvalidConfig",
+    "Manifest",
+    "NoBackup",
     "NoWorkspace",
     "Overview",
     "ServeConfig",
@@ -25,6 +49,7 @@ __all__ = [
     "Workspace",
     "WorkspaceExists",
     "adapt_again",
+    "back_up",
     "change_notice",
     "check_config",
     "check_mode",
@@ -33,10 +58,17 @@ __all__ = [
     "fallback_of",
     "in_words",
     "is_uniform",
+    "list_backups",
     "log_example",
     "notices",
     "overview",
     "read_config",
+    "restore",
     "rules_of",
     "template",
 ]
+
+__getattr__ = lazy(
+    __name__,
+    {"verification": ("VerifyReport", "repair", "verify"), "forget": ("CannotForget", "ForgetReport", "forget_unit")},
+)

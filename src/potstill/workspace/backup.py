@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -256,9 +256,9 @@ class _Copy:
         self.new_files, self.new_bytes = self.new_files + 1, self.new_bytes + len(data)
 
 
-def _each(act: object, paths: list[str]) -> None:
+def _each(act: Callable[[str], None], paths: list[str]) -> None:
     with ThreadPoolExecutor(COPIES) as pool:
-        for _ in pool.map(act, paths):  # type: ignore[arg-type]
+        for _ in pool.map(act, paths):
             pass
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from potstill.events import read_scrub
 from potstill.policy import Policy
 from potstill.problem import Problem, difference
 from potstill.workspace.adapt import Adaptation, can_adapt, in_words, is_uniform
@@ -11,7 +12,7 @@ from potstill.workspace.workspace import Workspace
 def notices(workspace: Workspace, policy: Policy) -> list[str]:
     """Notices about a workspace and the policy that serves, or would serve after a start."""
     found = (_problem_notice(workspace, policy), _floor_notice(workspace, policy))
-    return [notice for notice in found if notice is not None]
+    return [*(notice for notice in found if notice is not None), *read_scrub(workspace.spool).notices]
 
 
 def change_notice(before: Policy, earlier: Problem, problem: Problem) -> str:

@@ -159,6 +159,21 @@ def test_a_fallback_that_was_answered_in_place_of_a_decision_counts(workspace):
     assert [(row["id"], row["said"][1]) for row in workspace.observed()] == [("a", "l")]
 
 
+def test_a_retry_on_the_other_side_of_a_cut_makes_an_id_ambiguous_too(workspace):
+    minute = 60 * SECOND
+    workspace.add(
+        D("retried", BASE), D("retried", BASE + minute, action="r"), D("retried", BASE + 2 * minute),
+        D("used again", BASE), D("used again", BASE + 11 * minute, action="r"),
+    )  # fmt: skip
+    report = workspace.join(after(BASE + 5))
+    assert (report.decisions, report.ambiguous) == (1, 1)
+    report = workspace.join(after(BASE + minute))
+    assert (report.decisions, report.ambiguous) == (0, 1)
+    report = workspace.join(after(BASE + 11 * minute))
+    assert (report.decisions, report.ambiguous) == (0, 1)
+    assert [row["id"] for row in workspace.observed()] == ["used again"]
+
+
 def test_a_late_row_of_another_action_conflicts_with_the_observation(workspace):
     workspace.add(D("a", BASE))
     workspace.join(after(BASE))

@@ -10,12 +10,12 @@ import pytest
 from events.proxy import Proxy
 
 import potstill as ps
+from potstill.clock import now
 from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, LoggedReward
 from potstill.events.join import join
-from potstill.events.lake import Flusher, FlushReport, FlushState, Lake, flush, last_flush
-from potstill.events.records import now
+from potstill.events.lake import Flusher, FlushReport, FlushState, Lake, delta, flush, last_flush
 from potstill.events.reward_keys import OBSERVATION
-from potstill.events.wal import QUARANTINE, Spool
+from potstill.events.wal import QUARANTINE, Spool, segment
 from potstill.problem import Feature
 from potstill.storage import open_storage
 
@@ -377,8 +377,26 @@ class TestChangedProblem:
         assert [path.stem for path in world.spool.closed(writer)] == [f"{3:010}"]
 
 
+def test_the_folder_of_a_new_day_is_on_disk_before_its_segment_is_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.log("a")
+    world.flush()
+    steps: list[object] = []
+    sync, remove = delta._sync, Spool.remove
+    monkeypatch.setattr(delta, "_sync", lambda path: steps.append(path) or sync(path))
+    monkeypatch.setattr(Spool, "remove", lambda *given: steps.append("deleted") or remove(*given))
+    with EventLog(world.spool.path, world.problem) as log:
+        log.append(LoggedReward(id="other", reward=1.0, time=1_600_000_000_000_000))
+    world.flush()
+    if "://" not in world.lake.root:
+        table = Path(world.lake.url("rewards"))
+        synced = steps[: steps.index("deleted")]
+        assert {table, table / "day=2020-09-13", table / "_delta_log"} <= set(synced)
+
+
 class TestDamage:
-    def test_what_comes_before_it_is_taken_and_the_rest_kept(self, world: World) -> None:
+    def test_it_is_kept_and_what_is_before_and_behind_it_is_taken(self, world: World) -> None:
         writer = world.log("a", "b", "c")
         (path,) = world.spool.closed(writer)
         data = bytearray(path.read_bytes())
@@ -388,11 +406,11 @@ class TestDamage:
         assert report.error is None
         assert len(report.cut) == 1
         assert "its checksum is wrong" in report.cut[0]
-        assert world.ids("decisions") == Counter(["a0", "b1"])
-        assert world.ids("rewards") == Counter(["a0"])
+        assert world.ids("decisions") == Counter(["a0", "b1", "c2"])
+        assert world.ids("rewards") == Counter(["a0", "c2"])
         (kept,) = (world.spool.path / QUARANTINE).iterdir()
-        assert bytes(data).endswith(kept.read_bytes())
-        assert b"c2" in kept.read_bytes()
+        assert kept.read_bytes() in bytes(data)
+        assert b"c2" not in kept.read_bytes()
         assert kept.name in report.cut[0]
         assert world.flush() == FlushReport()
 
@@ -420,6 +438,29 @@ class TestDamage:
         assert report.segments == 2
         assert "is not a segment" in report.cut[0]
         assert [path.read_bytes() for path in (world.spool.path / QUARANTINE).iterdir()] == [b"no segment"]
+        world.check()
+
+    @pytest.mark.parametrize("left_open", [False, True])
+    def test_segments_of_a_later_format_wait_for_it(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, left_open: bool
+    ) -> None:
+        monkeypatch.setattr(segment, "FORMAT", 3)
+        writer = world.log("a", "b", segments=2)
+        if left_open:
+            last = world.spool.closed(writer)[-1]
+            last.rename(last.with_suffix(".open"))
+        monkeypatch.undo()
+        others = world.log("c")
+        report = world.flush()
+        assert report.cut == []
+        assert "has format 3; this version of Potstill reads 1 to 2: it waits for a later one" in report.error
+        assert len(report.errors) == report.segments == 1
+        assert [path.stem for path in world.spool.closed(writer)] == [f"{1:010}", f"{2:010}"]
+        assert world.spool.pending().segments == 2
+        assert world.spool.pending().oldest is not None
+        assert others not in world.spool.writers()
+        monkeypatch.setattr(segment, "FORMAT", 3)
+        assert world.flush().error is None
         world.check()
 
     def test_a_writer_that_cannot_be_read_does_not_stop_the_others(

@@ -1,5 +1,6 @@
 """One segment file: what is written is read, and damage anywhere costs only what comes after it."""
 
+import random
 import struct
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 import potstill as ps
 from potstill.events.records import DecisionBlock, DecisionRow, ObservationRow, RewardRow, Row
-from potstill.events.wal.segment import MAGIC, Header, UnreadableSegment, frame, read, read_header, start
+from potstill.events.wal import resync
+from potstill.events.wal.segment import MAGIC, Header, LaterFormat, UnreadableSegment, frame, read, read_header, start
 
 PROBLEM = ps.Problem(
     name="greeting",
@@ -158,15 +160,42 @@ def test_a_file_cut_at_any_byte_is_read_up_to_the_last_whole_event(path):
         assert (segment.damage is None) == (size == ENDS[whole])
 
 
-def test_any_byte_that_is_altered_costs_its_event_and_those_after_it(path):
+def test_any_byte_that_is_altered_costs_its_event_alone(path):
     for at in range(len(BEGINNING), len(WHOLE)):
-        for flip in (0x01, 0x80):
+        for flip in (0x01, 0x80, 0xFF):
             path.write_bytes(WHOLE[:at] + bytes([WHOLE[at] ^ flip]) + WHOLE[at + 1 :])
             segment = read(path)
-            before = sum(end <= at for end in ENDS) - 1
-            assert segment.events == THREE[:before]
-            assert segment.good_bytes == ENDS[before]
-            assert f"event {before + 1} at byte {ENDS[before]} of {len(WHOLE)}" in segment.damage
+            hit = sum(end <= at for end in ENDS) - 1
+            assert segment.events == THREE[:hit] + THREE[hit + 1 :]
+            (damage,) = segment.damages
+            assert (damage.start, damage.end) == (ENDS[hit], ENDS[hit + 1])
+            assert f"event {hit + 1} at byte {ENDS[hit]} of {len(WHOLE)}" in damage.what
+            assert segment.good_bytes == (ENDS[2] if hit == 2 else len(WHOLE))
+            assert (segment.tail is None) == (hit < 2)
+
+
+def test_reading_goes_on_behind_bytes_that_are_missing_or_foreign(path):
+    rows = [RewardRow(f"{number}", number, 0.5, None) for number in range(50)]
+    frames = [frame(payload(row)) for row in rows]
+    drawn = random.Random(5)
+    for _ in range(100):
+        noise = drawn.randbytes(drawn.randrange(1, 5000))
+        torn = frames[20][drawn.randrange(len(frames[20])) :]
+        path.write_bytes(BEGINNING + b"".join([*frames[:20], noise, torn, *frames[21:]]))
+        found = read(path).events
+        assert found in (rows[:20] + rows[21:], rows)
+        assert all(damage.what for damage in read(path).damages)
+
+
+def test_a_search_for_the_next_event_is_bounded(path, monkeypatch):
+    monkeypatch.setattr(resync, "BUDGET", 10_000)
+    decoy = struct.pack("<II", 5_000, 1) + payload(THREE[0])
+    path.write_bytes(BEGINNING + b"\xff" * 9 + decoy * 1_000 + FRAMES[0] + bytes(10_000))
+    segment = read(path)
+    assert segment.events == []
+    assert segment.good_bytes == len(BEGINNING)
+    monkeypatch.setattr(resync, "BUDGET", 1 << 30)
+    assert read(path).events == THREE[:1]
 
 
 def test_no_event_is_read_under_a_header_that_is_cut_or_altered(path):
@@ -188,14 +217,14 @@ def test_zeros_at_the_end_are_damage_and_not_empty_events(path):
 def test_a_whole_frame_that_is_no_event_is_damage(path):
     for other in (msgspec.msgpack.encode(["x", 1]), msgspec.msgpack.encode({"id": 1}), b"\xc1"):
         path.write_bytes(WHOLE + frame(other) + FRAMES[0])
-        assert read(path).events == THREE
+        assert read(path).events == [*THREE, THREE[0]]
         assert "event 4" in read(path).damage
 
 
 def test_a_later_format_is_named(path):
     later = {"format": 3, "whatever": True}
     path.write_bytes(MAGIC + frame(msgspec.msgpack.encode(later)))
-    with pytest.raises(UnreadableSegment, match="format 3; this version of Potstill reads 1 to 2"):
+    with pytest.raises(LaterFormat, match="format 3; this version of Potstill reads 1 to 2"):
         read(path)
 
 

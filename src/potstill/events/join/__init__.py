@@ -15,6 +15,7 @@ from potstill.events.join.cuts import (
     write_cut,
 )
 from potstill.events.join.join import join, preview
+from potstill.events.join.rebuild import rebuild_observations
 from potstill.events.join.report import JoinReport, RewardCounts
 
 __all__ = [
@@ -33,5 +34,6 @@ __all__ = [
     "newest_cut",
     "preview",
     "previous_cut",
+    "rebuild_observations",
     "write_cut",
 ]

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 import polars as pl
 
-from potstill.events.lake import File, VersionGone, check_files_exist
+from potstill.events.lake import CorruptFile, File, VersionGone, check_files_exist, is_repair
 from potstill.storage import child, open_storage
 from potstill.tables import SECOND, moment
 
@@ -29,6 +29,8 @@ BEGINNING, END = -(2**62), 2**62
 
 #: Clock skew: a reward may be timestamped this long before its decision.
 SKEW = 60 * SECOND
+#: Repeats of a decision are looked for this long before and after the rows of a cut.
+REPEATS = 600 * SECOND
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def _files(lake: Lake, table: Events, version: int | None) -> list[File]:
 
 
 def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
-    """Files that commits appended, by the commit log; `FileNotFoundError` if the log or a file is gone.
+    """Files that commits appended, by the commit log; `FileNotFoundError` if the log or a file is gone or replaced.
 
     Files that a compaction replaced are kept; those that were deleted, and what a compaction made of them, are not.
     """
@@ -161,6 +163,8 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
     replaced: dict[str, File] = {}
     for version in versions:
         actions = [msgspec.json.decode(line) for line in log.read(f"{version:020}.json").splitlines()]
+        if is_repair(actions):
+            raise FileNotFoundError(f"commit {version} replaced a damaged file: its rows are not told from new ones")
         for remove in (action["remove"] for action in actions if "remove" in action):
             path = unquote(remove["path"])
             if remove["dataChange"]:
@@ -172,7 +176,16 @@ def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
             if add["dataChange"]:
                 present[unquote(add["path"])] = _file(lake.url(table), add)
     check_files_exist(lake.url(table), replaced)
+    _check_intact(lake, table, replaced.values())
     return [*present.values(), *replaced.values()]
+
+
+def _check_intact(lake: Lake, table: Events, replaced: Iterable[File]) -> None:
+    """`FileNotFoundError` if a file that a compaction replaced is damaged: its rows are in the table, and intact."""
+    try:
+        lake.tables[table].checksums.check(replaced)
+    except CorruptFile as error:
+        raise FileNotFoundError(str(error)) from error
 
 
 def _folder(path: str) -> str:
@@ -205,6 +218,7 @@ class CutInputs:
     Attributes:
         decisions: Decisions that the cut joins.
         soon: Decisions that are not final yet but can have rewards that are.
+        around: Decisions shortly before and after those that the cut joins, which may be repeats of them.
         rewards: All rewards.
         taken_rewards: Rewards that the cut accounts for.
         arrived_rewards: Rewards of any time that arrived since the last cut, where that is known.
@@ -214,6 +228,7 @@ class CutInputs:
     cut: Cut
     decisions: Rows
     soon: Rows
+    around: Rows
     rewards: Rows
     taken_rewards: Rows
     arrived_rewards: Rows
@@ -226,6 +241,7 @@ class CutInputs:
             cut,
             decisions,
             soon=all_rows(lake, "decisions", cut).within(cut.until, cut.until + SKEW),
+            around=_around(lake, cut, previous),
             rewards=all_rows(lake, "rewards", cut),
             taken_rewards=_taken_rewards(lake, cut, previous),
             arrived_rewards=_arrived_rewards(lake, cut, previous),
@@ -234,6 +250,14 @@ class CutInputs:
     def observed(self, days: Collection[dt.date]) -> pl.LazyFrame:
         """Observations of earlier cuts on some UTC days."""
         return self.lake.scan("observations", days=days).filter(pl.col("cut") < self.cut.number)
+
+
+def _around(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:
+    every = all_rows(lake, "decisions", cut)
+    after = every.within(cut.until, cut.until + REPEATS)
+    if previous is None:
+        return after
+    return replace(after, parts=[*after.parts, *every.within(previous.until - REPEATS, previous.until).parts])
 
 
 def _taken_rewards(lake: Lake, cut: Cut, previous: Cut | None) -> Rows:

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.errors import PotstillError
-from potstill.events.join.changes import CutInputs, Rows
+from potstill.events.join.changes import REPEATS, CutInputs
 from potstill.tables import TIME, decision_fits
 
 #: Hash of an id; different ids almost never share one.
@@ -168,11 +168,10 @@ def find_duplicates(sources: CutInputs, partition: Partition, index: Index) -> D
     known = [
         _known(partition.rows(sources.observed([day])), index) for day in sorted(days)
     ]  # one day in memory at a time
-    suspects = distinct(np.sort(np.concatenate([index.repeated, *known])))
+    repeats = _known(partition.rows(sources.around.scan()), index)
+    suspects = distinct(np.sort(np.concatenate([index.repeated, repeats, *known])))
     many = 1 + int(index.rows_of(suspects).sum()) // SUSPECTS
-    return Duplicates.all(
-        _resolve(sources.decisions, observed, part) for part in np.array_split(suspects, many) if len(part)
-    )
+    return Duplicates.all(_resolve(sources, observed, part) for part in np.array_split(suspects, many) if len(part))
 
 
 def _known(observed: pl.LazyFrame, index: Index) -> NDArray[np.uint64]:
@@ -181,15 +180,15 @@ def _known(observed: pl.LazyFrame, index: Index) -> NDArray[np.uint64]:
     return hashes[index.rows_of(hashes) > 0]
 
 
-def _resolve(rows: Rows, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -> Duplicates:
-    conditions = decision_fits(rows.lake.problem)
-    fitting = (
-        _of(rows.scan(), suspects, conditions, columns=(*_ROW, "mode")).sort("time", *_ORDER).with_row_index("row")
-    )
+def _resolve(sources: CutInputs, observed: pl.LazyFrame, suspects: NDArray[np.uint64]) -> Duplicates:
+    rows, columns = sources.decisions, (*_ROW, "mode")
+    fits = decision_fits(rows.lake.problem)
+    fitting = _of(rows.scan(), suspects, fits, columns=columns).sort("time", *_ORDER).with_row_index("row")
+    around = _of(sources.around.scan(), suspects, fits, columns=columns)
     near = _near(fitting, _of(observed, suspects))
     new = fitting.join(near, on="row", how="anti")
     firsts = new.unique("id", keep="first", maintain_order=True)
-    ambiguous = _ambiguous(new, firsts)
+    ambiguous = _ambiguous(pl.concat([new.select(columns), _repeats(around, firsts)]), firsts)
     agreeing = _agreeing(new, firsts, on="id") - len(firsts)
     conflicting = len(new) - len(firsts) - agreeing
     if rows.exact:  # else they are mostly the observed rows themselves, read again
@@ -205,6 +204,13 @@ def _near(rows: pl.DataFrame, observed: pl.DataFrame) -> pl.DataFrame:
     apart = (pl.col("time").dt.date() - pl.col("time_observed").dt.date()).dt.total_days().abs()
     pairs = rows.select("row", "id", "time").join(observed, on="id", suffix="_observed").filter(apart <= 1)
     return pairs.sort("time_observed").unique("row", keep="first", maintain_order=True).select("row", *_ORDER)
+
+
+def _repeats(around: pl.DataFrame, firsts: pl.DataFrame) -> pl.DataFrame:
+    """Rows outside of the cut that may be repeats of the first of their id: those close to it in time."""
+    apart = (pl.col("time") - pl.col("time_first")).dt.total_microseconds().abs()
+    pairs = around.join(firsts.select("id", "time"), on="id", suffix="_first")
+    return pairs.filter(apart <= REPEATS).select(around.columns)
 
 
 def _ambiguous(rows: pl.DataFrame, firsts: pl.DataFrame) -> pl.DataFrame:

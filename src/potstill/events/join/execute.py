@@ -185,6 +185,14 @@ class SliceResult(NamedTuple):
 
 def join_slice(stretch: tuple[int, int], sources: CutInputs, copies: Duplicates, write: bool) -> SliceResult:
     """Join the decisions of a time range ``(after, to]``, and write the observations if `write` is true."""
+    final, decisions, counts = observe_slice(stretch, sources, copies)
+    return SliceResult(decisions, counts, write_files(sources.lake, "observations", final) if write else [])
+
+
+def observe_slice(
+    stretch: tuple[int, int], sources: CutInputs, copies: Duplicates
+) -> tuple[pl.DataFrame, int, JoinCounts]:
+    """Observations of a time range ``(after, to]``, the number of its decisions, and how they were counted."""
     problem, cut = sources.lake.problem, sources.cut
     decisions = sources.decisions.scan(*stretch).select(*_TAKEN, *context_schema(problem)).collect()
     fitting = decisions.filter(decision_fits(problem))
@@ -200,4 +208,4 @@ def join_slice(stretch: tuple[int, int], sources: CutInputs, copies: Duplicates,
         rewards=rewards,
     )
     final = observed.with_columns(weight=pl.lit(1.0), cut=pl.lit(cut.number, pl.Int64))
-    return SliceResult(len(decisions), counts, write_files(sources.lake, "observations", final) if write else [])
+    return final, len(decisions), counts

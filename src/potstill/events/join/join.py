@@ -8,7 +8,8 @@ counted as unfit and left out for good. A decision is a duplicate if an earlier 
 one UTC day away, or conflicting if its action, propensity or policy differs from that observation's. Of the other
 decisions of one id in a cut the first by time counts (then the smallest policy, action, propensity), and the rest are
 duplicates or conflicting. If their actions differ, it is not known which was carried out: the id is ambiguous, and none
-counts. A decision exactly one microsecond after one of mode ``fallback`` does not make it ambiguous: the service logs a
+counts; decisions of the same id within ten minutes of it are considered too, if they are shortly before or after the
+cut. A decision exactly one microsecond after one of mode ``fallback`` does not make it ambiguous: the service logs a
 fallback in this way when it answers it in place of that decision.
 
 **Which rewards.** Rewards count from a minute before the decision, because clocks differ, to the end of its window,

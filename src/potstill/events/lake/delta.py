@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -22,9 +21,9 @@ from deltalake import (
     Schema,
     Transaction,
     WriterProperties,
-    write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
 
 from potstill.errors import PotstillError
 from potstill.events.lake.schema import DAY
@@ -64,12 +63,20 @@ PARQUET = WriterProperties(
 )
 
 
-#: Size of the files of a stream, which may span hundreds of days. `compact` merges them.
-STREAM_FILE_BYTES = 8 * 1024 * 1024
-
-
 class LakeUnavailable(PotstillError, OSError):
     """The storage of the lake is unreachable or refuses. Retry: completed work is not repeated."""
+
+
+class Overtaken(PotstillError, RuntimeError):
+    """Another process has appended for the same writer since the rows were prepared; prepare them again."""
+
+
+def has_number(handle: DeltaTable | None, writer: str, number: int, after: int | None = None) -> bool:
+    """Whether a table has a writer's number already; `Overtaken` if not, and the last number is no longer `after`."""
+    last = (handle.transaction_version(writer) if handle else None) or 0
+    if last < number and after is not None and last != after:
+        raise Overtaken(f"writer {writer} is at {last}, not at {after} any more")
+    return last >= number
 
 
 def create(url: str, schema: pl.Schema, options: dict[str, str]) -> None:
@@ -84,22 +91,20 @@ def create(url: str, schema: pl.Schema, options: dict[str, str]) -> None:
     )
 
 
-def append(table: DeltaTable, rows: Any, writer: str, number: int, file_bytes: int | None = None) -> None:
-    """Add rows in one commit with a number of their writer.
-
-    The library holds a file in memory until it is full, or all rows are there: one for each day.
+def append(table: DeltaTable, files: Sequence[AddAction], writer: str, number: int) -> None:
+    """Add written files in one commit with a number of their writer.
 
     Raises:
         CommitFailedError: Another process has committed for the same writer meanwhile, or changed the columns.
     """
-    write_deltalake(
-        table,
-        rows,
-        mode="append",
-        writer_properties=PARQUET,
-        target_file_size=file_bytes,
+    table.create_write_transaction(
+        list(files),
+        "append",
+        table.schema(),
+        partition_by=[DAY],
         commit_properties=CommitProperties(app_transactions=[Transaction(writer, number)]),
     )
+    table.update_incremental()  # the handle must know its own commit, which is synced next
 
 
 def arrow_schema(schema: pl.Schema) -> ArrowSchema:
@@ -142,14 +147,18 @@ def _plain(error: BaseException) -> str:
 
 
 def sync_commits(table: Path, first: int, last: int) -> None:
-    """Sync commits of a local table, and the files that they added, to disk."""
+    """Sync commits of a local table, the files that they added, and every folder that names one of them, to disk.
+
+    A file is lost with its folder if the entry of a new folder ``day=...`` in the table's folder is not on disk.
+    """
     log = table / "_delta_log"
     paths = [log / "_last_checkpoint"]
     for version in range(first, last + 1):
         commit = log / f"{version:020}.json"
         paths += [table / path for path in _added(commit)]
         paths += [commit, log / f"{version:020}.checkpoint.parquet"]
-    for path in [*filter(Path.exists, paths), *{path.parent for path in paths}]:
+    folders = {folder for path in paths for folder in path.parents if folder.is_relative_to(table)}
+    for path in [*filter(Path.exists, paths), *sorted(folders, reverse=True), table.parent]:
         _sync(path)
 
 

@@ -8,9 +8,9 @@ in between finds no decision whose rewards are still in the log.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import polars as pl
@@ -18,18 +18,16 @@ import polars as pl
 from potstill import files
 from potstill.clock import now as clock
 from potstill.events.lake.delta import LakeUnavailable
-from potstill.events.lake.frames import decision_frame, reward_frame, split
+from potstill.events.lake.frames import FRAMES, split
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import SchemaMismatch, Table
-from potstill.events.wal import Spool, UnreadableSegment, read, read_header
+from potstill.events.wal import Damage, LaterFormat, Spool, UnreadableSegment, read, read_header
 from potstill.events.watermarks import LogWatermark
 from potstill.files import write_atomically
-from potstill.problem import Problem
 
 #: Size up to which segments of a writer are flushed together.
 GROUP_BYTES = 32 * 1024 * 1024
 STATE, LOCK = "flush.json", "flush.lock"
-_FRAMES: dict[Table, Callable[[Any, Problem], pl.DataFrame]] = {"decisions": decision_frame, "rewards": reward_frame}
 #: Seconds after which a flush is recorded although nothing was flushed.
 RECORD = 5.0
 
@@ -146,9 +144,8 @@ class Flusher:
             if mismatch is not None:
                 aside.update(ready.path for ready in group)
                 continue
-            for ready, damage in zip(group, damages, strict=True):
-                if damage is not None:
-                    report.cut.append(self._quarantine(ready.path, damage.what, damage.start))
+            for ready, found in zip(group, damages, strict=True):
+                report.cut += [self._quarantine(ready.path, damage) for damage in found]
                 report.segments += 1
                 report.bytes += ready.bytes
                 self.spool.retire(writer, ready.path)
@@ -160,15 +157,18 @@ class Flusher:
         for path in self.spool.closed(writer):
             try:
                 problem = read_header(path).problem_hash
+            except LaterFormat as error:  # it waits, and those behind it, which are flushed in order
+                report.errors.append(str(error))
+                return
             except UnreadableSegment as error:
-                report.cut.append(self._quarantine(path, str(error), 0))
+                report.cut.append(self._quarantine(path, Damage(0, path.stat().st_size, str(error))))
                 self.spool.remove(writer, path)
             else:
                 yield _Closed(path, int(path.stem), path.stat().st_size, problem)
 
-    def _quarantine(self, path: Path, damage: str, start: int) -> str:
-        """Copy a segment's bytes from an offset on to quarantine; returns a description of the damage."""
-        return f"{damage}; these bytes are kept in {self.spool.quarantine(path, start)}"
+    def _quarantine(self, path: Path, damage: Damage) -> str:
+        """Copy the damaged bytes of a segment to quarantine; returns a description of the damage."""
+        return f"{damage.what}; these bytes are kept in {self.spool.quarantine(path, damage.start, damage.end)}"
 
     def _publish(self, moment: int, aside: set[Path], report: FlushReport) -> None:
         if self._watermark is not None:
@@ -208,28 +208,21 @@ class _Closed(NamedTuple):
     problem: str
 
 
-class _Damage(NamedTuple):
-    """What is wrong with a segment, and from which offset on."""
-
-    what: str
-    start: int
-
-
 class _Batch:
     """Rows of one writer's segments for one commit to each table, without those that a table has."""
 
     def __init__(self, lake: Lake, writer: str, number: int) -> None:
         self.lake, self.writer, self.number = lake, writer, number
-        self.done: dict[Table, int] = {table: lake.transaction(table, writer) or 0 for table in _FRAMES}
-        self.frames: dict[Table, list[pl.DataFrame]] = {table: [] for table in _FRAMES}
+        self.done: dict[Table, int] = {table: lake.transaction(table, writer) or 0 for table in FRAMES}
+        self.frames: dict[Table, list[pl.DataFrame]] = {table: [] for table in FRAMES}
 
-    def add(self, ready: _Closed) -> _Damage | None:
-        """Add a segment's rows up to the first damaged one."""
+    def add(self, ready: _Closed) -> list[Damage]:
+        """Add a segment's intact rows; returns what is damaged."""
         segment = read(ready.path)
-        for table, rows in zip(_FRAMES, split(segment.events), strict=True):
+        for table, rows in zip(FRAMES, split(segment.events), strict=True):
             if rows and ready.number > self.done[table]:
-                self.frames[table].append(_FRAMES[table](rows, segment.header.problem))
-        return None if segment.damage is None else _Damage(segment.damage, segment.good_bytes)
+                self.frames[table].append(FRAMES[table](rows, segment.header.problem))
+        return segment.damages
 
     def append(self, table: Table) -> int:
         """Append to a table; returns the number of rows added."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from potstill.events.lake.schema import table_schema
+from potstill.events.lake.schema import Table, table_schema
 from potstill.events.records import DECISION_COLUMNS, DecisionRow, ObservationRow, RewardRow, Row
 from potstill.events.reward_keys import OBSERVATION, stored_key
 from potstill.problem import Problem
@@ -70,3 +70,7 @@ def _contexts(rows: Sequence[DecisionRow], problem: Problem) -> list[pl.Series]:
         pl.Series(name, values, dtype)
         for (name, dtype), values in zip(context_schema(problem).items(), columns, strict=True)
     ]
+
+
+#: How the rows of each table are made from logged events.
+FRAMES: dict[Table, Callable[[Any, Problem], pl.DataFrame]] = {"decisions": decision_frame, "rewards": reward_frame}

@@ -7,19 +7,17 @@ append. A writer that does not know whether an append succeeded can therefore re
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from arro3.core import RecordBatch, RecordBatchReader
 from deltalake import DeltaTable
 
 from potstill.errors import PotstillError
 from potstill.events.lake import delta
-from potstill.events.lake.delta import LakeUnavailable
+from potstill.events.lake.delta import has_number
 from potstill.events.lake.schema import (
     DAY,
     TABLES,
@@ -31,16 +29,13 @@ from potstill.events.lake.schema import (
     with_day,
 )
 from potstill.events.lake.table import File, LakeTable, VersionGone
+from potstill.events.lake.writer import write_stream
 from potstill.events.validate import check_names
 from potstill.problem import Problem
 from potstill.storage import child
 
 #: Characters of a path that the library cannot handle.
 _UNUSABLE = frozenset("%[]^|\\")
-
-
-class Overtaken(PotstillError, RuntimeError):
-    """Another process has appended for the same writer since the rows were prepared; prepare them again."""
 
 
 class UnusablePath(PotstillError, ValueError):
@@ -65,10 +60,11 @@ class Lake:
         if unusable := _UNUSABLE.intersection(self.root):
             raise UnusablePath(f"{self.root}: Delta Lake cannot use a path with {' '.join(sorted(unusable))} in it")
         self.options = {} if "://" not in self.root else {**delta.STORAGE_OPTIONS, **(storage_options or {})}
+        self._without: frozenset[str] = frozenset()
         self.reopen()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "problem": self.problem, "options": self.options}
+        return {"root": self.root, "problem": self.problem, "options": self.options, "_without": self._without}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Open the same tables in another process."""
@@ -117,16 +113,7 @@ class Lake:
         Returns:
             False if the table had that number already, or a later one, and nothing was added.
         """
-        frame, stored = with_day(frame), self.tables[table]
-
-        def add(handle: DeltaTable) -> bool:
-            if has_number(handle, writer, number, after):
-                return False
-            delta.append(handle, aligned(frame, delta.schema_of(handle)), writer, number)
-            return True
-
-        stored.prepare(frame.schema, self.schema(table))
-        return stored.change(add)
+        return self._append(table, with_day(frame), (), writer=writer, number=number, after=after)
 
     def append_stream(
         self, table: Table, batches: Iterable[pl.DataFrame], *, writer: str, number: int, after: int | None = None
@@ -135,38 +122,49 @@ class Lake:
 
         Returns:
             False as in `append`.
-
-        Raises:
-            LakeUnavailable: Also if another process changed the table's columns meanwhile. Nothing was added, but
-                batches were taken, and the caller has to begin again.
         """
-        frames = (with_day(batch) for batch in batches)
         if has_number(self.tables[table].current(), writer, number, after):
             return False
+        frames = (with_day(batch) for batch in batches)
         first = next(frames, None)
         if first is None:
             first = self.schema(table).to_frame()
-        stored = self._store(table)  # a handle of its own: the batches may be read from the same table
+        return self._append(table, first, frames, writer=writer, number=number, after=after)
+
+    def _append(
+        self,
+        table: Table,
+        first: pl.DataFrame,
+        others: Iterable[pl.DataFrame],
+        *,
+        writer: str,
+        number: int,
+        after: int | None,
+    ) -> bool:
+        stored = self.tables[table]
+        if has_number(stored.current(), writer, number, after):
+            return False
         stored.prepare(first.schema, self.schema(table))
-        stream = _Stream(chain([first], frames))
+        columns = stored.schema()
+        files = write_stream(self.url(table), (aligned(frame, columns) for frame in chain([first], others)))
 
         def add(handle: DeltaTable) -> bool:
             if has_number(handle, writer, number, after):
                 return False
-            delta.append(handle, stream.reader(handle), writer, number, delta.STREAM_FILE_BYTES)
+            delta.append(handle, files, writer, number)
             return True
 
-        try:
-            return stored.change(add, attempts=1)
-        except LakeUnavailable:
-            stream.raise_own()
-            if has_number(stored.current(), writer, number, after):
-                return False
-            raise
+        return stored.change(add)
 
     def files(self, table: Table, version: int | None = None) -> list[File]:
         """Files of a table, now or at a version (`VersionGone` if that is no longer known)."""
-        return self.tables[table].files(version)
+        return [file for file in self.tables[table].files(version) if file.uri not in self._without]
+
+    def without(self, uris: Iterable[str]) -> Lake:
+        """The same lake as if these files were not in their tables."""
+        lake = Lake(self.root, self.problem, self.options)
+        lake._without = frozenset(uris)
+        return lake
 
     def scan(
         self,
@@ -192,17 +190,23 @@ class Lake:
         return self.read(table, files)
 
     def read(self, table: Table, files: Iterable[File]) -> pl.LazyFrame:
-        """Rows of some files of a table, with the columns of the present problem."""
-        schema, uris = self.schema(table), [file.uri for file in files]
-        if not uris:
+        """Rows of some files of a table, with the columns of the present problem.
+
+        Raises:
+            CorruptFile: A file is damaged, if it is local and has a checksum. An object store verifies what it stores
+                and sends; `potstill verify` reads such files too.
+        """
+        found, schema = list(files), self.schema(table)
+        if not found:
             return schema.to_frame().lazy()
+        self.tables[table].checksums.check(found)
         handle = self.tables[table].current()
         if handle is not None:
             missing_columns(schema, delta.schema_of(handle), self.url(table))
         in_files = {name: dtype for name, dtype in schema.items() if name != DAY}
         # No Hive partitioning: parent folders may look like partitions too.
         rows = pl.scan_parquet(
-            uris,
+            [file.uri for file in found],
             schema=in_files,
             hive_partitioning=False,
             missing_columns="insert",
@@ -220,42 +224,3 @@ class Lake:
         except VersionGone:
             return files
         return [file for file in files if file.uri not in known]
-
-
-def has_number(handle: DeltaTable | None, writer: str, number: int, after: int | None = None) -> bool:
-    """Whether a table has a writer's number already; `Overtaken` if not, and the last number is no longer `after`."""
-    last = (handle.transaction_version(writer) if handle else None) or 0
-    if last < number and after is not None and last != after:
-        raise Overtaken(f"writer {writer} is at {last}, not at {after} any more")
-    return last >= number
-
-
-class _Stream:
-    """Frames as record batches, made on demand; keeps the error of a frame that could not be made."""
-
-    def __init__(self, frames: Iterator[pl.DataFrame]) -> None:
-        self.frames = frames
-        self.error: Exception | None = None
-
-    def reader(self, table: DeltaTable) -> RecordBatchReader:
-        """A reader with the columns of a table."""
-        schema = delta.schema_of(table)
-        return RecordBatchReader.from_batches(delta.arrow_schema(schema), self._batches(schema))
-
-    def raise_own(self) -> None:
-        """Raise the error of making a frame, which the library would wrap in its own."""
-        if self.error is not None:
-            raise self.error
-
-    def _batches(self, schema: pl.Schema) -> Iterator[RecordBatch]:
-        # The library pulls batches in a thread that must not call the library, and making a frame may have to.
-        with ThreadPoolExecutor(1) as thread:
-            while (frame := thread.submit(self._next).result()) is not None:
-                yield from RecordBatchReader.from_arrow(aligned(frame, schema))
-
-    def _next(self) -> pl.DataFrame | None:
-        try:
-            return next(self.frames, None)
-        except Exception as error:
-            self.error = error
-            raise

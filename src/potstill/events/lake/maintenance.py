@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections import Counter
 
 import msgspec
 from deltalake import DeltaTable
@@ -64,6 +65,9 @@ def compact(lake: Lake) -> list[CompactReport]:
     """Merge small files of a day, and clear expired commits from the log.
 
     The small files stay in storage, for readers that are at them, until `vacuum`.
+
+    Raises:
+        CorruptFile: A file to be merged is damaged; its table was not changed.
     """
     return [_compact(lake, table) for table in TABLES if lake.version(table) is not None]
 
@@ -87,11 +91,14 @@ def vacuum(lake: Lake, older_than: float, *, dry_run: bool = False) -> list[Vacu
     def clean(handle: DeltaTable) -> list[str]:
         return handle.vacuum(hours, dry_run, enforce_retention_duration=False, full=True)
 
-    return [
-        VacuumReport(table=table, files=lake.tables[table].change(clean))
-        for table in TABLES
-        if lake.version(table) is not None
-    ]
+    reports = []
+    for table in TABLES:
+        if lake.version(table) is not None:
+            stored = lake.tables[table]
+            reports.append(VacuumReport(table=table, files=stored.change(clean)))
+            if not dry_run:
+                stored.checksums.prune(stored.files())
+    return reports
 
 
 def expire(lake: Lake, older_than: float, *, now: int | None = None) -> list[ExpireReport]:
@@ -110,9 +117,13 @@ def expire(lake: Lake, older_than: float, *, now: int | None = None) -> list[Exp
 
 
 def _compact(lake: Lake, table: Table) -> CompactReport:
-    before = lake.files(table)
-    lake.tables[table].change(_optimize)
-    after = lake.files(table)
+    stored, before = lake.tables[table], lake.files(table)
+    of_day = Counter(file.day for file in before)
+    # What is merged gets a new checksum: damage must be found now or never.
+    stored.checksums.check((file for file in before if of_day[file.day] > 1), remote=True)
+    stored.change(_optimize)
+    after, known = lake.files(table), {file.uri for file in before}
+    stored.checksums.record(file for file in after if file.uri not in known)
     return CompactReport(
         table=table,
         files_before=len(before),

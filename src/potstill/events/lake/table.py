@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from potstill.errors import PotstillError
 from potstill.events.lake import delta
+from potstill.events.lake.checksums import Checksums
 from potstill.events.lake.delta import LakeUnavailable, storage_errors
 from potstill.events.lake.schema import DAY, missing_columns
 from potstill.files import make_folder
@@ -63,6 +64,7 @@ class LakeTable:
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.url, self.options = url, dict(options)
         self.local = "://" not in url
+        self.checksums = Checksums(url)
         self._handle: DeltaTable | None = None
 
     def current(self) -> DeltaTable | None:
@@ -98,6 +100,10 @@ class LakeTable:
             rows = pl.DataFrame(handle.get_add_actions(flatten=True)).iter_rows(named=True)
         return sorted(map(self._file, rows), key=lambda file: (file.day, file.first, file.uri))
 
+    def schema(self) -> pl.Schema:
+        """Columns; `LakeUnavailable` if there is no table."""
+        return delta.schema_of(self._existing())
+
     def prepare(self, columns: pl.Schema, otherwise: pl.Schema) -> None:
         """Add the columns that the table lacks; create the table if there is none."""
         handle = self.current()
@@ -119,15 +125,19 @@ class LakeTable:
             LakeUnavailable: The storage is away, others were faster each time, or there is no table.
         """
         for _ in range(attempts):
-            handle = self.current()
-            if handle is None:
-                raise LakeUnavailable(f"there is no table at {self.url} any more")
+            handle = self._existing()
             before = handle.version()
             with suppress(CommitFailedError), storage_errors(self.url):
                 done = act(handle)
                 self._sync(before + 1, handle.version())
                 return done
         raise LakeUnavailable(f"{self.url}: others changed the table at the same time, {attempts} times; try again")
+
+    def _existing(self) -> DeltaTable:
+        handle = self.current()
+        if handle is None:
+            raise LakeUnavailable(f"there is no table at {self.url} any more")
+        return handle
 
     def _create(self, schema: pl.Schema) -> None:
         try:

@@ -3,13 +3,15 @@
 from potstill.events.wal.group_commit import Commit, LogUnavailable
 from potstill.events.wal.log import EventLog
 from potstill.events.wal.recall import find_decisions, last_decisions
-from potstill.events.wal.segment import UnreadableSegment, read, read_header
+from potstill.events.wal.segment import Damage, LaterFormat, UnreadableSegment, read, read_header
 from potstill.events.wal.spool import QUARANTINE, Pending, Spool
 
 __all__ = [
     "QUARANTINE",
     "Commit",
+    "Damage",
     "EventLog",
+    "LaterFormat",
     "LogUnavailable",
     "Pending",
     "Spool",

@@ -7,29 +7,49 @@ header, which holds the whole problem; each further one is an event, or a block 
 from __future__ import annotations
 
 import contextlib
-import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from potstill.errors import PotstillError
 from potstill.events.records import DecisionBlock, Row
+from potstill.events.wal.resync import PREFIX, frame_at, next_frame
 from potstill.problem import Problem
 
 MAGIC = b"potstill segment\n"
 FORMAT = 2  # 1 had no blocks of decisions, and is read as well
 OPEN, CLOSED = ".open", ".log"
 
-_PREFIX = struct.Struct("<II")
 _DAMAGE = (ValueError, msgspec.DecodeError)
 
 
 class UnreadableSegment(PotstillError, ValueError):
     """A file is not a segment, or its header is damaged: none of its events can be read."""
+
+
+class LaterFormat(UnreadableSegment):
+    """A segment was written by a later version of Potstill, which can read it.
+
+    Attributes:
+        created: When it was created, in microseconds since 1970; 0 if its header does not say so.
+    """
+
+    def __init__(self, message: str, created: int) -> None:
+        super().__init__(message)
+        self.created = created
+
+
+class Damage(NamedTuple):
+    """Bytes of a segment that are no event: from `start` up to, not including, `end`; and what is wrong."""
+
+    start: int
+    end: int
+    what: str
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -63,15 +83,25 @@ class Segment:
 
     Attributes:
         header: Its header.
-        events: The rows before the first damaged one.
-        good_bytes: Length of the file up to the end of the last good row.
-        damage: What is wrong after that; None if the file is intact.
+        events: The rows of all intact frames.
+        good_bytes: Length of the file up to the end of the last intact frame.
+        damages: What is wrong, and where; empty if the file is intact.
     """
 
     header: Header
     events: list[Row]
     good_bytes: int
-    damage: str | None
+    damages: list[Damage]
+
+    @property
+    def damage(self) -> str | None:
+        """What is wrong, in words; None if the file is intact."""
+        return "; ".join(damage.what for damage in self.damages) or None
+
+    @property
+    def tail(self) -> Damage | None:
+        """Damage behind the last intact frame: a write that was torn, or a damaged end; None if there is none."""
+        return self.damages[-1] if self.damages and self.damages[-1].start == self.good_bytes else None
 
 
 def name(number: int, suffix: str) -> str:
@@ -81,7 +111,7 @@ def name(number: int, suffix: str) -> str:
 
 def frame(payload: bytes) -> bytes:
     """A payload with its length and checksum."""
-    return _PREFIX.pack(len(payload), zlib.crc32(payload)) + payload
+    return PREFIX.pack(len(payload), zlib.crc32(payload)) + payload
 
 
 def start(writer: str, number: int, created: int, problem: Problem) -> bytes:
@@ -98,7 +128,7 @@ def start(writer: str, number: int, created: int, problem: Problem) -> bytes:
 
 
 def read(path: Path) -> Segment:
-    """Read a segment up to its end or to the first frame that is short or wrong.
+    """Read a segment; bytes that are no intact frame are skipped, up to the next intact one.
 
     Raises:
         UnreadableSegment: The header cannot be read.
@@ -107,17 +137,21 @@ def read(path: Path) -> Segment:
     header, at = _read_header(data, path)
     decode = msgspec.msgpack.Decoder(Row | DecisionBlock).decode
     events: list[Row] = []
-    damage = None
+    damages: list[Damage] = []
+    good = at
     while at < len(data):
+        end = None
         try:
-            payload, end = _payload(data, at)
+            payload, end = frame_at(data, at)
             event = decode(payload)
             events += list(event.rows()) if isinstance(event, DecisionBlock) else [event]
+            good = end
         except _DAMAGE as error:
-            damage = f"{path}: event {len(events) + 1} at byte {at} of {len(data)}: {error}"
-            break
+            end = end or next_frame(data, at)
+            where = f"event {len(events) + 1} at byte {at} of {len(data)}"
+            damages.append(Damage(at, end, f"{path}: {where}: {error}; {end - at} bytes are skipped"))
         at = end
-    return Segment(header, events, at, damage)
+    return Segment(header, events, good, damages)
 
 
 def newest_first(path: Path) -> tuple[Header, Iterator[Row]]:
@@ -133,20 +167,20 @@ def newest_first(path: Path) -> tuple[Header, Iterator[Row]]:
 
 def _backwards(data: bytes, at: int) -> Iterator[Row]:
     starts: list[int] = []
-    while at + _PREFIX.size <= len(data):
+    while at + PREFIX.size <= len(data):
         starts.append(at)
-        at += _PREFIX.size + int(_PREFIX.unpack_from(data, at)[0])
+        at += PREFIX.size + int(PREFIX.unpack_from(data, at)[0])
     decode = msgspec.msgpack.Decoder(Row | DecisionBlock).decode
     for start_of_frame in reversed(starts):
         with contextlib.suppress(*_DAMAGE):
-            event = decode(_payload(data, start_of_frame)[0])
+            event = decode(frame_at(data, start_of_frame)[0])
             yield from event.rows() if isinstance(event, DecisionBlock) else (event,)
 
 
 def read_header(path: Path) -> Header:
     """Read only the header; `UnreadableSegment` as for `read`."""
     with path.open("rb") as file:
-        beginning = file.read(len(MAGIC) + _PREFIX.size)
+        beginning = file.read(len(MAGIC) + PREFIX.size)
         length = int.from_bytes(beginning[len(MAGIC) : len(MAGIC) + 4], "little")
         return _read_header(beginning + file.read(length), path)[0]
 
@@ -155,9 +189,13 @@ def _read_header(data: bytes, path: Path) -> tuple[Header, int]:
     if not data.startswith(MAGIC):
         raise UnreadableSegment(f"{path} is not a segment: it does not begin with {MAGIC!r}")
     try:
-        payload, end = _payload(data, len(MAGIC))
-        stated = msgspec.msgpack.decode(payload, type=_Format).format
-        if not 1 <= stated <= FORMAT:
+        payload, end = frame_at(data, len(MAGIC))
+        outline = msgspec.msgpack.decode(payload, type=_Outline)
+        stated = outline.format
+        if stated > FORMAT:
+            message = f"{path} has format {stated}; this version of Potstill reads 1 to {FORMAT}: it waits for a later"
+            raise LaterFormat(f"{message} one", outline.created)
+        if stated < 1:
             raise UnreadableSegment(f"{path} has format {stated}; this version of Potstill reads 1 to {FORMAT}")
         return msgspec.msgpack.decode(payload, type=Header), end
     except UnreadableSegment:
@@ -166,20 +204,6 @@ def _read_header(data: bytes, path: Path) -> tuple[Header, int]:
         raise UnreadableSegment(f"{path}: the header cannot be read: {error}") from error
 
 
-class _Format(msgspec.Struct):
+class _Outline(msgspec.Struct):
     format: int
-
-
-def _payload(data: bytes, at: int) -> tuple[memoryview, int]:
-    """The payload of the frame at an offset, and the end of the frame; ValueError if it is incomplete."""
-    begin = at + _PREFIX.size
-    if begin > len(data):
-        raise ValueError("the file ends within its length and checksum")
-    length, checksum = _PREFIX.unpack_from(data, at)
-    end = begin + length
-    if end > len(data):
-        raise ValueError(f"its {length} bytes exceed the end of the file")
-    payload = memoryview(data)[begin:end]
-    if zlib.crc32(payload) != checksum:
-        raise ValueError("its checksum is wrong")
-    return payload, end
+    created: int = 0

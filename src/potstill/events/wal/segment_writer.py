@@ -103,10 +103,12 @@ class SegmentWriter:
         After a failed sync the kernel may have dropped dirty pages and marked them clean. Where the file cannot be
         truncated, readers stop at the last complete frame.
         """
+        # Every error: a file whose first write failed has no header, and nothing must follow in it.
         if self._descriptor is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):
                 os.ftruncate(self._descriptor, self._committed)
-        with contextlib.suppress(OSError):
+        self.drop_descriptor()
+        with contextlib.suppress(Exception):
             self.finish()
 
 

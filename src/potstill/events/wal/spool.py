@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from potstill.events.wal.segment import CLOSED, OPEN, UnreadableSegment, read, read_header
+from potstill.events.wal.segment import CLOSED, OPEN, LaterFormat, UnreadableSegment, read, read_header
 from potstill.events.wal.segment_writer import sync_data
 from potstill.files import hold, make_folder, remove_stale, sync_folder, write_atomically
 
@@ -91,6 +91,10 @@ class Spool:
         ready = list(takewhile(lambda path: path.suffix == CLOSED, self._segments(writer)))
         return [path for path in ready if path <= seen[-1]] if seen else []
 
+    def retained(self, writer: str) -> list[Path]:
+        """Segments of a writer that are closed, in order; those that are in the lake and kept for a while included."""
+        return sorted(Path(entry) for entry in _entries(self.path / writer) if entry.name.endswith((CLOSED, DONE)))
+
     def is_alive(self, writer: str) -> bool:
         """Whether a writer's process lives."""
         lock = adopt_folder(self.path / writer)
@@ -142,13 +146,13 @@ class Spool:
         if not self._segments(writer):
             self._adopt(writer)
 
-    def quarantine(self, segment: Path, start: int = 0) -> Path:
-        """Copy a segment's bytes from an offset on into the quarantine folder, which nothing flushes or deletes."""
+    def quarantine(self, segment: Path, start: int = 0, end: int | None = None) -> Path:
+        """Copy bytes of a segment, to its end if `end` is None, to the quarantine, which nothing flushes or deletes."""
         make_folder(self.path / QUARANTINE)
         copy = self.path / QUARANTINE / f"{segment.parent.name}-{segment.stem}-{start}"
         with segment.open("rb") as file:
             file.seek(start)
-            write_atomically(copy, file.read())
+            write_atomically(copy, file.read(-1 if end is None else end - start))
         return copy
 
     def pending(self, without: Collection[Path] = ()) -> Pending:
@@ -188,7 +192,12 @@ class Spool:
         damage: str | None
         try:
             segment = read(path)
-            damage, events, good_bytes = segment.damage, len(segment.events), segment.good_bytes
+            tail, events, good_bytes = segment.tail, len(segment.events), segment.good_bytes
+            damage = None if tail is None else tail.what
+        except LaterFormat:  # a later version of Potstill reads it, and cuts off what is torn
+            path.rename(path.with_suffix(CLOSED))
+            sync_folder(path.parent)
+            return None
         except UnreadableSegment as error:
             damage, events, good_bytes = str(error), 0, 0
         if damage is not None:
@@ -227,5 +236,8 @@ def _size(path: Path) -> int | None:
 
 def _created(path: Path) -> int | None:
     with contextlib.suppress(FileNotFoundError, UnreadableSegment):
-        return read_header(path).created
+        try:
+            return read_header(path).created
+        except LaterFormat as error:  # its events are pending too, and hold the log's watermark back
+            return error.created
     return None

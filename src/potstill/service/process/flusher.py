@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from potstill.events.lake import Scrubber
 from potstill.workspace import Workspace
 
 #: Seconds between two flushes.
@@ -24,6 +25,7 @@ class WorkspaceFlusher:
     def __init__(self, workspace: Workspace) -> None:
         self._name = workspace.problem.name
         self._flusher = workspace.flusher()
+        self._scrubber = Scrubber(workspace.lake, workspace.spool)
         self._fault: str | None = None
 
     def flush(self, *, wait: bool = False) -> None:
@@ -40,6 +42,14 @@ class WorkspaceFlusher:
             message = f"flush failed, events stay in the log: {fault}" if fault else "flush succeeded again"
             _logger.warning("%s: %s", self._name, message)
 
+    def scrub(self) -> None:
+        """Check the next file of the lake for damage, if it is due."""
+        try:
+            for damage in self._scrubber.step():
+                _logger.warning("%s: damaged lake: %s", self._name, damage)
+        except OSError as error:
+            _logger.debug("%s: the lake could not be scrubbed: %s", self._name, error)
+
 
 def run(places: Sequence[str], ended: threading.Event) -> None:
     """Flush until stopped, and then once more, for the segments that workers have just closed."""
@@ -47,6 +57,7 @@ def run(places: Sequence[str], ended: threading.Event) -> None:
     while not ended.wait(INTERVAL):
         for flusher in flushers:
             flusher.flush()
+            flusher.scrub()
     for flusher in flushers:
         flusher.flush(wait=True)
 

@@ -1,0 +1,77 @@
+"""Worlds in which everything fails: what was acknowledged is observed, once, as it was acknowledged."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulation.options import QUIET, Options
+from simulation.world import World
+
+from potstill.clock import Clock, wall
+from potstill.events.watermarks import Horizon, LogWatermark, Watermarks
+
+#: Faults that the code does not withstand yet.
+UNFIXED = {"wrong_dates": False, "propensities": False, "deletions": False}
+ALL = replace(Options(), **UNFIXED)
+SEEDS, BLOCK = 200, 20
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_what_is_acknowledged_is_observed(first: int) -> None:
+    found = {seed: World(seed, ALL).run().violations for seed in range(first, first + BLOCK)}
+    assert not {seed: violations for seed, violations in found.items() if violations}
+
+
+def test_a_seed_reproduces_its_world() -> None:
+    first, second = (World(7, ALL, keep=True).run() for _ in range(2))
+    assert first.lines == second.lines
+    assert first.digest == second.digest
+
+
+def test_a_seed_reproduces_its_world_in_another_process() -> None:
+    program = (
+        "from simulation.options import QUIET; from simulation.world import World; print(World(7, QUIET).run().digest)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**environment, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert digests == {f"{World(7, QUIET).run().digest}\n".encode()}
+
+
+def test_another_seed_gives_another_world() -> None:
+    assert World(1, QUIET).run().digest != World(2, QUIET).run().digest
+
+
+def test_nothing_goes_wrong_in_a_quiet_world() -> None:
+    outcome = World(3, QUIET, keep=True).run()
+    assert not outcome.violations
+    assert not [line for line in outcome.lines if "fail" in line or "lost" in line]
+
+
+def first_failure(options: Options, seeds: int) -> int | None:
+    """The first seed that contradicts the invariant."""
+    return next((seed for seed in range(seeds) if World(seed, options).run().violations), None)
+
+
+def test_cuts_that_do_not_wait_for_logs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watermarks, "horizon", lambda _, now, lease: Horizon(now))
+    assert first_failure(replace(QUIET, outages=True, pauses=True, delays=True), 20) is not None
+
+
+def test_clocks_that_are_not_compared_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clock, "now", lambda _: wall())
+    monkeypatch.setattr(LogWatermark, "check_clock", lambda _: None)
+    monkeypatch.setattr(LogWatermark, "keep_clock", LogWatermark.mirror)
+    monkeypatch.setattr(Watermarks, "check_clocks", lambda _: None)
+    assert first_failure(replace(QUIET, clock_jumps=True), 20) is not None

@@ -108,6 +108,9 @@ def test_a_loss_that_only_others_know_of_is_accepted_too(registry: Registry) -> 
     entry = registry.accept_loss(latest=7)
     assert entry is not None
     assert registry.next_version() == 8
+    assert publish(registry).version == 8
+    assert registry.policy(8).version == 8
+    assert [version.version for version in registry.versions()] == [1, 8]
 
 
 def test_a_restored_entry_mends_the_journal(registry: Registry) -> None:

@@ -29,6 +29,7 @@ COMMANDS = {
     "audit": "update",
     "backup": "backup",
     "restore": "backup",
+    "forget": "backup",
     "warm-start": "update",
     "status": "status",
     "verify": "verify",

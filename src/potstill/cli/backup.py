@@ -1,4 +1,4 @@
-"""Backups of a workspace: backup, restore."""
+"""What is kept of a workspace: backup, restore, forget."""
 
 from __future__ import annotations
 
@@ -86,6 +86,38 @@ def restore(
         f"restored the backup of {timestamp(manifest.time)} to {place}: {plural(len(manifest.files), 'file')}, "
         f"{size(manifest.bytes)}; next: potstill status {place}"
     )
+
+
+@app.command()
+@requires("lake")
+def forget(
+    place: Place,
+    unit: Annotated[str, typer.Option(help="Unit whose events to erase, such as a user.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a unit's decisions, their rewards and observations: from this machine's log and from the lake.
+
+    Policies that have learnt from them stay as they are; the output names them, and what else may hold something.
+    If it is interrupted, run it again.
+
+    Example: potstill forget video --unit user-42
+    """
+    from potstill.workspace import Workspace, forget_unit
+
+    with exit_on(*USER_ERRORS):
+        workspace = Workspace(place)
+        if not yes:
+            typer.confirm(f"erase all events of unit {unit!r} from {workspace.url}, permanently?", abort=True)
+        with Console(stderr=True).status("erasing"):
+            done = forget_unit(workspace, unit)
+    if as_json:
+        print_json(done)
+        return
+    rows = ", ".join(f"{count:,} {table}" for table, count in done.rows.items())
+    typer.echo(f"erased {rows}; {plural(done.segments, 'segment')} of the log deleted")
+    for line in done.words:
+        typer.echo(line)
 
 
 def _show_all(found: list[Manifest], *, as_json: bool) -> None:

@@ -264,9 +264,10 @@ class Registry:
         last, recorded = numbers[-1], read_head(self.storage)
         mark = read_head(self.storage, mark_name(state.latest + 1))
         given = max(state.latest + last - state.number, recorded.latest, mark.latest, latest)
-        number = max(last, recorded.number, mark.number)
-        if number == last and given == state.latest and self._journal.loss() is None:
+        if given == state.latest and last >= mark.number and self._journal.loss() is None:
             return None
+        # The number of an entry is never below that of its version: `_published` looks from there.
+        number = max(last, recorded.number, mark.number, given)
         return self._journal.append(
             last,
             number=number + 1,

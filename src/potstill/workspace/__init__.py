@@ -23,6 +23,9 @@ from potstill.workspace.template import log_example
 from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists
 
 if TYPE_CHECKING:
+    from potstill.workspace.forget import CannotForget as CannotForget
+    from potstill.workspace.forget import ForgetReport as ForgetReport
+    from potstill.workspace.forget import forget_unit as forget_unit
     from potstill.workspace.verification import VerifyReport as VerifyReport
     from potstill.workspace.verification import repair as repair
     from potstill.workspace.verification import verify as verify
@@ -65,4 +68,7 @@ __all__ = [
     "template",
 ]
 
-__getattr__ = lazy(__name__, {"verification": ("VerifyReport", "repair", "verify")})
+__getattr__ = lazy(
+    __name__,
+    {"verification": ("VerifyReport", "repair", "verify"), "forget": ("CannotForget", "ForgetReport", "forget_unit")},
+)

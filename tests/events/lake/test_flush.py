@@ -13,7 +13,7 @@ import potstill as ps
 from potstill.clock import now
 from potstill.events import Event, EventLog, LoggedDecision, LoggedObservation, LoggedReward
 from potstill.events.join import join
-from potstill.events.lake import Flusher, FlushReport, FlushState, Lake, flush, last_flush
+from potstill.events.lake import Flusher, FlushReport, FlushState, Lake, delta, flush, last_flush
 from potstill.events.reward_keys import OBSERVATION
 from potstill.events.wal import QUARANTINE, Spool, segment
 from potstill.problem import Feature
@@ -375,6 +375,24 @@ class TestChangedProblem:
         report = world.flush()
         assert (report.segments, report.decisions) == (2, 2)
         assert [path.stem for path in world.spool.closed(writer)] == [f"{3:010}"]
+
+
+def test_the_folder_of_a_new_day_is_on_disk_before_its_segment_is_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.log("a")
+    world.flush()
+    steps: list[object] = []
+    sync, remove = delta._sync, Spool.remove
+    monkeypatch.setattr(delta, "_sync", lambda path: steps.append(path) or sync(path))
+    monkeypatch.setattr(Spool, "remove", lambda *given: steps.append("deleted") or remove(*given))
+    with EventLog(world.spool.path, world.problem) as log:
+        log.append(LoggedReward(id="other", reward=1.0, time=1_600_000_000_000_000))
+    world.flush()
+    if "://" not in world.lake.root:
+        table = Path(world.lake.url("rewards"))
+        synced = steps[: steps.index("deleted")]
+        assert {table, table / "day=2020-09-13", table / "_delta_log"} <= set(synced)
 
 
 class TestDamage:

@@ -2,6 +2,7 @@
 
 from potstill.events.lake.checksums import CorruptFile
 from potstill.events.lake.delta import LakeUnavailable, Overtaken
+from potstill.events.lake.erase import erase, ids_of_unit
 from potstill.events.lake.flush import Flusher, FlushReport, FlushState, last_flush
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.maintenance import compact, expire, vacuum
@@ -40,7 +41,9 @@ __all__ = [
     "check_files_exist",
     "compact",
     "count_observations",
+    "erase",
     "expire",
+    "ids_of_unit",
     "is_repair",
     "last_flush",
     "observation_chunks",

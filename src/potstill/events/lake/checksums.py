@@ -80,10 +80,10 @@ class Checksums:
         return _lookup(self._recorded, path) or _lookup(self._records(), path)
 
     def fault(self, file: File) -> str | None:
-        """What is wrong with a file; None if it is intact or has no checksum. Reads the whole file."""
+        """What is wrong with a file; None if it is intact. Of a file without a checksum, only the size is compared."""
         stated = self.of(file)
         try:
-            actual = self.measure(file)
+            actual = self.measure(file) if stated or not self._local else Checksum(Path(file.uri).stat().st_size, 0)
         except FileNotFoundError:
             return MISSING
         size = file.bytes if stated is None else stated.bytes
@@ -121,11 +121,12 @@ class Checksums:
 
     def damage(self) -> list[str]:
         """Records that are damaged, in words; their files count as unchecked."""
+        intact = self._records()
         return [
             f"{child(self._url, f'{FOLDER}/{name}')}: the checksums recorded there are damaged; delete it, and "
             "record them again with potstill verify DIR --seal"
             for name in self._storage.names(FOLDER)
-            if name not in self._records()
+            if name not in intact
         ]
 
     def measure(self, file: File) -> Checksum:

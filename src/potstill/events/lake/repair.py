@@ -50,17 +50,22 @@ def replace_file(lake: Lake, table: Table, file: File, rows: pl.DataFrame | None
     Returns:
         Path or address of the quarantined bytes.
     """
-    stored, path = lake.tables[table], file.uri.removeprefix(f"{lake.url(table)}/")
-    kept = _keep(lake, table, file, path)
-    added = [] if rows is None else write_rows(lake.url(table), aligned(with_day(rows), stored.schema()))
+    kept = _keep(lake, table, file, _path(lake, table, file))
+    take_out(lake, table, file, rows)
+    return child(lake.url(table), kept)
+
+
+def take_out(lake: Lake, table: Table, file: File, rows: pl.DataFrame | None) -> None:
+    """Take a file out of its table in one commit, which adds rows in its place, and delete it."""
+    path = _path(lake, table, file)
+    added = [] if rows is None else write_rows(lake.url(table), aligned(with_day(rows), lake.tables[table].schema()))
     _commit(lake, table, path, file, added)
     open_storage(lake.url(table)).delete(path)
-    return child(lake.url(table), kept)
 
 
 def rows_before_compaction(lake: Lake, table: Table, file: File) -> pl.DataFrame | None:
     """Rows of a file that a compaction made, from the files that it merged; None if they are not all there."""
-    path = file.uri.removeprefix(f"{lake.url(table)}/")
+    path = _path(lake, table, file)
     for actions in _commits(lake, table):
         if path in [unquote(action["add"]["path"]) for action in actions if "add" in action]:
             merged = [unquote(one["remove"]["path"]) for one in actions if "remove" in one]
@@ -101,17 +106,26 @@ def _flushed(spool: Spool, writer: str, last: int) -> Iterator[Any]:
 
 
 def _read_merged(lake: Lake, table: Table, file: File, paths: Sequence[str]) -> pl.DataFrame | None:
-    known = {one.uri: one for one in _all_files(lake, table)}
+    known = {one.uri: one for one in all_files(lake, table)}
     merged = [known[uri] for path in paths if (uri := child(lake.url(table), path)) in known]
     if len(merged) != len(paths) or sum(one.rows for one in merged) != file.rows:
         return None
     with contextlib.suppress(CorruptFile, FileNotFoundError, pl.exceptions.ComputeError):
         lake.tables[table].checksums.check(merged, remote=True)
-        return lake.read(table, merged).collect()
+        return pl.concat([read_whole(one) for one in merged], how="diagonal")
     return None
 
 
-def _all_files(lake: Lake, table: Table) -> list[File]:
+def read_whole(file: File) -> pl.DataFrame:
+    """Rows of a file with all its columns, also those that the present problem does not have."""
+    return pl.scan_parquet(file.uri, hive_partitioning=False, glob=False).collect()
+
+
+def _path(lake: Lake, table: Table, file: File) -> str:
+    return file.uri.removeprefix(f"{lake.url(table)}/")
+
+
+def all_files(lake: Lake, table: Table) -> list[File]:
     """Files of all versions that the commit log still describes."""
     found: dict[str, File] = {}
     for version in range(lake.version(table) or 0, -1, -1):

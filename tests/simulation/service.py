@@ -156,7 +156,7 @@ class Worker:
         """Look for new versions until it is told to stop."""
         scheduler = self._world.scheduler
         while not self.stopping:
-            scheduler.sleep(scheduler.random.randint(1_000, 20_000) * MILLISECOND)
+            scheduler.sleep(scheduler.random.randint(1_000, 40_000) * MILLISECOND)
             drive(self._service.reload())
             log = self._service._log
             assert isinstance(log, SimulatedLog)

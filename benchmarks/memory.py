@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import http.client
-import os
 import re
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 import tracemalloc
 from pathlib import Path
 

@@ -48,10 +48,16 @@ class Caller:
         self._name, self._port, self._late = name, port, late
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def run(self, rate: float, until: float) -> None:
-        """Decide at a rate (infinite: as fast as possible) until a monotonic time, and reward in groups."""
-        due = time.monotonic()
-        while time.monotonic() < until:
+    async def run(self, rate: float, until: float, most: float = float("inf")) -> None:
+        """Decide at a rate (infinite: as fast as possible) until a monotonic time, and reward in groups.
+
+        Args:
+            rate: Decisions per second.
+            until: Monotonic time.
+            most: End after this number of decisions, rounded up to a group.
+        """
+        due, begun = time.monotonic(), len(self.actions)
+        while time.monotonic() < until and len(self.actions) - begun < most:
             first, started = len(self.actions), time.monotonic()
             for _ in range(GROUP):
                 await self._decide()

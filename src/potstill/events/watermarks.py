@@ -17,6 +17,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,10 @@ T = TypeVar("T")
 REFRESH = 5.0
 #: Lag that needs no mention: segments are closed and flushed every few seconds.
 USUAL = 60 * SECOND
+#: Watermarks that are read concurrently: an object store has high latency.
+READERS = 16
+#: Seconds between two comparisons of this machine's clock with the store's.
+COMPARE = 60.0
 MIRROR, LOCK = "log.json", "log.lock"
 _PROBE = "clock.probe"
 _logger = logging.getLogger(__name__)
@@ -152,8 +157,9 @@ class Watermarks:
 
     def all(self) -> list[Watermark]:
         """The watermarks of all logs."""
-        found = (self.read(name.removesuffix(".json")) for name in self.storage.names("") if name.endswith(".json"))
-        return [mark for mark in found if mark is not None]
+        logs = [name.removesuffix(".json") for name in self.storage.names("") if name.endswith(".json")]
+        with ThreadPoolExecutor(READERS) as pool:
+            return [mark for mark in pool.map(self.read, logs) if mark is not None]
 
     def read(self, log: str) -> Watermark | None:
         """The watermark of a log; None if it has none."""
@@ -236,6 +242,7 @@ class LogWatermark:
     def __init__(self, spool: Path, storage: Storage) -> None:
         self._spool, self._all = Spool(spool), Watermarks(storage)
         self._published: tuple[Watermark, float] | None = None  # by this process, and when
+        self._compare = 0.0  # when to compare clocks next, on the monotonic clock
 
     def mirror(self) -> Watermark | None:
         """The last watermark of this log, from the spool; None if there is none."""
@@ -245,25 +252,25 @@ class LogWatermark:
             return None
 
     def register(self, start: Callable[[], T]) -> T:
-        """Start a process that acknowledges events, and register the log before it does.
+        """Register the log, and then start a process that acknowledges events.
 
         Args:
-            start: Opens the log, so that its folder is seen.
+            start: Opens the log. No flusher takes it for closed before that: they wait for the same lock.
 
         Raises:
             StorageUnavailable: The log is not registered, and the store cannot be reached.
         """
         with self._locked():
-            known, started = self.keep_clock(), CLOCK.now()
-            opened = start()
+            known = self.keep_clock()
             try:
                 mark = self._all.read(known.log) if known else None
                 if mark is None or not mark.open or mark.gone is not None:
-                    self._publish(self._mark(started, known), gone=mark.gone if mark else None)
+                    opened = msgspec.structs.replace(self._mark(CLOCK.now(), known), open=True)
+                    self._publish(opened, gone=mark.gone if mark else None)
             except StorageUnavailable:
                 if known is None or not known.open:
                     raise
-            return opened
+            return start()
 
     def publish(self, moment: int, aside: Collection[Path] = ()) -> int:
         """Publish what is in the lake; call it after a flush.
@@ -336,7 +343,8 @@ class LogWatermark:
         if self.mirror() is None:  # keep the id first: nobody would close a log whose id was lost
             self._write_mirror(msgspec.json.encode(msgspec.structs.replace(mark, open=False)))
         data = self._all.write(mark)
-        if self._all.storage.own_clock:
+        if self._all.storage.own_clock and time.monotonic() >= self._compare:
+            self._compare = time.monotonic() + COMPARE
             offset = self._all.storage.times("")[f"{mark.log}.json"] - mark.written
             if abs(offset - mark.offset) > 2 * SECOND:  # stores tell times to the second
                 mark = msgspec.structs.replace(mark, offset=offset)

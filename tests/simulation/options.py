@@ -25,6 +25,7 @@ class Options:
         retries: Clients ask again under the same id after all attempts of a call failed.
         keyless: Clients send equal rewards without keys.
         clock_jumps: The clock of a host is two days ahead or behind for a while.
+        wrong_boots: A host may boot, and log, while its clock is wrong.
         wrong_dates: Replies are dated by the machine's clock, also while that is wrong, and not by the log's.
         propensities: A decision that two versions logged with the same action must be observed as it was acknowledged.
         deletions: The newest entry of the registry is deleted.
@@ -46,6 +47,7 @@ class Options:
     retries: bool = True
     keyless: bool = True
     clock_jumps: bool = True
+    wrong_boots: bool = True
     wrong_dates: bool = True
     propensities: bool = True
     deletions: bool = True

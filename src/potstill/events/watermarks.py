@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from potstill.clock import CLOCK, SECOND, TOLERANCE, Reading
+from potstill.clock import CLOCK, SECOND, TOLERANCE, Reading, boot_id
 from potstill.errors import PotstillError
 from potstill.events.wal import Spool
 from potstill.files import hold, make_folder, write_atomically
@@ -103,9 +103,9 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.step:
             found.append(
-                f"this machine's clock is {_differs(self.step)} what it was when the log was opened; events keep the "
-                "earlier time. Set the clock right; or, if it is right now, run potstill update --trust-clock and "
-                "restart the service"
+                f"this machine's clock is {_differs(self.step)} that of its log, which events keep: it was set since "
+                "the log was opened, or differs from the store's. Set the clock right; or, if it is right now, run "
+                "potstill update --trust-clock and restart the service"
             )
         if abs(self.offset) > TOLERANCE:
             found.append(
@@ -264,7 +264,8 @@ class LogWatermark:
             known = self.keep_clock()
             try:
                 mark = self._all.read(known.log) if known else None
-                if mark is None or not mark.open or mark.gone is not None:
+                booted = known is None or known.boot != boot_id()  # its clock was not compared with the store's yet
+                if mark is None or not mark.open or mark.gone is not None or (booted and self._all.storage.own_clock):
                     opened = msgspec.structs.replace(self._mark(CLOCK.now(), known), open=True)
                     self._publish(opened, gone=mark.gone if mark else None)
             except StorageUnavailable:
@@ -345,10 +346,9 @@ class LogWatermark:
         data = self._all.write(mark)
         if self._all.storage.own_clock and time.monotonic() >= self._compare:
             self._compare = time.monotonic() + COMPARE
-            offset = self._all.storage.times("")[f"{mark.log}.json"] - mark.written
-            if abs(offset - mark.offset) > 2 * SECOND:  # stores tell times to the second
-                mark = msgspec.structs.replace(mark, offset=offset)
-                data = self._all.write(mark)
+            compared = self._compared(mark)
+            if compared != mark:
+                mark, data = compared, self._all.write(compared)
         self._write_mirror(data)
         self._published = (mark, time.monotonic())
         if gone is not None:
@@ -360,6 +360,20 @@ class LogWatermark:
                 gone.by or "somebody",
                 _moment(gone.time),
             )
+
+    def _compared(self, mark: Watermark) -> Watermark:
+        """A watermark that was just written, with the clocks compared; the log's is set to the store's if it is off."""
+        offset = self._all.storage.times("")[f"{mark.log}.json"] - mark.written
+        if abs(offset) <= TOLERANCE:
+            known = abs(offset - mark.offset) <= 2 * SECOND  # stores tell times to the second
+            return mark if known else msgspec.structs.replace(mark, offset=offset)
+        CLOCK.shift(offset)
+        reading = CLOCK.read()
+        _logger.warning("the clock of log %s was %s that of the store, and is set to it", mark.name, _differs(-offset))
+        # Segments from before may have times of either clock.
+        moment = min(mark.time, mark.time + offset)
+        changed = {"time": moment, "written": reading.time, "uptime": reading.uptime, "offset": 0}
+        return msgspec.structs.replace(mark, step=round(CLOCK.follow(), -6), **changed)
 
     def _write_mirror(self, data: bytes) -> None:
         write_atomically(self._spool.path / MIRROR, data)

@@ -67,7 +67,9 @@ class Registry:
         if not self._journal.has(number + 1):
             return None
         # Who knows no entry cannot confirm one: a loss shows in the recorded head alone.
-        return self._journal.read(self._journal.last_number(hint=number + 1 if number else None))
+        last = self._journal.last_number(hint=number + 1 if number else None)
+        self._journal.record(last)
+        return self._journal.read(last)
 
     def confirm(self, known: Entry) -> bool:
         """Whether the journal was repaired since an entry that the caller has read, and does not hold it any more.

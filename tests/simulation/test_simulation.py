@@ -11,7 +11,8 @@ from simulation.options import QUIET, Options
 from simulation.world import World
 
 from potstill.clock import Clock, wall
-from potstill.events.watermarks import Horizon, LogWatermark, Watermarks
+from potstill.events.log_watermark import LogWatermark
+from potstill.events.watermarks import Horizon, Watermarks
 
 #: Faults that the code does not withstand yet.
 UNFIXED = {"propensities": False}

@@ -177,7 +177,7 @@ class FlusherActor(Actor):
         """Flush until the end of the world."""
         flusher = WorkspaceFlusher(self.host.workspace())
         while True:
-            self.sleep(2, 20)
+            self.sleep(4, 40)
             flusher.flush()
 
 

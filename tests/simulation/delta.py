@@ -81,13 +81,6 @@ class SimulatedTable:
         """Add files in one commit. The handle does not know its own commit afterwards, as with the library."""
         self._commit([_add(file) for file in files], commit_properties.app_transactions)
 
-    def append(self, frame: pl.DataFrame, transactions: Any) -> None:
-        """Write rows to new files, and add them."""
-        storage = SimulatedStorage(self._url)
-        files = [_write(storage, part) for part in frame.partition_by(DAY, maintain_order=True)]
-        self._commit([_add(file) for file in files], transactions)
-        self._load(None)
-
     def add_columns(self, fields: Sequence[Any]) -> None:
         """Widen the table."""
         self._commit([_metadata(Schema([*self.schema().fields, *fields]))], [])
@@ -162,11 +155,6 @@ class SimulatedTable:
             )
             if conflict:
                 raise CommitFailedError(f"concurrent {kind} at {self._url}")
-
-
-def write_deltalake(table: SimulatedTable, rows: pl.DataFrame, *, commit_properties: Any, **_: Any) -> None:
-    """Takes the place of the library's function."""
-    table.append(rows, commit_properties.app_transactions)
 
 
 def scan_parquet(uris: Any, **options: Any) -> pl.LazyFrame:

@@ -85,6 +85,8 @@ class Faults:
             self._world.end(process)
         self._world.disks.cut_power(host.name)
         delay = self._random.randint(1, 60) * SECOND
+        if not self._world.options.wrong_boots:
+            host.jump = 0
         host.boots, host.booted = host.boots + 1, self._scheduler.now + delay
         for name in host.programs:
             self._world.start(host, name, delay)
@@ -103,11 +105,10 @@ class Faults:
 
     def _jump(self, host: Host) -> None:
         self._scheduler.trace(f"jump {host.name}")
-        jump = self._random.choice((-2, 2)) * DAY * SECOND
-        host.skew += jump
+        host.jump = self._random.choice((-2, 2)) * DAY * SECOND
 
         def put_right() -> None:
-            host.skew -= jump
+            host.jump = 0
 
         self._scheduler.at(self._random.randint(5, 60) * SECOND, put_right)
 

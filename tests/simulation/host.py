@@ -46,13 +46,14 @@ class Host:
     def __init__(self, world: World, name: str) -> None:
         self._world, self.name = world, name
         self.folder = world.disks.make_host(name)
+        self.jump = 0  # by which its clock is wrong for a while
         self.skew, self.boots, self.booted = 0, 0, world.scheduler.now - world.random.randint(1, 1000) * SECOND
         self.programs: dict[str, Callable[[Process], None]] = {}
         self.processes: list[Process] = []
 
     def clock(self) -> int:
         """Microseconds since 1970 by the clock of this host."""
-        return self._world.scheduler.now + self.skew
+        return self._world.scheduler.now + self.skew + self.jump
 
     @property
     def boot_id(self) -> str:

@@ -25,7 +25,7 @@ class Options:
         retries: Clients ask again under the same id after all attempts of a call failed.
         keyless: Clients send equal rewards without keys.
         clock_jumps: The clock of a host is two days ahead or behind for a while.
-        wrong_dates: Replies are dated by the machine's clock, also while that is wrong, and not by the log's.
+        wrong_boots: A host may boot, and log, while its clock is wrong.
         propensities: A decision that two versions logged with the same action must be observed as it was acknowledged.
         deletions: The newest entry of the registry is deleted.
         compaction: The lake is compacted.
@@ -46,7 +46,7 @@ class Options:
     retries: bool = True
     keyless: bool = True
     clock_jumps: bool = True
-    wrong_dates: bool = True
+    wrong_boots: bool = True
     propensities: bool = True
     deletions: bool = True
     compaction: bool = True

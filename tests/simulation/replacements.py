@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from simulation import actors, delta, service
-from simulation.scheduler import SECOND, Scheduler
+from simulation.scheduler import SECOND, Process, Scheduler
 from simulation.store import SimulatedStorage, Store
 
 from potstill.clock import Clock, wall
-from potstill.events.lake import delta as lake_delta
+from potstill.events import reward_keys
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -54,6 +54,7 @@ def _of_time(scheduler: Scheduler) -> Iterator[tuple[str, Any]]:
     yield "socket.gethostname", clock(str, lambda host: host.name)
     for module in ("wire", "edge"):
         yield f"potstill.client.{module}.now", lambda: datetime.fromtimestamp(scheduler.process.host.clock() / 1e6, UTC)
+    yield "potstill.events.reward_keys._keys", _KeysOfProcess(scheduler)
     for name in ("os.urandom", "random._urandom"):
         yield name, scheduler.random.randbytes
 
@@ -62,8 +63,6 @@ def _of_storage() -> Iterator[tuple[str, Any]]:
     yield "potstill.storage.ObjectStorage", SimulatedStorage
     yield "potstill.events.lake.table.DeltaTable", delta.SimulatedTable
     yield "potstill.events.lake.delta.DeltaTable", delta.SimulatedTable
-    if hasattr(lake_delta, "write_deltalake"):
-        yield "potstill.events.lake.delta.write_deltalake", delta.write_deltalake
     yield "polars.scan_parquet", delta.scan_parquet
     yield "potstill.registry.journal.ThreadPoolExecutor", _InTurn
 
@@ -100,6 +99,19 @@ def _state_of_process(scheduler: Scheduler, name: str) -> property:
         (clock.__dict__ if own is outside else own)[name] = value
 
     return property(lambda clock: state(clock)[name], write)
+
+
+class _KeysOfProcess:
+    """Generated keys of rewards: each process has its own."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler, self._keys = scheduler, dict[Process, Iterator[str]]()
+
+    def __next__(self) -> str:
+        process = self._scheduler.process
+        if process not in self._keys:
+            self._keys[process] = reward_keys._new_keys()
+        return next(self._keys[process])
 
 
 class _InTurn:

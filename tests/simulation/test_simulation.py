@@ -11,10 +11,11 @@ from simulation.options import QUIET, Options
 from simulation.world import World
 
 from potstill.clock import Clock, wall
-from potstill.events.watermarks import Horizon, LogWatermark, Watermarks
+from potstill.events.log_watermark import LogWatermark
+from potstill.events.watermarks import Horizon, Watermarks
 
 #: Faults that the code does not withstand yet.
-UNFIXED = {"wrong_dates": False, "propensities": False, "deletions": False}
+UNFIXED = {"propensities": False}
 ALL = replace(Options(), **UNFIXED)
 SEEDS, BLOCK = 200, 20
 
@@ -26,14 +27,15 @@ def test_what_is_acknowledged_is_observed(first: int) -> None:
 
 
 def test_a_seed_reproduces_its_world() -> None:
-    first, second = (World(7, ALL, keep=True).run() for _ in range(2))
+    first, second = (World(7, Options(), keep=True).run() for _ in range(2))
     assert first.lines == second.lines
     assert first.digest == second.digest
 
 
 def test_a_seed_reproduces_its_world_in_another_process() -> None:
     program = (
-        "from simulation.options import QUIET; from simulation.world import World; print(World(7, QUIET).run().digest)"
+        "from simulation.options import Options; from simulation.world import World; "
+        "print(World(7, Options()).run().digest)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     digests = {
@@ -46,7 +48,7 @@ def test_a_seed_reproduces_its_world_in_another_process() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert digests == {f"{World(7, QUIET).run().digest}\n".encode()}
+    assert digests == {f"{World(7, Options()).run().digest}\n".encode()}
 
 
 def test_another_seed_gives_another_world() -> None:

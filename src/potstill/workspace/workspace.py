@@ -237,15 +237,18 @@ class Workspace:
         try:
             return Problem.from_toml(self.storage.read(PROBLEM), child(self.url, PROBLEM))
         except FileNotFoundError:
-            raise NoWorkspace(
-                f"{self.url} is not a workspace: it has no {PROBLEM}; create one with potstill init"
-            ) from None
+            raise no_workspace(self.url) from None
 
     def _read_config(self) -> Config:
         try:
             return read_config(self.storage.read(CONFIG), child(self.url, CONFIG))
         except FileNotFoundError:
             return Config()
+
+
+def no_workspace(url: str) -> NoWorkspace:
+    """The error of a place without a problem."""
+    return NoWorkspace(f"{url} is not a workspace: it has no {PROBLEM}; create one with potstill init")
 
 
 def _absolute(stated: str, where: str) -> Path:

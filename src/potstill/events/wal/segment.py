@@ -17,12 +17,13 @@ from typing import NamedTuple
 import msgspec
 
 from potstill.errors import PotstillError
-from potstill.events.records import DecisionBlock, Row
+from potstill.events.records import Row
 from potstill.events.wal.resync import PREFIX, frame_at, next_frame
+from potstill.events.wal.rows import rows_of
 from potstill.problem import Problem
 
 MAGIC = b"potstill segment\n"
-FORMAT = 2  # 1 had no blocks of decisions, and is read as well
+FORMAT = 2  # 1 had no blocks of decisions, and at first no unit and mode; it is read as well
 OPEN, CLOSED = ".open", ".log"
 
 _DAMAGE = (ValueError, msgspec.DecodeError)
@@ -135,7 +136,6 @@ def read(path: Path) -> Segment:
     """
     data = path.read_bytes()
     header, at = _read_header(data, path)
-    decode = msgspec.msgpack.Decoder(Row | DecisionBlock).decode
     events: list[Row] = []
     damages: list[Damage] = []
     good = at
@@ -143,8 +143,7 @@ def read(path: Path) -> Segment:
         end = None
         try:
             payload, end = frame_at(data, at)
-            event = decode(payload)
-            events += list(event.rows()) if isinstance(event, DecisionBlock) else [event]
+            events += rows_of(payload, header.format)
             good = end
         except _DAMAGE as error:
             end = end or next_frame(data, at)
@@ -162,19 +161,17 @@ def newest_first(path: Path) -> tuple[Header, Iterator[Row]]:
     """
     data = path.read_bytes()
     header, at = _read_header(data, path)
-    return header, _backwards(data, at)
+    return header, _backwards(data, at, header.format)
 
 
-def _backwards(data: bytes, at: int) -> Iterator[Row]:
+def _backwards(data: bytes, at: int, segment_format: int) -> Iterator[Row]:
     starts: list[int] = []
     while at + PREFIX.size <= len(data):
         starts.append(at)
         at += PREFIX.size + int(PREFIX.unpack_from(data, at)[0])
-    decode = msgspec.msgpack.Decoder(Row | DecisionBlock).decode
     for start_of_frame in reversed(starts):
         with contextlib.suppress(*_DAMAGE):
-            event = decode(frame_at(data, start_of_frame)[0])
-            yield from event.rows() if isinstance(event, DecisionBlock) else (event,)
+            yield from rows_of(frame_at(data, start_of_frame)[0], segment_format)
 
 
 def read_header(path: Path) -> Header:

@@ -29,6 +29,7 @@ class Options:
         wrong_dates: Replies are dated by the machine's clock, also while that is wrong, and not by the log's.
         propensities: A decision that two versions logged with the same action must be observed as it was acknowledged.
         deletions: The newest entry of the registry is deleted.
+        unrecorded: The deleted entry may be one whose writer was killed, or lost its answer, before it recorded it.
         compaction: The lake is compacted.
     """
 
@@ -51,6 +52,7 @@ class Options:
     wrong_dates: bool = True
     propensities: bool = True
     deletions: bool = True
+    unrecorded: bool = True
     compaction: bool = True
 
 

@@ -14,7 +14,7 @@ from potstill.clock import Clock, wall
 from potstill.events.watermarks import Horizon, LogWatermark, Watermarks
 
 #: Faults that the code does not withstand yet.
-UNFIXED = {"wrong_boots": False, "wrong_dates": False, "propensities": False}
+UNFIXED = {"unrecorded": False, "wrong_boots": False, "wrong_dates": False, "propensities": False}
 ALL = replace(Options(), **UNFIXED)
 SEEDS, BLOCK = 200, 20
 

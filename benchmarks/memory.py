@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -23,22 +25,13 @@ from pathlib import Path
 from soak_load import CONNECTIONS, Caller
 from soak_samples import MB
 
-STEP, STEPS, SIZES = 50_000, 8, (100_000, 1_000)
-STAGES = ("the interpreter", "and NumPy", "and all modules of a worker", "and the application")
-
-
-def resident() -> float:
-    """Resident memory of this process, in MB."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
+STEP, STEPS, SIZES = 50_000, 6, (100_000, 1_000)
+STAGES = ("interpreter and NumPy", "and all modules of a worker", "and the application")
 
 
 def serve(folder: str, size: int, trace: bool) -> None:
     """Main function of the worker's process: prints its memory at each stage, then its port; serves until SIGTERM."""
-    stages = [resident()]
-    import numpy  # noqa: F401
-
-    stages.append(resident())
+    stages = [memory(os.getpid())]
     import uvicorn
 
     from potstill.service.app import create_app
@@ -47,11 +40,12 @@ def serve(folder: str, size: int, trace: bool) -> None:
     from potstill.service.process.uvicorn_protocol import server_config
     from potstill.workspace import Workspace
 
-    stages.append(resident())
+    stages.append(memory(os.getpid()))
     if trace:
         tracemalloc.start()
     app = create_app([Workspace(folder)], Options(metrics=Metrics, idempotency_size=size))
-    stages.append(resident())
+    stages.append(memory(os.getpid()))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn stops by its own handler, then raises the signal again
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(1024)
@@ -65,6 +59,7 @@ def serve(folder: str, size: int, trace: bool) -> None:
 
 
 def memory(pid: int) -> float:
+    """Resident memory of a process, in MB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 

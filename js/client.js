@@ -154,7 +154,7 @@ function json(value) {
   return JSON.stringify(value, (name, item) => {
     if (typeof item !== "number" || Number.isFinite(item)) return item;
     throw new InvalidContext(
-      `${quoted(name)}: expected a finite number, got ${shown(item)}; send null for a missing value`,
+      `${quoted(name)}: expected a finite number, got ${shown(item)}; send null if the feature may be missing`,
     );
   });
 }

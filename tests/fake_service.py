@@ -81,8 +81,8 @@ class FakeService:
         if path == "policy":
             etag = self.etag or f'"{hashlib.sha256(self.policy_file).hexdigest()}"'
             if headers.get("if-none-match") == etag:
-                return 304, {"ETag": etag}, b""
-            return 200, {"ETag": etag}, self.policy_file
+                return 304, {"ETag": etag, "X-Potstill-Time": str(time.time())}, b""
+            return 200, {"ETag": etag, "X-Potstill-Time": str(time.time())}, self.policy_file
         if path == "decide":
             return _json(200, self._decide(told))
         if path == "decide/batch":
@@ -192,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         cors = {
             "Access-Control-Allow-Origin": "*",
             "Access-Control-Allow-Headers": "content-type, if-none-match, authorization",
-            "Access-Control-Expose-Headers": "etag, retry-after",
+            "Access-Control-Expose-Headers": "etag, retry-after, x-potstill-time",
         }
         for name, value in {**cors, **headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)

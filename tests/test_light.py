@@ -14,6 +14,12 @@ import potstill.cli
 print(*sorted(m for m in sys.modules if m.split(".")[0] in %r))
 """
 
+WORKER = """
+import sys
+import potstill.service.process.worker
+print(*sorted(m for m in sys.modules if m.split(".")[0] in (*%r, "deltalake")))
+"""
+
 BLOCKED = """
 import sys
 sys.modules.update({name: None for name in %r})
@@ -33,6 +39,11 @@ def run(code):
 
 def test_importing_and_deciding_pulls_in_no_jax():
     assert run(DECIDE) == ""
+
+
+def test_a_worker_of_the_service_brings_no_tables():
+    """Polars and Delta Lake take 45 MB of each worker, and only the flusher needs them."""
+    assert run(WORKER) == ""
 
 
 def test_without_the_learn_extra_the_way_out_is_named():

@@ -6,6 +6,9 @@
 import { InvalidContext, quoted, shown } from "./errors.js";
 import { checkName, checkNames, choice, field, misfit, typed } from "./fields.js";
 
+/** Definition of a numeric feature that may be missing. */
+const MAY_BE_MISSING = "missing=<number> or missing='flag'";
+
 /** A number, scaled so that `low` is 0 and `high` is 1, and clipped to [0, 1]. */
 class NumericFeature {
   constructor(described, path, at) {
@@ -32,7 +35,7 @@ class NumericFeature {
   }
 
   #writeMissing(row) {
-    if (this.missing === "error") throw missingError(this.name, "missing=<number> or missing='flag'");
+    if (this.missing === "error") throw missingError(this.name, MAY_BE_MISSING);
     if (this.missing === "flag") row[this.at + 1] = 1;
     else this.write(this.missing, row);
   }
@@ -40,8 +43,12 @@ class NumericFeature {
   #clipped(value) {
     if (typeof value !== "number") throw mistyped(this.name, "a number", value);
     if (!Number.isFinite(value)) {
+      const wayOut =
+        this.missing === "error"
+          ? `if it may be missing, define the feature with ${MAY_BE_MISSING} and send null`
+          : "send null for a missing value";
       throw new InvalidContext(
-        `feature ${quoted(this.name)}: expected a finite number, got ${shown(value)}; send null for a missing value`,
+        `feature ${quoted(this.name)}: expected a finite number, got ${shown(value)}; ${wayOut}`,
       );
     }
     return value < this.low ? this.low : this.high;

@@ -170,7 +170,7 @@ test("rewards, options and addresses that make no sense are refused", () => {
 
 test("NaN and infinity are not sent as missing values", async () => {
   const one = client();
-  const refused = { name: "InvalidContext", message: /^'bandwidth': expected a finite number, got .*; send null for/ };
+  const refused = { name: "InvalidContext", message: /^'bandwidth': expected a finite number, got .*; send null if the feature may/ };
   for (const value of [NaN, Infinity, -Infinity]) {
     const context = { ...CONTEXT, bandwidth: value };
     await assert.rejects(one.decide(context), refused);

@@ -170,7 +170,7 @@ test("a clock that is wrong all the time is corrected by that of the service", (
   const clock = new DeviceClock();
   const row = { body: JSON.stringify({ time: new Date().toISOString() }), taken: elapsed() };
   assert.equal(clock.corrected(row), row.body);
-  clock.hear(new Date(Date.now() + 2 * 86_400_000).toUTCString());
+  clock.hear(String(Date.now() / 1000 + 2 * 86_400));
   const ahead = Date.parse(JSON.parse(clock.corrected(row)).time) - Date.now();
   assert.ok(Math.abs(ahead - 2 * 86_400_000) < 5_000);
   clock.hear("yesterday");

@@ -64,9 +64,14 @@ const refusals = [
   [numeric(), 12n, "feature 'x': expected a number, got 12n (bigint)"],
   [numeric(), [12], "feature 'x': expected a number, got [12] (array)"],
   [numeric(), new Date(NaN), "feature 'x': expected a number, got null (object)"],
-  [numeric(), NaN, "feature 'x': expected a finite number, got NaN (number); send null for a missing value"],
-  [log(), -Infinity, "feature 'x': expected a finite number, got -Infinity (number); send null"],
-  [numeric({ missing: "flag" }), NaN, "feature 'x': expected a finite number"],
+  [numeric(), NaN, "feature 'x': expected a finite number, got NaN (number); if it may be missing, define the"],
+  [log(), -Infinity, "feature 'x': expected a finite number, got -Infinity (number); if it may be missing"],
+  [
+    numeric({ missing: "flag" }),
+    NaN,
+    "feature 'x': expected a finite number, got NaN (number); send null for a missing value",
+  ],
+  [numeric({ missing: 3 }), NaN, "feature 'x': expected a finite number, got NaN (number); send null for a missing value"],
   [
     numeric(),
     null,

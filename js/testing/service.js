@@ -76,7 +76,8 @@ export class FakeService {
 
   #policy(asked) {
     const etag = `"${createHash("sha256").update(this.file).digest("hex")}"`;
-    return asked === etag ? [304, { etag }, ""] : [200, { etag: this.etag ?? etag }, this.file];
+    const time = { "x-potstill-time": String(Date.now() / 1000) };
+    return asked === etag ? [304, { etag, ...time }, ""] : [200, { etag: this.etag ?? etag, ...time }, this.file];
   }
 
   #decide({ context, id, eligible }) {

@@ -119,7 +119,21 @@ def test_compaction_makes_few_files_of_many_and_vacuum_deletes_the_rest(workspac
     again = {one["table"]: one for one in figures("events", "compact", workspace.url)}
     assert again["decisions"]["files_before"] == again["decisions"]["files_after"] <= 2
     assert "decisions: 0 files would be deleted" in done("events", "vacuum", workspace.url, "--dry-run")
-    assert {one["table"] for one in figures("events", "vacuum", workspace.url)} == {"decisions", "rewards"}
+    tables = {one["table"] for one in figures("events", "vacuum", workspace.url)}
+    assert tables == {"decisions", "rewards", "registry"}
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_vacuum_names_what_it_deletes_in_the_registry_and_a_dry_run_what_it_would(workspace, dry):
+    workspace.start()
+    stray = "versions/0/0123456789abcdef.policy"
+    workspace.registry.storage.create(stray, b"of a publisher that was killed")
+    options = ["--dry-run"] if dry else []
+    assert figures("events", "vacuum", workspace.url, *options)[-1] == {"table": "registry", "files": [stray]}
+    assert (stray.rpartition("/")[2] in workspace.registry.storage.names("versions/0")) == dry
+    if dry:
+        printed = done("events", "vacuum", workspace.url, "--dry-run")
+        assert "registry: 1 file of publications that did not take place would be deleted" in printed
 
 
 def test_old_days_are_dropped_when_that_is_confirmed(workspace):

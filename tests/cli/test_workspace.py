@@ -205,3 +205,64 @@ def test_a_store_that_is_not_there_is_named_in_one_line(s3):
     assert result.exit_code == 1
     assert "no-such-bucket" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+# with a broken problem or configuration
+
+
+@pytest.mark.parametrize("broken", ["problem.toml", "potstill.toml", "no problem"])
+def test_an_operator_can_pause_and_roll_back_while_a_file_is_broken(workspace, broken):
+    if broken == "no problem":
+        (Path(workspace.url) / "problem.toml").unlink()
+    else:
+        (Path(workspace.url) / broken).write_text("name = [[[")
+    assert "updates are paused by bob" in done("pause", workspace.url, "--by", "bob")
+    assert "version 0 is pinned by ann" in done("rollback", workspace.url, "--by", "ann")
+    assert "version 0 serves" in done("versions", workspace.url)
+    assert "other problem" not in done("versions", workspace.url)
+    assert "version 1 is pinned by ann" in done("pin", workspace.url, "--version", 1, "--by", "ann")
+    assert "updates are paused by bob" in done("unpin", workspace.url)
+    assert done("resume", workspace.url) == "version 1 serves now\n"
+    assert done("promote", workspace.url, 2).startswith("version 2 serves now\n")
+    result = run("versions", workspace.url)
+    if broken == "potstill.toml":
+        assert result.stderr == ""
+    else:
+        assert "problem.toml" in result.stderr
+        assert "until that is corrected, the serving version's problem holds here" in result.stderr
+    result = run("status", workspace.url)
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    if broken != "no problem":
+        assert "potstill versions, pause, pin and rollback work nevertheless" in result.stderr
+
+
+def test_without_a_problem_only_versions_of_the_serving_ones_problem_serve(workspace):
+    path = Path(workspace.url) / "problem.toml"
+    path.write_text(template.PROBLEM.replace('"1080p"]', '"1080p", "4k"]'))
+    Workspace(workspace.url).start()
+    path.write_text("broken")
+    result = run("rollback", workspace.url)
+    assert result.exit_code == 1
+    assert "version 1 cannot serve: it decides another problem than version 3, which serves" in result.stderr
+    assert done("versions", workspace.url).count(", other problem") == 3
+    assert "version 3 is pinned" in done("pin", workspace.url)
+
+
+def test_nothing_is_released_where_nothing_is_held(workspace):
+    assert done("unpin", workspace.url) == "no version is pinned: nothing to release; version 1 serves\n"
+    assert done("resume", workspace.url) == "updates are not paused: nothing to release; version 1 serves\n"
+    done("pin", workspace.url, "--by", "ann")
+    printed = done("resume", workspace.url)
+    assert printed.startswith("updates are not paused: nothing to release; version 1 serves\nversion 1 is pinned by")
+    assert done("unpin", workspace.url) == "version 1 serves now\n"
+
+
+def test_status_refuses_a_student_that_an_update_would_refuse(workspace):
+    path = Path(workspace.url) / "potstill.toml"
+    path.write_text(template.CONFIG.replace("# hidden = [100, 100]", "hidden = [0]"))
+    result = run("status", workspace.url)
+    assert result.exit_code == 1
+    assert "potstill.toml: Student: hidden must be whole numbers above 0" in result.stderr
+    path.write_text(template.CONFIG.replace("# hidden = [100, 100]", "hiden = [10]"))
+    assert "did you mean 'hidden'" in run("status", workspace.url).stderr

@@ -67,7 +67,7 @@ def test_what_json_cannot_say_is_refused_before_it_is_sent(client, service, cont
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), np.float32("nan")])
 def test_not_a_number_is_no_missing_value(client, service, context, value):
     bad = context | {"bandwidth_kbps": value}
-    wanted = r"expected a finite number, got .*; send None for a missing value - at `\$.*context.bandwidth_kbps`"
+    wanted = r"expected a finite number, got .*; send None if .* may be missing - at `\$.*context.bandwidth_kbps`"
     with pytest.raises(ps.InvalidContext, match=wanted):
         client.decide(bad)
     with pytest.raises(ps.InvalidContext, match=wanted):

@@ -42,7 +42,7 @@ def sent(row):
 
 
 def date(moment):
-    return datetime.fromtimestamp(moment / 1e6, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    return f"{moment / 1e6:.3f}"
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_small_differences_and_stated_times_are_left_alone(device):
     assert service.corrected(row, taken) != row
 
 
-@pytest.mark.parametrize("header", [None, "", "yesterday", "Wed, 99 Nov 2026 00:00:00 GMT"])
+@pytest.mark.parametrize("header", [None, "", "yesterday", "1e999"])
 def test_a_bad_header_tells_nothing(device, header):
     service = DeviceClock()
     service.hear(header)

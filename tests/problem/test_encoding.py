@@ -78,7 +78,9 @@ def test_missing_is_an_error_where_the_feature_says_so(feature):
     [
         ({"n": "fast"}, "feature 'n': expected a number, got 'fast' (str)"),
         ({"n": True}, "feature 'n': expected a number, got True (bool)"),
-        ({"n": math.nan}, "expected a finite number, got nan (float); send None for a missing value"),
+        ({"n": math.nan}, "got nan (float); if it may be missing, define the feature with missing=<number> or"),
+        ({"l": math.nan}, "expected a finite number, got nan (float); send None for a missing value"),
+        ({"f": math.nan}, "expected a finite number, got nan (float); send None for a missing value"),
         ({"n": -math.inf}, "expected a finite number, got -inf"),
         ({"n": 10**400}, "expected a finite number, got 1000000"),
         ({"n": [1]}, "expected a number, got [1] (list)"),

@@ -88,6 +88,7 @@ def test_what_killed_publishers_left_is_deleted_once_the_version_is_published(re
     same = write_blob(registry.storage, 2, "report", b"report 3").name
     assert registry.sweep() == []  # somebody may be about to publish version 2
     publish(registry, seed=3)
+    assert registry.sweep(dry_run=True) == [left]
     assert registry.sweep() == [left]
     assert registry.report(2) == b"report 3"  # the same bytes: it is named now
     assert same in files(registry, 2)

@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 import worlds
@@ -81,3 +83,13 @@ def test_every_field_of_a_decision_is_described():
     for kind in (wire.DecideRequest, wire.Observation, wire.DecideReply):
         for field in set(kind.__struct_fields__) - {"rewards"}:
             assert field in FIELDS or (kind.__name__, field) in FIELDS_OF, (kind, field)
+
+
+def test_every_status_of_a_refusal_is_in_the_documented_table():
+    root = Path(__file__).parents[2]
+    sources = "".join(path.read_text(encoding="utf-8") for path in (root / "src/potstill/service").rglob("*.py"))
+    used = {*re.findall(r"Refusal\(\s*(\d{3})", sources), *(str(status) for row in ROWS for status in row.refusals)}
+    page = (root / "docs/service.md").read_text(encoding="utf-8")
+    table = page.partition("| status | meaning |")[2].partition("\n\n")[0]
+    assert {"404", "405", "409", "422"} <= used
+    assert used <= {*re.findall(r"\b\d{3}\b", table)}

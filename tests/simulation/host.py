@@ -10,7 +10,7 @@ from simulation.scheduler import SECOND, Process
 from simulation.store import ROOT
 
 import potstill as ps
-from potstill.events.watermarks import MIRROR
+from potstill.events.log_watermark import MIRROR
 from potstill.workspace import Workspace
 from potstill.workspace.config import Config, JoinConfig, LogConfig, UpdateConfig
 

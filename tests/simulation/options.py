@@ -26,7 +26,6 @@ class Options:
         keyless: Clients send equal rewards without keys.
         clock_jumps: The clock of a host is two days ahead or behind for a while.
         wrong_boots: A host may boot, and log, while its clock is wrong.
-        wrong_dates: Replies are dated by the machine's clock, also while that is wrong, and not by the log's.
         propensities: A decision that two versions logged with the same action must be observed as it was acknowledged.
         deletions: The newest entry of the registry is deleted.
         unrecorded: The deleted entry may be one whose writer was killed, or lost its answer, before it recorded it.
@@ -49,7 +48,6 @@ class Options:
     keyless: bool = True
     clock_jumps: bool = True
     wrong_boots: bool = True
-    wrong_dates: bool = True
     propensities: bool = True
     deletions: bool = True
     unrecorded: bool = True

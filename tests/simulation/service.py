@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from email.utils import formatdate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -176,8 +175,6 @@ class Worker:
         if 200 <= found.status < 300:
             self._world.oracle.logged(step.request, now())
         headers = {name.decode(): value.decode() for name, value in found.headers}
-        clock = self.process.host.clock() if self._world.options.wrong_dates else now()
-        headers["date"] = formatdate(clock / SECOND, usegmt=True)
         self._world.scheduler.set(reply, Reply(found.status, headers, found.body))
 
     def _answer(self, step: Send) -> Any:

@@ -11,10 +11,11 @@ from simulation.options import QUIET, Options
 from simulation.world import World
 
 from potstill.clock import Clock, wall
-from potstill.events.watermarks import Horizon, LogWatermark, Watermarks
+from potstill.events.log_watermark import LogWatermark
+from potstill.events.watermarks import Horizon, Watermarks
 
 #: Faults that the code does not withstand yet.
-UNFIXED = {"unrecorded": False, "wrong_boots": False, "wrong_dates": False, "propensities": False}
+UNFIXED = {"propensities": False}
 ALL = replace(Options(), **UNFIXED)
 SEEDS, BLOCK = 200, 20
 

@@ -106,3 +106,15 @@ def test_the_example_problem_is_that_of_the_readme() -> None:
     names: dict[str, Any] = {"ps": ps}
     exec(definition, names)
     assert ps.Problem.from_toml(template.PROBLEM.encode(), "template") == names["problem"]
+
+
+def test_the_options_that_the_problems_template_names_are_those_of_each_feature():
+    """A newcomer removes the # of an option: it must be valid, and mean what the text says."""
+    options = re.findall(r"^# (missing = .+)$", template.PROBLEM, flags=re.MULTILINE)
+    assert len(options) == 3
+    whole = ps.Problem.from_toml(re.sub(r"^# (missing = )", r"\1", template.PROBLEM, flags=re.MULTILINE).encode(), "t")
+    assert [feature.missing for feature in whole.context] == ["flag", "error", "flag"]
+    replaced = template.PROBLEM.replace('# missing = "flag"  # may', "missing = 1_000 # ").replace(
+        '# missing = "flag"  # as', "missing = true # "
+    )
+    assert [one.missing for one in ps.Problem.from_toml(replaced.encode(), "t").context] == [1_000, "unseen", True]

@@ -20,9 +20,9 @@ export class DeviceClock {
     return this.#offset !== null;
   }
 
-  /** Note the service's time from the header `Date` of a reply. */
-  hear(date) {
-    const time = Date.parse(date ?? "");
+  /** Note the service's time from the header `X-Potstill-Time` of a reply: seconds since 1970. */
+  hear(stated) {
+    const time = Number.parseFloat(stated ?? "") * 1000;
     if (Number.isFinite(time)) this.#offset = time - performance.now();
   }
 

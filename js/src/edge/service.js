@@ -109,7 +109,7 @@ export class Service {
         redirect: "error",
       });
       const { status, headers: stated } = response;
-      this.clock.hear(stated?.get("date"));
+      this.clock.hear(stated?.get("x-potstill-time"));
       return { status, headers: stated, bytes: await readBody(response) };
     } catch (error) {
       return { reason: controller.signal.aborted ? `no whole answer in ${Math.round(left)} ms` : reasonOf(error) };

@@ -136,7 +136,7 @@ def vacuum(
     older_than: Annotated[
         str, typer.Option(help="Time that a file must have been unused: at least an hour, such as 7d.")
     ] = "7d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print how many.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be deleted.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete files that no table of the lake and no version uses: left by compaction, expiry, lost races or crashes.
@@ -150,14 +150,15 @@ def vacuum(
     with exit_on(*USER_ERRORS), Console(stderr=True).status("vacuuming"):
         workspace = Workspace(place)
         done = vacuumed(workspace.lake, seconds(older_than, "--older-than"), dry_run=dry_run)
-        strays = [] if dry_run else workspace.registry.sweep(recent=None)
+        strays = workspace.registry.sweep(recent=None, dry_run=dry_run)
     if as_json:
-        print_json(done)
+        print_json([*done, {"table": "registry", "files": strays}])
         return
+    deleted = "would be deleted" if dry_run else "deleted"
     for one in done:
-        typer.echo(f"{one.table}: {plural(len(one.files), 'file')} {'would be ' if dry_run else ''}deleted")
+        typer.echo(f"{one.table}: {plural(len(one.files), 'file')} {deleted}")
     if strays:
-        typer.echo(f"registry: {plural(len(strays), 'file')} of publications that did not take place deleted")
+        typer.echo(f"registry: {plural(len(strays), 'file')} of publications that did not take place {deleted}")
     if not done:
         typer.echo("the lake is empty: nothing to delete")
 

@@ -52,7 +52,7 @@ def run(
     seed: Annotated[int, typer.Option(min=0, help="Seed; equal seeds give equal results with any number of jobs.")] = 0,
     decisions: Annotated[int | None, typer.Option(min=1, help="Decisions per trial, if not the problem's own.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for results; finished trials are not repeated.")] = Path("results"),
-    quick: Annotated[bool, typer.Option("--quick", help="Run everything at a small scale, in a few minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run at a small scale: 5 trials of 3 updates each.")] = False,
     label: Label = None,
     target: Target = None,
     levels: Levels = 20,

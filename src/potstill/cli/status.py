@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from potstill._version import __version__
-from potstill.cli.common import USER_ERRORS, AsJson, exit_on, print_json
+from potstill.cli.common import USER_ERRORS, AsJson, exit_on, fail, print_json
 from potstill.cli.extras import EXTRAS, is_installed, requires
 from potstill.cli.root import app
 
@@ -56,12 +56,16 @@ def _installation(as_json: bool) -> None:
 def _workspace(place: str, as_json: bool) -> None:
     from potstill.cli.update_terminal import show_status
     from potstill.pipeline import read_status as found
-    from potstill.workspace import Workspace
+    from potstill.problem import InvalidProblem
+    from potstill.workspace import InvalidConfig, Workspace
 
     with exit_on(*USER_ERRORS):
-        workspace = Workspace(place)
+        try:
+            workspace = Workspace(place)
+        except (InvalidConfig, InvalidProblem) as error:
+            fail(f"{error}; potstill versions, pause, pin and rollback work nevertheless")
         if is_installed("learn"):
-            from potstill.pipeline import check_teacher
+            from potstill.pipeline import check_learning
 
-            check_teacher(workspace)
+            check_learning(workspace)
         show_status(found(workspace), as_json=as_json)

@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from potstill.cli.common import USER_ERRORS, AsJson, Place, author, exit_on, print_json
+from potstill.cli.common import USER_ERRORS, AsJson, Place, author, exit_on, print_json, say
 from potstill.cli.extras import requires
 from potstill.cli.format import timestamp
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
     from potstill.registry import Entry, Version
+    from potstill.workspace import RegistryAccess
 
 #: Number of versions that are listed without --all.
 LISTED = 20
@@ -34,14 +35,13 @@ def versions(
     as_json: AsJson = False,
 ) -> None:
     """List the versions of a workspace: which one serves, the fidelity of each, and why some were refused."""
-    from potstill.workspace import Workspace
-
     with exit_on(*USER_ERRORS):
-        workspace = Workspace(place)
-        head = workspace.registry.standing()
+        access = _access(place)
+        registry = access.registry
+        head = registry.standing()
         serving, latest = (head.serving, head.latest) if head else (None, 0)
         after = -1 if every else max(latest - LISTED, -1)
-        found, damage = workspace.registry.versions(after), workspace.registry.damage(max(after, 0))
+        found, damage = registry.versions(after), registry.damage(max(after, 0))
     if as_json:
         print_json({"serving": serving, "latest": latest, "versions": found, "damage": damage})
         return
@@ -50,7 +50,7 @@ def versions(
     if not found:
         typer.echo(f"no versions yet; potstill update {shlex.quote(place)} makes the first")
         return
-    Console().print(_table(found, workspace.problem.hash))
+    Console().print(_table(found, access.problem_hash))
     if after >= 0:
         typer.echo(f"the latest {LISTED} versions; --all lists all")
     note = f": {head.note}" if head and head.note else ""
@@ -72,13 +72,13 @@ def rollback(
 
     Updates stage their versions until potstill unpin or potstill promote.
     """
-    from potstill.workspace import Workspace, is_uniform
+    from potstill.workspace import is_uniform
 
     with exit_on(*USER_ERRORS):
-        workspace = Workspace(place)
-        entry = workspace.registry.rollback(to, reason, author(by))
+        registry = _access(place).registry
+        entry = registry.rollback(to, reason, author(by))
         _print_serving(entry, as_json=as_json)
-        if not as_json and is_uniform(workspace.registry.policy(entry.serving)):
+        if not as_json and is_uniform(registry.policy(entry.serving)):
             typer.echo(f"version {entry.serving} is uniform: it has learnt nothing")
 
 
@@ -95,10 +95,8 @@ def promote(
 
     It releases a pin: the next version that an update publishes serves.
     """
-    from potstill.workspace import Workspace
-
     with exit_on(*USER_ERRORS):
-        _print_serving(Workspace(place).registry.serve(version, reason, author(by)), as_json=as_json)
+        _print_serving(_access(place).registry.serve(version, reason, author(by)), as_json=as_json)
 
 
 @app.command()
@@ -114,43 +112,41 @@ def pin(
 
     potstill unpin and potstill promote release the pin.
     """
-    from potstill.workspace import Workspace
-
     with exit_on(*USER_ERRORS):
-        _print_serving(Workspace(place).registry.pin(version, reason, author(by)), as_json=as_json)
+        _print_serving(_access(place).registry.pin(version, reason, author(by)), as_json=as_json)
 
 
 @app.command()
 @requires("lake")
 def unpin(place: Place, reason: Reason = "", by: Author = None, as_json: AsJson = False) -> None:
     """Release the pin: the next version that an update publishes serves."""
-    from potstill.workspace import Workspace
-
     with exit_on(*USER_ERRORS):
-        _print_serving(Workspace(place).registry.unpin(reason, author(by)), as_json=as_json)
+        registry = _access(place).registry
+        before = registry.standing()
+        entry = registry.unpin(reason, author(by))
+        _print_serving(entry, as_json=as_json, nothing="no version is pinned" if entry == before else None)
 
 
 @app.command()
 @requires("lake")
 def pause(place: Place, reason: Reason = "", by: Author = None, as_json: AsJson = False) -> None:
     """Pause updates: none is made, here or by a service, until potstill resume. Logging continues."""
-    from potstill.workspace import Workspace
-
     with exit_on(*USER_ERRORS):
-        _print_serving(Workspace(place).registry.pause(reason, author(by)), as_json=as_json)
+        _print_serving(_access(place).registry.pause(reason, author(by)), as_json=as_json)
 
 
 @app.command()
 @requires("lake")
 def resume(place: Place, reason: Reason = "", by: Author = None, as_json: AsJson = False) -> None:
     """End a pause of updates."""
-    from potstill.workspace import Workspace
-
     with exit_on(*USER_ERRORS):
-        _print_serving(Workspace(place).registry.resume(reason, author(by)), as_json=as_json)
+        registry = _access(place).registry
+        before = registry.standing()
+        entry = registry.resume(reason, author(by))
+        _print_serving(entry, as_json=as_json, nothing="updates are not paused" if entry == before else None)
 
 
-def _table(found: list[Version], problem: str) -> Table:
+def _table(found: list[Version], problem: str | None) -> Table:
     table = Table()
     for name in ("version", "state", "when", "parent", "observations", "held-out KL", "reasons"):
         table.add_column(name, justify="right" if name in ("version", "parent", "observations") else "left")
@@ -168,9 +164,30 @@ def _table(found: list[Version], problem: str) -> Table:
     return table
 
 
-def _print_serving(entry: Entry, *, as_json: bool) -> None:
+def _access(place: str) -> RegistryAccess:
+    """The registry; a broken problem.toml is said, and does not matter."""
+    from potstill.workspace import open_registry
+
+    access = open_registry(place)
+    if access.notice is not None:
+        say(access.notice, fg=typer.colors.YELLOW)
+    return access
+
+
+def _print_serving(entry: Entry, *, as_json: bool, nothing: str | None = None) -> None:
+    """Print what serves after a change.
+
+    Args:
+        entry: The last entry.
+        as_json: Whether to print the entry as JSON.
+        nothing: Why nothing was changed; None if something was.
+    """
     if as_json:
         print_json(msgspec.to_builtins(entry))
+        return
+    if nothing is not None:
+        typer.echo(f"{nothing}: nothing to release; version {entry.serving} serves")
+        _print_holds(entry)
         return
     typer.echo(f"version {entry.serving} serves now")
     if entry.reasons:

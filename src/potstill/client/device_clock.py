@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 import msgspec
@@ -47,10 +46,10 @@ class DeviceClock:
         """Whether the service has told its time."""
         return self._offset is not None
 
-    def hear(self, date: str | None) -> None:
-        """Note the service's time from the header ``Date`` of a reply."""
-        with suppress(TypeError, ValueError):
-            self._offset = _microseconds(parsedate_to_datetime(date or "")) - CLOCK.now()
+    def hear(self, stated: str | None) -> None:
+        """Note the service's time from the header ``X-Potstill-Time`` of a reply: seconds since 1970."""
+        with suppress(TypeError, ValueError, OverflowError):
+            self._offset = round(float(stated or "") * 1e6) - CLOCK.now()
 
     def corrected(self, body: bytes, taken: Uptime | None) -> bytes:
         """A row's JSON with its time by the service's clock, if the two differ by more than a minute.

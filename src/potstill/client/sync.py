@@ -179,5 +179,5 @@ class Sync:
     def _send(self, step: Send) -> Outcome:
         outcome = self._http.send(step)
         if isinstance(outcome, Reply):
-            self._clock.hear(outcome.headers.get("date"))
+            self._clock.hear(outcome.headers.get("x-potstill-time"))
         return outcome

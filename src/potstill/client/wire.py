@@ -140,7 +140,7 @@ def _refuse_not_finite(value: object, path: str) -> None:
             _refuse_not_finite(item, f"{path}[{i}]")
     elif isinstance(value, float) and not math.isfinite(value):
         raise InvalidContext(
-            f"expected a finite number, got {shown(value)}; send None for a missing value - at `{path}`"
+            f"expected a finite number, got {shown(value)}; send None if the feature may be missing - at `{path}`"
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from potstill.clock import now
 from potstill.events.damage import ScrubState, read_scrub
+from potstill.events.log_watermark import LogWatermark
 from potstill.events.records import (
     DecisionBlock,
     DecisionRow,
@@ -23,7 +24,6 @@ from potstill.events.wal import Commit, EventLog, LogUnavailable
 from potstill.events.watermarks import (
     Horizon,
     ImplausibleClock,
-    LogWatermark,
     UnknownLog,
     Watermark,
     Watermarks,

@@ -11,38 +11,21 @@ or at once when somebody declares it gone.
 
 from __future__ import annotations
 
-import logging
-import os
-import socket
-import time
-import uuid
-from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
-from potstill.clock import CLOCK, SECOND, TOLERANCE, Reading
+from potstill.clock import CLOCK, SECOND, TOLERANCE
 from potstill.errors import PotstillError
-from potstill.events.wal import Spool
-from potstill.files import hold, make_folder, write_atomically
-from potstill.storage import Storage, StorageUnavailable, child
+from potstill.storage import Storage
 
-T = TypeVar("T")
-#: Seconds after which a watermark is published again, or by which it has moved.
-REFRESH = 5.0
 #: Lag that needs no mention: segments are closed and flushed every few seconds.
 USUAL = 60 * SECOND
 #: Watermarks that are read concurrently: an object store has high latency.
 READERS = 16
-#: Seconds between two comparisons of this machine's clock with the store's.
-COMPARE = 60.0
-MIRROR, LOCK = "log.json", "log.lock"
 _PROBE = "clock.probe"
-_logger = logging.getLogger(__name__)
 
 
 class ImplausibleClock(PotstillError, RuntimeError):
@@ -98,18 +81,18 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True):
         found: list[str] = []
         if self.open and now - self.time > USUAL:
             found.append(
-                f"events of this machine since {_moment(self.time)} ({in_words(now - self.time)} ago) are not all in "
+                f"events of this machine since {utc(self.time)} ({in_words(now - self.time)} ago) are not all in "
                 "the lake, and updates wait for them; the flusher's messages say why"
             )
         if self.step:
             found.append(
-                f"this machine's clock is {_differs(self.step)} what it was when the log was opened; events keep the "
-                "earlier time. Set the clock right; or, if it is right now, run potstill update --trust-clock and "
-                "restart the service"
+                f"this machine's clock is {differs(self.step)} that of its log, which events keep: it was set since "
+                "the log was opened, or differs from the store's. Set the clock right; or, if it is right now, run "
+                "potstill update --trust-clock and restart the service"
             )
         if abs(self.offset) > TOLERANCE:
             found.append(
-                f"this machine's clock is {_differs(-self.offset)} that of the store, and updates wait; set it right "
+                f"this machine's clock is {differs(-self.offset)} that of the store, and updates wait; set it right "
                 "and restart the service"
             )
         return found
@@ -133,12 +116,12 @@ class Horizon(NamedTuple):
         found: list[str] = []
         if (held := self.held_by) is not None:
             found.append(
-                f"log {held.name} holds the cut back: its events since {_moment(held.time)} "
+                f"log {held.name} holds the cut back: its events since {utc(held.time)} "
                 f"({in_words(now - held.time)} ago) are not all in the lake. Start its service or flush it there "
                 f"(potstill events flush); if the machine is gone for good: potstill events logs DIR --gone {held.log}"
             )
         found += [
-            f"log {one.name} has not reported since {_moment(one.written)}, longer than log.lease: cuts have passed "
+            f"log {one.name} has not reported since {utc(one.written)}, longer than log.lease: cuts have passed "
             "it, and rewards that only it has will come too late"
             for one in self.expired
         ]
@@ -219,160 +202,16 @@ class Watermarks:
         ahead = (before + after) // 2 - self.storage.times("")[_PROBE]
         if abs(ahead) > TOLERANCE + (after - before) // 2:
             raise ImplausibleClock(
-                f"this machine's clock is {_differs(ahead)} that of {self.storage.url}: nothing was joined, since "
+                f"this machine's clock is {differs(ahead)} that of {self.storage.url}: nothing was joined, since "
                 "decisions would become final at the wrong time; set the clock right, and run it again"
             )
         for mark in self.all():
             if mark.open and mark.gone is None and abs(mark.offset) > TOLERANCE:
                 raise ImplausibleClock(
-                    f"the clock of log {mark.name} is {_differs(-mark.offset)} that of {self.storage.url}: nothing was "
+                    f"the clock of log {mark.name} is {differs(-mark.offset)} that of {self.storage.url}: nothing was "
                     "joined; set the clock of that machine right and restart its service, or declare the log gone "
                     f"with potstill events logs DIR --gone {mark.log}"
                 )
-
-
-class LogWatermark:
-    """The watermark of this machine's log.
-
-    Args:
-        spool: The spool.
-        storage: Folder of all watermarks.
-    """
-
-    def __init__(self, spool: Path, storage: Storage) -> None:
-        self._spool, self._all = Spool(spool), Watermarks(storage)
-        self._published: tuple[Watermark, float] | None = None  # by this process, and when
-        self._compare = 0.0  # when to compare clocks next, on the monotonic clock
-
-    def mirror(self) -> Watermark | None:
-        """The last watermark of this log, from the spool; None if there is none."""
-        try:
-            return msgspec.json.decode((self._spool.path / MIRROR).read_bytes(), type=Watermark)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return None
-
-    def register(self, start: Callable[[], T]) -> T:
-        """Register the log, and then start a process that acknowledges events.
-
-        Args:
-            start: Opens the log. No flusher takes it for closed before that: they wait for the same lock.
-
-        Raises:
-            StorageUnavailable: The log is not registered, and the store cannot be reached.
-        """
-        with self._locked():
-            known = self.keep_clock()
-            try:
-                mark = self._all.read(known.log) if known else None
-                if mark is None or not mark.open or mark.gone is not None:
-                    opened = msgspec.structs.replace(self._mark(CLOCK.now(), known), open=True)
-                    self._publish(opened, gone=mark.gone if mark else None)
-            except StorageUnavailable:
-                if known is None or not known.open:
-                    raise
-            return start()
-
-    def publish(self, moment: int, aside: Collection[Path] = ()) -> int:
-        """Publish what is in the lake; call it after a flush.
-
-        Args:
-            moment: When the flush began: what was acknowledged before and is not in the spool is in the lake.
-            aside: Segments that cuts need not wait for: their rewards are in the lake, and their decisions cannot be.
-
-        Returns:
-            The watermark's time.
-        """
-        with self._locked():
-            known = self.keep_clock()
-            mark = self._mark(moment, known, aside)
-            if self._is_due(mark):
-                before = self._all.read(mark.log) if known else None
-                self._publish(mark, gone=before.gone if before else None)
-            return mark.time
-
-    def keep_clock(self) -> Watermark | None:
-        """Continue the clock of this log where the machine's clock was set since; returns the last watermark."""
-        known = self.mirror()
-        if known is not None:
-            CLOCK.keep(Reading(known.written, known.boot, known.uptime))
-        return known
-
-    def check_clock(self) -> None:
-        """Raise `ImplausibleClock` if this machine's clock was set since its log was last written."""
-        known = self.mirror()
-        step = CLOCK.keep(Reading(known.written, known.boot, known.uptime)) if known else 0
-        if known is not None and step:
-            raise ImplausibleClock(
-                f"this machine's clock is {_differs(step)} what it should be: its log was last written at "
-                f"{_moment(known.written)}, {in_words(CLOCK.now() - known.written)} ago by the time since boot. "
-                "Nothing was joined, since decisions would become final at the wrong time. Set the clock right; or, "
-                "if it is right now, accept it with potstill update --trust-clock and restart the service"
-            )
-
-    def trust_clock(self) -> None:
-        """Accept this machine's clock, whatever was written before."""
-        with self._locked():
-            known = self.mirror()
-            if known is not None:
-                self._write_mirror(msgspec.json.encode(msgspec.structs.replace(known, boot="")))
-            CLOCK.reset()
-
-    def _mark(self, moment: int, known: Watermark | None, aside: Collection[Path] = ()) -> Watermark:
-        pending, reading, step = self._spool.pending(aside), CLOCK.read(), CLOCK.follow()
-        return Watermark(
-            log=known.log if known else uuid.uuid4().hex,
-            host=socket.gethostname(),
-            time=moment if pending.oldest is None else min(moment, pending.oldest),
-            open=bool(pending.segments) or any(map(self._spool.is_alive, self._spool.writers())),
-            written=reading.time,
-            boot=reading.boot,
-            uptime=reading.uptime,
-            step=round(step, -6),  # whole seconds: a change is published at once
-            offset=known.offset if known else 0,
-        )
-
-    def _is_due(self, mark: Watermark) -> bool:
-        if self._published is None:
-            return True
-        last, when = self._published
-        if (mark.open, mark.step) != (last.open, last.step):
-            return True
-        return time.monotonic() - when >= REFRESH or abs(mark.time - last.time) >= REFRESH * SECOND
-
-    def _publish(self, mark: Watermark, gone: Gone | None) -> None:
-        if self.mirror() is None:  # keep the id first: nobody would close a log whose id was lost
-            self._write_mirror(msgspec.json.encode(msgspec.structs.replace(mark, open=False)))
-        data = self._all.write(mark)
-        if self._all.storage.own_clock and time.monotonic() >= self._compare:
-            self._compare = time.monotonic() + COMPARE
-            offset = self._all.storage.times("")[f"{mark.log}.json"] - mark.written
-            if abs(offset - mark.offset) > 2 * SECOND:  # stores tell times to the second
-                mark = msgspec.structs.replace(mark, offset=offset)
-                data = self._all.write(mark)
-        self._write_mirror(data)
-        self._published = (mark, time.monotonic())
-        if gone is not None:
-            _logger.warning(
-                "%s: log %s was declared gone by %s at %s and is back: rewards that it acknowledged since may come "
-                "too late for decisions that were joined meanwhile",
-                child(self._all.storage.url, f"{mark.log}.json"),
-                mark.name,
-                gone.by or "somebody",
-                _moment(gone.time),
-            )
-
-    def _write_mirror(self, data: bytes) -> None:
-        write_atomically(self._spool.path / MIRROR, data)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        make_folder(self._spool.path)
-        lock = hold(self._spool.path / LOCK, wait=True)
-        assert lock is not None
-        try:
-            yield
-        finally:
-            os.close(lock)
 
 
 def in_words(microseconds: float) -> str:
@@ -387,9 +226,11 @@ def in_words(microseconds: float) -> str:
     return " ".join(parts[:2])
 
 
-def _differs(ahead: int) -> str:
+def differs(ahead: int) -> str:
+    """How a clock differs, such as ``2 d behind``."""
     return f"{in_words(ahead)} {'ahead of' if ahead > 0 else 'behind'}"
 
 
-def _moment(time: int) -> str:
+def utc(time: int) -> str:
+    """A moment, such as ``2026-11-16 03:50:07 UTC``."""
     return datetime.fromtimestamp(time / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -7,7 +7,7 @@ from potstill.lazy import lazy
 if TYPE_CHECKING:
     from potstill.pipeline.audit import Audit, run_audit
     from potstill.pipeline.candidates import make_candidates
-    from potstill.pipeline.check import check_teacher
+    from potstill.pipeline.check import check_learning
     from potstill.pipeline.reproduce import Reproduction, reproduce_version
     from potstill.pipeline.status import Status, read_status
     from potstill.pipeline.tune import IntervalEstimate, TuningResult, run_tuning
@@ -22,7 +22,7 @@ __all__ = [
     "Status",
     "TuningResult",
     "UpdateReport",
-    "check_teacher",
+    "check_learning",
     "import_history",
     "make_candidates",
     "preview_update",
@@ -41,7 +41,7 @@ __getattr__ = lazy(
             "run_audit",
         ),
         "candidates": ("make_candidates",),
-        "check": ("check_teacher",),
+        "check": ("check_learning",),
         "reproduce": (
             "Reproduction",
             "reproduce_version",

@@ -1,9 +1,25 @@
-"""Check the teacher of `potstill.toml`, without what trains a student."""
+"""Check the teacher and the student of `potstill.toml`, without what trains a student."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from potstill.decode import convert
 from potstill.teachers import AnyTeacher, check_support, from_config
 from potstill.workspace import InvalidConfig, Workspace
+
+if TYPE_CHECKING:
+    from potstill.distill import Student
+
+
+def check_learning(workspace: Workspace) -> None:
+    """Refuse a teacher or a student that an update would refuse; `InvalidConfig`.
+
+    A student without options is not looked at: it is valid, and checking it imports JAX.
+    """
+    check_teacher(workspace)
+    if workspace.config.student:
+        check_student(workspace)
 
 
 def check_teacher(workspace: Workspace) -> AnyTeacher:
@@ -14,3 +30,13 @@ def check_teacher(workspace: Workspace) -> AnyTeacher:
     except ValueError as error:
         raise InvalidConfig(f"potstill.toml: {error}") from error
     return teacher
+
+
+def check_student(workspace: Workspace) -> Student:
+    """The configured student; `InvalidConfig` if an option is unknown or has no such value."""
+    from potstill.distill import Student
+
+    try:
+        return convert(workspace.config.student, Student)
+    except ValueError as error:  # includes msgspec.ValidationError
+        raise InvalidConfig(f"potstill.toml: {error}") from error

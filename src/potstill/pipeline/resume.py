@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from potstill.decode import convert
 from potstill.distill import Still, Student
 from potstill.pipeline.backlog import SameTeacher
-from potstill.pipeline.check import check_teacher
+from potstill.pipeline.check import check_student, check_teacher
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import AnyTeacher, InvalidState, from_config
-from potstill.workspace import Adaptation, InvalidConfig, Workspace
+from potstill.workspace import Adaptation, Workspace
 
 
 class Start(NamedTuple):
@@ -36,12 +35,7 @@ class Start(NamedTuple):
 
 def configured(workspace: Workspace) -> tuple[AnyTeacher, Student]:
     """The teacher and the student of `potstill.toml`."""
-    try:
-        return check_teacher(workspace), convert(workspace.config.student, Student)
-    except InvalidConfig:
-        raise
-    except ValueError as error:  # includes msgspec.ValidationError
-        raise InvalidConfig(f"potstill.toml: {error}") from error
+    return check_teacher(workspace), check_student(workspace)
 
 
 def same_teacher(workspace: Workspace) -> SameTeacher:

@@ -22,6 +22,8 @@ Writer = Callable[[object, list[float]], None]
 Float32 = NDArray[np.float32]
 
 _REAL = (int, float, np.integer, np.floating)
+#: Definition of a numeric feature that may be missing.
+_MAY_BE_MISSING = "missing=<number> or missing='flag'"
 
 
 def _missing_error(name: str, way_out: str) -> InvalidContext:
@@ -93,7 +95,7 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
                 return
             if value is None:
                 if missing == "error":
-                    raise _missing_error(self.name, "missing=<number> or missing='flag'")
+                    raise _missing_error(self.name, _MAY_BE_MISSING)
                 if missing == "flag":
                     row[at + 1] = 1.0
                     return
@@ -129,7 +131,12 @@ class Numeric(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
         return number
 
     def _not_finite(self, value: object) -> str:
-        return f"feature {self.name!r}: expected a finite number, got {shown(value)}; send None for a missing value"
+        way_out = (
+            f"if it may be missing, define the feature with {_MAY_BE_MISSING} and send None"
+            if self.missing == "error"
+            else "send None for a missing value"
+        )
+        return f"feature {self.name!r}: expected a finite number, got {shown(value)}; {way_out}"
 
     def _bound(self, field: str, value: object) -> float:
         try:

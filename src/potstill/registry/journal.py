@@ -48,7 +48,15 @@ class Journal:
         last = numbers[-1] if numbers else 0
         if hint is None and last < number:
             raise lost(self._storage.url, last, recorded)
+        if hint is None and last > number:
+            self.record(last)
         return last
+
+    def record(self, number: int) -> None:
+        """Record an entry that its writer has not recorded: it was killed, or the store's answer got lost."""
+        data, entry = self._bytes(number), self.sound(number)
+        if data is not None and entry is not None and read_head(self._storage).number < number:
+            record(self._storage, entry, data)
 
     def loss(self) -> str | None:
         """Why entries are missing or replaced at the end; None if none are."""

@@ -28,7 +28,7 @@ from potstill.registry.errors import (
     UnknownVersion,
 )
 from potstill.registry.journal import ENTRIES, Journal, conflict, old_states, read_all
-from potstill.registry.sweep import sweep_versions
+from potstill.registry.sweep import stray_files, sweep_versions
 from potstill.storage import Storage, child
 
 #: Number of latest entries whose versions are swept after each update.
@@ -40,10 +40,11 @@ class Registry:
 
     Args:
         storage: Storage of the registry.
-        problem: The problem; only policies for it are published and served.
+        problem: The problem; only policies for it are published and served. None if it is not known: nothing can be
+            published then, and versions must be for the same problem as the serving one.
     """
 
-    def __init__(self, storage: Storage, problem: Problem) -> None:
+    def __init__(self, storage: Storage, problem: Problem | None) -> None:
         self.storage = storage
         self.problem = problem
         self._journal = Journal(storage)
@@ -67,7 +68,9 @@ class Registry:
         if not self._journal.has(number + 1):
             return None
         # Who knows no entry cannot confirm one: a loss shows in the recorded head alone.
-        return self._journal.read(self._journal.last_number(hint=number + 1 if number else None))
+        last = self._journal.last_number(hint=number + 1 if number else None)
+        self._journal.record(last)
+        return self._journal.read(last)
 
     def confirm(self, known: Entry) -> bool:
         """Whether the journal was repaired since an entry that the caller has read, and does not hold it any more.
@@ -95,6 +98,10 @@ class Registry:
     def broken_links(self) -> list[str]:
         """Entries that are missing or were replaced before the last one, by the hashes in those after them."""
         return self._journal.broken_links()
+
+    def serving_problem(self, state: Entry) -> str | None:
+        """Hash of the problem of the version that serves after an entry; None if none does."""
+        return None if state.serving is None else self._published(state.serving).problem
 
     def next_version(self) -> int:
         """Number of the next version to publish, from 1; never reused. 0 is the initial policy."""
@@ -139,6 +146,7 @@ class Registry:
         expected: int,
         note: str = "",
         replaces: bool = False,
+        release: bool = False,
     ) -> Entry:
         """Publish a new version, and serve it unless it is refused.
 
@@ -153,6 +161,7 @@ class Registry:
             note: Kept with the change.
             replaces: Serve it also in place of a pinned version, which it is then pinned for: that one cannot serve
                 any more, because the problem has changed.
+            release: Release the pin, so that the next version serves.
 
         Raises:
             Conflict: Somebody changed the registry in the meantime.
@@ -170,6 +179,7 @@ class Registry:
             teacher=None if teacher is None else write_blob(self.storage, policy.version, "teacher", teacher),
             report=write_blob(self.storage, policy.version, "report", report),
         )
+        released: dict[str, Any] = {"pinned": None} if release else {}
         with self._sweeping_if_lost(expected):
             return self._journal.append(
                 expected,
@@ -177,7 +187,7 @@ class Registry:
                 latest=policy.version,
                 note=note,
                 **described(policy, tuple(reasons), files),
-                **(holds(head) | (forward(head, policy.version) if serves else unmoved(head))),
+                **(holds(head) | (forward(head, policy.version) if serves else unmoved(head)) | released),
             )
 
     def serve(self, version: int, note: str = "", by: str = "") -> Entry:
@@ -299,18 +309,22 @@ class Registry:
                 self.storage.delete(name)
         return sorted(old)
 
-    def sweep(self, recent: int | None = RECENT) -> list[str]:
+    def sweep(self, recent: int | None = RECENT, *, dry_run: bool = False) -> list[str]:
         """Delete what publications left that lost a race or were killed; see `potstill.registry.sweep`.
 
         Args:
             recent: Number of latest entries whose versions are swept; None for all.
+            dry_run: Delete nothing; only say what would be deleted.
 
         Returns:
             Names of the deleted files, without temporary ones.
         """
+        entries = islice(self._journal.backwards(self._journal.last_number()), recent)
+        if dry_run:
+            return stray_files(self.storage, entries)
         for folder in ("", ENTRIES):
             self.storage.sweep(folder)
-        return sweep_versions(self.storage, islice(self._journal.backwards(self._journal.last_number()), recent))
+        return sweep_versions(self.storage, entries)
 
     @contextlib.contextmanager
     def _sweeping_if_lost(self, expected: int) -> Iterator[None]:
@@ -333,7 +347,7 @@ class Registry:
 
     def _serve(self, version: int, number: int, state: Entry | None, note: str, by: str, move: dict[str, Any]) -> Entry:
         published = self._published(version)
-        self._refuse_other(published)
+        self._refuse_other(published, state)
         self._policy(published)
         return self._append("served", published, number, state, note, by, move)
 
@@ -376,7 +390,7 @@ class Registry:
             raise CorruptVersion(
                 f"{self.storage.url}: the entry of version {head.serving}, which serves, cannot be read; {WAY_OUT}"
             ) from None
-        self._refuse_other(entry)
+        self._refuse_other(entry, head)
         return entry
 
     def _published(self, version: int) -> Entry:
@@ -394,6 +408,8 @@ class Registry:
             raise CorruptVersion(f"{child(self.storage.url, file.name)}: {error}; {WAY_OUT}") from error
 
     def _refuse_unfit(self, policy: Policy, version: int) -> None:
+        if self.problem is None:
+            raise InvalidPublication("nothing can be published while the problem is not known; correct problem.toml")
         if policy.problem.hash != self.problem.hash:
             raise OtherProblem(
                 f"a policy for problem {policy.problem.name!r} ({policy.problem.hash}) cannot be published here: "
@@ -402,8 +418,14 @@ class Registry:
         if policy.version != version:
             raise InvalidPublication(f"the next version is {version}, but the policy to publish says {policy.version}")
 
-    def _refuse_other(self, entry: Entry) -> None:
-        if entry.problem != self.problem.hash:
+    def _refuse_other(self, entry: Entry, state: Entry | None) -> None:
+        if self.problem is None:
+            if state is not None and self.serving_problem(state) not in (None, entry.problem):
+                raise OtherProblem(
+                    f"version {entry.version} cannot serve: it decides another problem than version {state.serving}, "
+                    "which serves, and problem.toml cannot be read; correct it, or choose another version"
+                )
+        elif entry.problem != self.problem.hash:
             raise OtherProblem(
                 f"version {entry.version} cannot serve: it decides an earlier problem ({entry.problem}), and "
                 f"problem.toml now says {self.problem.name!r} ({self.problem.hash}); put the old problem.toml back, "

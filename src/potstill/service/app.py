@@ -55,7 +55,7 @@ def create_app(workspaces: Sequence[Workspace], options: Options | None = None) 
         allow_origins=list(options.cors),
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization", "Content-Type", "If-None-Match"],
-        expose_headers=["Date", "ETag", "Retry-After", "X-Potstill-Version"],
+        expose_headers=["ETag", "Retry-After", "X-Potstill-Time", "X-Potstill-Version"],
     )
 
 

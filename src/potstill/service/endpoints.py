@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from potstill.decode import check_keys
-from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward
+from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward, now
 from potstill.policy import Policy
 from potstill.registry import Conflict, CorruptVersion, OtherProblem, Registry, UnknownVersion
 from potstill.service import docs_page, status
@@ -115,7 +115,11 @@ class ProblemEndpoints:
         snapshot = self._service.snapshots.current
         if snapshot.policy is None:
             raise unavailable("policy", "no usable policy is loaded; retry, or roll back to a usable version")
-        about = ((b"etag", snapshot.etag.encode()), (b"x-potstill-version", b"%d" % snapshot.policy.version))
+        about = (
+            (b"etag", snapshot.etag.encode()),
+            (b"x-potstill-version", b"%d" % snapshot.policy.version),
+            (b"x-potstill-time", b"%.3f" % (now() / 1e6)),  # not Date: the machine's clock may be wrong
+        )
         if _matches(header(headers, b"if-none-match"), snapshot.etag.encode()):
             return Reply(b"", 304, OCTETS, about)
         return Reply(snapshot.artifact, 200, OCTETS, about)

@@ -19,6 +19,7 @@ from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeM
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
 from potstill.workspace.notices import change_notice, notices
 from potstill.workspace.overview import Overview, overview
+from potstill.workspace.registry_access import RegistryAccess, open_registry
 from potstill.workspace.template import log_example
 from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists
 
@@ -43,6 +44,7 @@ __all__ = [
     "NoBackup",
     "NoWorkspace",
     "Overview",
+    "RegistryAccess",
     "ServeConfig",
     "ServeMode",
     "UpdateConfig",
@@ -61,6 +63,7 @@ __all__ = [
     "list_backups",
     "log_example",
     "notices",
+    "open_registry",
     "overview",
     "read_config",
     "restore",

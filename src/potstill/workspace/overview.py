@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from potstill.events import now
-from potstill.events.lake import TABLES, FlushState, LakeUnavailable, last_flush
 from potstill.events.wal import QUARANTINE, Spool
 from potstill.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from potstill.events.lake import FlushState
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +43,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 def overview(workspace: Workspace) -> Overview:
     """Overview of a workspace's events now. It reads no rows."""
+    from potstill.events.lake import last_flush  # here: workers of a service import this room, and no tables
+
     spool = Spool(workspace.spool)
     pending, quarantine = spool.pending(), _files(spool.path / QUARANTINE)
     rows, lake_error = _rows(workspace)
@@ -57,6 +62,8 @@ def overview(workspace: Workspace) -> Overview:
 
 
 def _rows(workspace: Workspace) -> tuple[dict[str, int | None], str | None]:
+    from potstill.events.lake import TABLES, LakeUnavailable
+
     rows: dict[str, int | None] = dict.fromkeys(TABLES)
     try:
         for table in TABLES:

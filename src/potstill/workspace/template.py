@@ -18,22 +18,26 @@ PROBLEM = """\
 
 name = "video-upload"
 
-# Features, known when a decision is made. One that may be missing has missing = "flag".
+# Features, known when a decision is made. A request without a value is refused, unless the feature states what a
+# missing value means. A missing category counts as one that is not listed.
 [[context]]
 name = "bandwidth_kbps"
 type = "numeric"  # scaled from low..high to 0..1 and clipped; scale = "log" for values over orders of magnitude
 low = 50
 high = 100_000
 scale = "log"
+# missing = "flag"  # may be missing: a column of its own says so; or a number to use instead, such as missing = 1_000
 
 [[context]]
 name = "connection"
 type = "categorical"  # one-hot: a column for each value, and one for values that are not listed
 values = ["2g", "3g", "4g", "wifi"]
+# missing = "error"  # refuse a request without it
 
 [[context]]
 name = "hd_screen"
 type = "boolean"
+# missing = "flag"  # as above; or true or false to use instead
 
 # Actions to choose from.
 [actions]

@@ -132,6 +132,17 @@ def test_quick_is_a_small_scale_of_everything_unless_told_otherwise():
     assert told.trials == 7
 
 
+def test_quick_is_small_for_every_problem_and_for_a_table_of_your_own(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "own.csv"
+    path.write_text("x,y\n" + "".join(f"{x:.3f},{'ab'[int(x > 0)]}\n" for x in rng.standard_normal(5_000)))
+    own = OwnTable(label="y")
+    found = RunSpec.of(problems=[str(path), "wheel-0.5"], algorithms=["uniform"], own=own, quick=True)
+    assert [len(one.sizes) for one in found.scenarios] == [3, 3]
+    whole = RunSpec.of(problems=[str(path)], algorithms=["uniform"], own=own)
+    assert whole.scenarios[0].decisions == 5_000
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -21,8 +21,8 @@ from potstill.events.lake.delta import LakeUnavailable
 from potstill.events.lake.frames import FRAMES, split
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.schema import SchemaMismatch, Table
+from potstill.events.log_watermark import LogWatermark
 from potstill.events.wal import Damage, LaterFormat, Spool, UnreadableSegment, read, read_header
-from potstill.events.watermarks import LogWatermark
 from potstill.files import write_atomically
 
 #: Size up to which segments of a writer are flushed together.

@@ -19,15 +19,24 @@ TRIALS = 10
 
 
 class Quick(msgspec.Struct, frozen=True):
-    """The evaluation on a small scale: decisions and algorithms by problem."""
+    """The evaluation on a small scale.
 
-    decisions: dict[str, int]
+    Attributes:
+        problems: Problems, where none is named.
+        updates: Number of updates of a trial, of any problem.
+        algorithms: Algorithms, where none is named.
+        trials: Number of trials of each.
+    """
+
+    problems: tuple[str, ...]
+    updates: int
     algorithms: tuple[str, ...]
     trials: int
 
 
 QUICK = Quick(
-    decisions={"wheel": 3_000, "mushroom": 3_000, "warfarin-20": 300, "video": 3_000},
+    problems=("wheel", "mushroom", "warfarin-20", "video"),
+    updates=3,
     algorithms=(
         "uniform",
         "neural-greedy",
@@ -118,7 +127,7 @@ def _presets(name: str) -> list[str]:
 def _problems(names: Sequence[str]) -> list[str]:
     """Distinct names; those of `QUICK` if there are none."""
     every = {"all": list(SCENARIOS)}
-    return list(dict.fromkeys(part for name in names or QUICK.decisions for part in every.get(name, [name])))
+    return list(dict.fromkeys(part for name in names or QUICK.problems for part in every.get(name, [name])))
 
 
 def _is_missing(name: str, asked: Sequence[str], skipped: dict[str, str]) -> bool:
@@ -135,7 +144,7 @@ def _is_missing(name: str, asked: Sequence[str], skipped: dict[str, str]) -> boo
 
 def _found(name: str, decisions: int | None, own: OwnTable, quick: bool) -> Scenario:
     one = find_scenario(name, own, decisions)
-    count = decisions or (QUICK.decisions.get(name) if quick else None)
+    count = decisions or (min(one.decisions, QUICK.updates * one.batch) if quick else None)
     return one.with_decisions(count) if count else one
 
 

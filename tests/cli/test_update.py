@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 from worlds import CONFIG, NOON, PROBLEM
 
 from potstill.cli import app
-from potstill.events import LoggedDecision, LoggedReward, now
+from potstill.events import LoggedDecision, LoggedReward, now, read_totals
+from potstill.events.join import totals
 from potstill.pipeline import UpdateReport, run_update
 from potstill.registry import Conflict
 from potstill.service.status import unused_rewards
@@ -88,6 +89,29 @@ def test_totals_are_over_all_joins_and_each_counts_once(workspace):
     service = Service()
     service.workspace = workspace
     assert unused_rewards(service) == {"late": 0, "too_late": 0, "orphan": 2}
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_totals_catch_up_with_a_join_whose_update_was_killed(workspace, more, monkeypatch):
+    with workspace.event_log() as log:
+        log.append(LoggedReward(id="nobody", reward=1.0, time=now() - DAY // 2))
+    done("update", workspace.url)
+    counted = read_totals(workspace.cuts)
+    assert (counted.orphans, counted.cut) == (1, 1)
+    workspace.cuts.delete("totals.json")  # as it is where the update was killed before it wrote the file
+    if more:
+        worlds.log(workspace, workspace.serving(), 60, seed=1, at=now() - DAY // 4)
+    done("update", workspace.url)
+    found = read_totals(workspace.cuts)
+    if not more:
+        assert found == counted
+    assert (found.orphans, found.cut, found.uncounted) == (1, 2 if more else 1, 0)
+    assert found.matched > counted.matched if more else found.matched == counted.matched
+    workspace.cuts.delete("totals.json")
+    monkeypatch.setattr(totals, "AT_MOST", 0)
+    done("update", workspace.url)
+    assert read_totals(workspace.cuts).uncounted == found.cut
+    assert re.search(r"not counted +rewards of \d earlier joins", done("status", workspace.url))
 
 
 @pytest.mark.parametrize(

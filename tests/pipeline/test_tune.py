@@ -87,9 +87,9 @@ def test_what_is_said_of_the_winner_comes_from_the_last_part_alone(workspace, fo
     first, second, third, end = _bounds(LakeLog(workspace), 3)
     still.update(_observations(LakeLog(workspace, since=first, until=second)))
     still.update(_observations(LakeLog(workspace, since=second, until=third)))
-    last = evaluate(LakeLog(workspace, since=third, until=end), still.policy, estimators=("dr",), intervals=["normal"])
+    last = evaluate(LakeLog(workspace, since=third, until=end), still.policy, estimators=("dr",))
     assert found.earned.value == pytest.approx(last.estimate.value, rel=1e-12)
-    assert (found.earned.low, found.earned.high) == pytest.approx(last.estimate.intervals["normal"].ends, rel=1e-12)
+    assert (found.earned.low, found.earned.high) == pytest.approx(last.estimate.intervals["likelihood"].ends, rel=1e-12)
 
 
 def test_parts_follow_one_another_and_hold_every_decision_once(workspace):
@@ -127,12 +127,13 @@ def test_the_command_says_who_has_won_and_what_to_write(workspace):
 @pytest.mark.parametrize(
     ("value", "half", "shown"),
     [
-        (0.0295, 0.0035, "+0.0295 ± 0.0035"),
-        (-0.0295, 0.0035, "−0.0295 ± 0.0035"),
-        (-0.00001234, 0.00000567, "−0.0000123 ± 0.0000057"),
-        (-0.00001, 0.0035, "+0.0000 ± 0.0035"),
+        (0.0295, 0.0035, "+0.0295 (+0.0260 to +0.0330)"),
+        (-0.0295, 0.0035, "−0.0295 (−0.0330 to −0.0260)"),
+        (-0.00001234, 0.00000567, "−0.0000123 (−0.0000180 to −0.0000067)"),
+        (-0.00001, 0.0035, "+0.0000 (−0.0035 to +0.0035)"),
         (-1e-18, 1e-19, "0"),
         (0.0, 0.0, "0"),
+        (0.5, np.inf, "+0.5000 (no interval)"),
     ],
 )
 def test_differences_have_as_many_digits_as_their_interval_deserves(value, half, shown):

@@ -156,6 +156,23 @@ def test_the_status_says_whether_it_is_followed_and_why_not(tmp_path):
     assert states[3] == ("hd", "not started: it starts at 2126-11-16 00:00 UTC")
 
 
+def test_a_configuration_that_becomes_invalid_is_in_the_notices(tmp_path):
+    workspace, found = made(tmp_path), []
+
+    async def work() -> None:
+        async with opened(workspace) as asker:
+            for text in (b"[update]\nmin_observation = 3\n", b"not TOML", b""):
+                workspace.storage.replace(CONFIG, text)
+                await asker.app._problems[0].reload()
+                found.append((await asker.get("status")).json["notices"])
+
+    asyncio.run(work())
+    assert [len(notices) for notices in found] == [1, 1, 0]
+    assert "potstill.toml" in found[0][0]
+    assert "did you mean 'min_observations'" in found[0][0]
+    assert all(notices[0].endswith("what was read before stays in force") for notices in found[:2])
+
+
 def test_a_mode_in_which_the_policy_does_not_decide_pauses_it(tmp_path, outcomes):
     experiments = following(made(tmp_path, experiment()), outcomes)
     assert experiments.state("online") == "running"

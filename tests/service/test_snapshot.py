@@ -133,6 +133,9 @@ def test_a_running_service_says_what_to_do_when_the_problem_changes(serving, wor
     assert serving.current.policy.version == 1
     said = "version 2 is for the changed problem (action '4k' was added): restart potstill serve to follow"
     assert serving.fault == said
+    watcher.reload(serving.current.policy)
+    assert "action '4k' was added; version 2, which fits it, is published: restart potstill serve" in watcher.notice
+    assert "adapted" not in watcher.notice
     (workspace.storage.folder / "problem.toml").write_bytes(worlds.PROBLEM)
     watcher.reload(serving.current.policy)
     serving.reload()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
 from simulation.host import Host
 from simulation.oracle import SETTLE, WINDOW
 from simulation.scheduler import MILLISECOND, SECOND
@@ -104,6 +105,8 @@ class Faults:
         process.paused_until = self._scheduler.now + self._random.randint(1, 2 * (WINDOW + SETTLE)) * SECOND
 
     def _jump(self, host: Host) -> None:
+        if not (self._world.options.wrong_boots or host.has_noted_its_boot):
+            return
         self._scheduler.trace(f"jump {host.name}")
         host.jump = self._random.choice((-2, 2)) * DAY * SECOND
 
@@ -114,6 +117,11 @@ class Faults:
 
     def _delete_entry(self) -> None:
         entries = sorted(address for address in self._store.files if "/registry/entries/" in address)
-        if len(entries) > 1:
+        if len(entries) > 1 and (self._world.options.unrecorded or self._is_recorded(entries[-1])):
             self._scheduler.trace("delete entry")
             del self._store.files[entries[-1]]
+
+    def _is_recorded(self, entry: str) -> bool:
+        """Whether the registry has noted elsewhere that an entry was written."""
+        head = self._store.files.get(f"{entry.partition('/entries/')[0]}/head.json", b'{"number": 0}')
+        return bool(msgspec.json.decode(head)["number"] >= int(entry[-15:-5]))

@@ -10,6 +10,7 @@ from simulation.scheduler import SECOND, Process
 from simulation.store import ROOT
 
 import potstill as ps
+from potstill.events.log_watermark import MIRROR
 from potstill.workspace import Workspace
 from potstill.workspace.config import Config, JoinConfig, LogConfig, UpdateConfig
 
@@ -59,6 +60,14 @@ class Host:
     def boot_id(self) -> str:
         """Id of its present boot."""
         return f"{self.name}-{self.boots}"
+
+    @property
+    def has_noted_its_boot(self) -> bool:
+        """Whether its log can tell from now on that the clock was set; a device has none."""
+        try:
+            return self.boot_id in (self.folder / "spool" / MIRROR).read_text()
+        except FileNotFoundError:
+            return self.name == "device"
 
     def workspace(self) -> Workspace:
         """The workspace as a process of this host opens it."""

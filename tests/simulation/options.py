@@ -28,6 +28,7 @@ class Options:
         wrong_boots: A host may boot, and log, while its clock is wrong.
         propensities: A decision that two versions logged with the same action must be observed as it was acknowledged.
         deletions: The newest entry of the registry is deleted.
+        unrecorded: The deleted entry may be one whose writer was killed, or lost its answer, before it recorded it.
         compaction: The lake is compacted.
     """
 
@@ -49,6 +50,7 @@ class Options:
     wrong_boots: bool = True
     propensities: bool = True
     deletions: bool = True
+    unrecorded: bool = True
     compaction: bool = True
 
 

@@ -23,6 +23,7 @@ from simulation.scheduler import MILLISECOND, SECOND, Process, Scheduler
 from simulation.service import Network, Worker
 from simulation.store import Store
 
+from potstill.clock import CLOCK
 from potstill.events.watermarks import ImplausibleClock
 from potstill.service.process.flusher import WorkspaceFlusher
 
@@ -121,7 +122,12 @@ class World:
         """Start a program of a host."""
         process, program = Process(host, f"{host.name}/{name}"), host.programs[name]
         host.processes.append(process)
-        self.scheduler.spawn(process, lambda: program(process), delay)
+
+        def run() -> None:
+            CLOCK.now()  # a process takes the machine's clock when it starts
+            program(process)
+
+        self.scheduler.spawn(process, run, delay)
 
     def end(self, process: Process) -> None:
         """Kill a process of a host."""

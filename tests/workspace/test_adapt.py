@@ -127,6 +127,21 @@ def test_other_changes_are_refused_unless_a_fresh_start_is_asked_for(workspace):
     assert again.registry.head().pinned.by == "ann"
 
 
+def test_a_fresh_start_releases_a_pin_and_says_so(workspace):
+    trained(workspace)
+    workspace.registry.pin(note="holidays", by="ann")
+    after = changed(workspace, REFEATURED)
+    with pytest.raises(OtherProblem):
+        after.start()
+    assert workspace.registry.head().pinned.by == "ann"
+    after.start(fresh=True)
+    head = after.registry.head()
+    assert head.pinned is None
+    assert "uniform: it has learnt nothing; the pin of version 1 by ann" in head.note
+    assert "is released: that version cannot serve any more" in head.note
+    assert trained(after).version == after.serving().version  # the next version serves, and not the uniform one
+
+
 def test_a_staged_version_that_fits_is_the_way_out(workspace):
     trained(workspace)
     after = changed(workspace, REFEATURED)

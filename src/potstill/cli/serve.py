@@ -51,7 +51,10 @@ def serve(
     ] = False,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Start from a uniform policy where problem.toml has changed so that none fits."),
+        typer.Option(
+            "--fresh",
+            help="Start from a uniform policy where problem.toml has changed so that none fits. Releases a pin.",
+        ),
     ] = False,
     cors: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Origin whose pages may call; repeat for more.")

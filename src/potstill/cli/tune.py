@@ -82,8 +82,9 @@ def tune(
 
 
 def _show(found: TuningResult, console: Console) -> None:
-    table = Table(title=f"Estimated reward per decision, {100 * found.level:.4g} % intervals", title_justify="left")
-    table.add_column("settings")
+    title = f"Estimated reward per decision, {100 * found.level:.4g} % intervals"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("settings", no_wrap=True)
     for column in ("reward", "difference to present", "KL", "seconds"):
         table.add_column(column, justify="right")
     for one in found.tried:
@@ -127,10 +128,13 @@ def _toml(found: TuningResult) -> list[str]:
 
 
 def _with_interval(judged: IntervalEstimate, sign: str = "") -> str:
-    """A value and half its interval, with four decimals, or as many as show two digits of the interval."""
+    """A value with its interval, with four decimals, or as many as show two digits of half the interval."""
     half = (judged.high - judged.low) / 2
     if half < _ROUNDING and abs(judged.value) < _ROUNDING:
         return "0"
     decimals = 4 if half >= 1e-4 or half < _ROUNDING else 1 - math.floor(math.log10(half))
-    value = round(judged.value, decimals) + 0.0  # adding 0 makes a plain zero of a negative one
-    return f"{value:{sign}.{decimals}f} ± {half:.{decimals}f}".replace("-", "−")
+    value, low, high = (  # adding 0 makes a plain zero of a negative one
+        f"{round(number, decimals) + 0.0:{sign}.{decimals}f}" for number in (judged.value, judged.low, judged.high)
+    )
+    shown = f"{value} ({low} to {high})" if math.isfinite(half) else f"{value} (no interval)"
+    return shown.replace("-", "−")

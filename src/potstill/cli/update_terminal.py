@@ -184,6 +184,8 @@ def show_status(found: Status, *, as_json: bool) -> None:
     totals = found.rewards
     if unused := _unused(totals.late, totals.too_late, totals.orphans):
         lines["rewards"] = f"{totals.matched:,} used so far; not used: {unused}"
+    if totals.uncounted:
+        lines["not counted"] = f"rewards of {totals.uncounted:,} earlier joins"
     if found.latest is not None and found.latest > found.serving:
         lines["serving"] += f"; the latest is {found.latest} (potstill versions)"
     if found.pinned is not None:

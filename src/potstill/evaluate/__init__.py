@@ -27,7 +27,7 @@ from potstill.evaluate.diagnostics import (
     with_estimator_note,
 )
 from potstill.evaluate.empirical_likelihood import likelihood
-from potstill.evaluate.estimates import INTERVALS, OffPolicyEstimate
+from potstill.evaluate.estimates import INTERVALS, IntervalOptions, OffPolicyEstimate, PointEstimate
 from potstill.evaluate.estimators import ESTIMATORS, Estimator, clipped_ips, dr_os, switch_dr
 from potstill.evaluate.evaluation import Evaluation, SegmentEvaluation, TargetEvaluation, evaluate
 from potstill.evaluate.intervals import Interval, check_level, fieller, normal
@@ -80,6 +80,7 @@ __all__ = [
     "FloorEffect",
     "FunctionModel",
     "Interval",
+    "IntervalOptions",
     "InvalidLog",
     "InvalidModel",
     "InvalidTarget",
@@ -89,6 +90,7 @@ __all__ = [
     "OffPolicyEstimate",
     "Over",
     "Parts",
+    "PointEstimate",
     "ProbabilityTarget",
     "Progress",
     "RewardModel",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -74,6 +74,18 @@ class IntervalOptions:
     caveat: str
     key: Key
 
+    @classmethod
+    def default(cls, reward: Values, stated: Reward, level: float) -> IntervalOptions:
+        """Options of the default interval alone.
+
+        Args:
+            reward: Rewards of the log, float64[N].
+            stated: The problem's reward, with its range.
+            level: Confidence level.
+        """
+        ends = reward_ends(reward, stated)
+        return cls(("likelihood",), level, stated.low, stated.high, math.inf, ends, "", Key(0))
+
 
 @dataclass(frozen=True, eq=False)
 class PointEstimate:
@@ -82,11 +94,12 @@ class PointEstimate:
     Attributes:
         estimator: Name of the estimator.
         parts: Parts of the value.
-        terms: Terms that the parts came from; None for a difference.
+        terms: Terms that the parts came from; None for a difference, and for parts of a log.
         bounds: Bounds of the terms whose mean is the value, or the reason why there are none.
         reward: Reward of each row, float64[N].
         sides: By how much each row's reward counts, float64[N]; one for a value, two for a difference, and none if the
             estimate does not depend on rewards of its own rows.
+        is_difference: Whether it is a difference of two values.
     """
 
     estimator: str
@@ -95,6 +108,7 @@ class PointEstimate:
     bounds: tuple[float, float] | str
     reward: Values
     sides: tuple[Values, ...]
+    is_difference: bool = False
 
     @classmethod
     def of(cls, estimator: str, parts: Parts, terms: Terms, options: IntervalOptions) -> PointEstimate:
@@ -107,14 +121,29 @@ class PointEstimate:
         parts = Parts(base=self.parts.influence - other.parts.influence)
         bounds = _bounds_of_difference(self.bounds, other.bounds)
         sides = (*self.sides, *other.sides) if self.sides and other.sides else ()
-        return PointEstimate(self.estimator, parts, None, bounds, self.reward, sides)
+        return PointEstimate(self.estimator, parts, None, bounds, self.reward, sides, is_difference=True)
+
+    @classmethod
+    def pooled(cls, estimator: str, parts: Sequence[Parts], rewards: Sequence[Values]) -> PointEstimate:
+        """The value of a target, or of several in turn, over consecutive parts of a log.
+
+        Args:
+            estimator: Name of the estimator.
+            parts: Parts of the estimate on each part of the log.
+            rewards: Rewards of each part of the log, float64[N].
+        """
+        influence = np.concatenate([one.influence for one in parts])
+        known = [side for one in parts if (side := one.sensitivity) is not None]
+        sides = (np.concatenate(known),) if len(known) == len(parts) else ()
+        bounds = "there is none for parts of a log"
+        return cls(estimator, Parts(base=influence), None, bounds, np.concatenate(rewards), sides)
 
     def where(self, rows: NDArray[np.bool_]) -> PointEstimate:
         """The estimate on some rows, by mask."""
         terms = None if self.terms is None else self.terms.where(rows)
         parts, reward = self.parts.where(rows), self.reward[rows]
         sides = tuple(side[rows] for side in self.sides)
-        return PointEstimate(self.estimator, parts, terms, self.bounds, reward, sides)
+        return PointEstimate(self.estimator, parts, terms, self.bounds, reward, sides, self.is_difference)
 
     def with_intervals(self, options: IntervalOptions, note: str = "") -> OffPolicyEstimate:
         """The estimate with its intervals."""
@@ -186,7 +215,7 @@ def _likelihood(point: PointEstimate, options: IntervalOptions) -> Interval:
     if point.sides and not options.ends:
         return _nothing(options, "likelihood", "all rewards are the same, and the problem states no range of rewards")
     made = likelihood(point.parts.influence, unseen, options.level)
-    low, high = _range(options, difference=point.terms is None)
+    low, high = _range(options, difference=point.is_difference)
     value = point.parts.value
     return msgspec.structs.replace(made, low=min(max(made.low, low), value), high=max(min(made.high, high), value))
 

@@ -120,6 +120,9 @@ def verdict(evaluation: Evaluation) -> str:
     difference = (evaluation.difference or {}).get(evaluation.headline)
     if evaluation.against is None or difference is None or difference.value is None:
         return f"{said}{_in_brackets(figures.interval(estimate), evaluation.level)}."
+    if evaluation.against.name == name and not difference.value and not difference.standard_error:
+        interval = _in_brackets(figures.interval(estimate), evaluation.level)
+        return f"{said}{interval}. It is compared with itself: state another policy to compare with."
     other = "what was done" if evaluation.against.name == "logged" else evaluation.against.name
     more = f"{figures.size(difference.value)} {'more' if difference.value >= 0 else 'less'} than {other}"
     interval = _in_brackets(figures.interval(difference, signed=True), evaluation.level)

@@ -21,6 +21,8 @@ class RewardTotals(msgspec.Struct, frozen=True, kw_only=True):
         late: Rewards after the window of their decision.
         too_late: Rewards in the window that arrived after their decision was joined.
         orphans: Rewards of no known decision.
+        uncounted: Number of joins up to the cut that are not counted, because their update was killed before it could
+            count them and their events could not be read again.
     """
 
     cut: int = 0
@@ -28,6 +30,7 @@ class RewardTotals(msgspec.Struct, frozen=True, kw_only=True):
     late: int = 0
     too_late: int = 0
     orphans: int = 0
+    uncounted: int = 0
 
     @property
     def unused(self) -> dict[str, int]:
@@ -53,10 +56,11 @@ def add_totals(cuts: Storage, cut: int | None, counts: object) -> None:
     Args:
         cuts: The folder of cuts.
         cut: Number of the cut; None if there was none.
-        counts: `RewardCounts` of its join.
+        counts: `RewardCounts` of its join; None if they are not known.
     """
     before = read_totals(cuts)
     if cut is None or cut <= before.cut:
         return
-    sums = {name: getattr(before, name) + getattr(counts, name) for name in COUNTED}
-    cuts.replace(FILE, msgspec.json.encode(RewardTotals(cut=cut, **sums)))
+    sums = {name: getattr(before, name) + getattr(counts, name, 0) for name in COUNTED}
+    uncounted = before.uncounted + (counts is None)
+    cuts.replace(FILE, msgspec.json.encode(RewardTotals(cut=cut, uncounted=uncounted, **sums)))

@@ -8,6 +8,7 @@ selection, the value of the best candidate is biased upwards.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -20,21 +21,22 @@ from potstill.distill import Still, Student
 from potstill.errors import InvalidLog, InvalidOption
 from potstill.evaluate import (
     ESTIMATORS,
+    IntervalOptions,
     LakeLog,
     Parts,
+    PointEstimate,
     Trust,
     compute_terms,
     diagnose,
     estimator_note,
     fitted,
-    normal,
     target,
     trust,
     with_estimator_note,
 )
 from potstill.parallel import advance, parallel_map
 from potstill.pipeline.candidates import PRESENT, Candidate
-from potstill.problem import Observations
+from potstill.problem import Observations, Reward
 from potstill.teachers import from_config
 from potstill.workspace import Workspace
 
@@ -52,10 +54,12 @@ class IntervalEstimate(msgspec.Struct, frozen=True, kw_only=True):
     high: float
 
     @classmethod
-    def of(cls, influence: Float64, level: float) -> IntervalEstimate:
-        """The mean of influences, float64[N], with a normal interval."""
-        interval = normal(Parts(base=influence), level)
-        return cls(value=float(influence.mean()), low=interval.low, high=interval.high)
+    def of(cls, point: PointEstimate, stated: Reward, level: float) -> IntervalEstimate:
+        """An estimate with the default interval of `potstill evaluate`."""
+        made = point.with_intervals(IntervalOptions.default(point.reward, stated, level))
+        if made.value is None:
+            return cls(value=math.nan, low=-math.inf, high=math.inf)
+        return cls(value=made.value, low=made.intervals["likelihood"].low, high=made.intervals["likelihood"].high)
 
 
 class CandidateResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,8 +138,8 @@ def run_tuning(
     bounds = _bounds(log, parts)
     tasks = [_Task(workspace.url, candidate, bounds, estimator) for candidate in candidates]
     runs = parallel_map(_run, tasks, jobs=jobs, steps=len(tasks) * (parts - 1), on_progress=on_progress)
-    present = runs[0]
-    tried = [_result(candidate, run, present, level) for candidate, run in zip(candidates, runs, strict=True)]
+    present, reward = runs[0], workspace.problem.reward
+    tried = [_result(candidate, run, present, reward, level) for candidate, run in zip(candidates, runs, strict=True)]
     best = max(range(len(tried)), key=lambda i: (tried[i].earned.value, -i))
     return TuningResult(
         rows=len(log),
@@ -143,8 +147,8 @@ def run_tuning(
         estimator=estimator,
         level=level,
         tried=sorted(tried, key=lambda one: -one.earned.value),
-        earned=IntervalEstimate.of(runs[best].influences[-1], level),
-        difference=_difference(runs[best].influences[-1], present.influences[-1], level) if best else None,
+        earned=IntervalEstimate.of(runs[best].last, reward, level),
+        difference=IntervalEstimate.of(runs[best].last - present.last, reward, level) if best else None,
         trust=runs[best].trust,
     )
 
@@ -159,12 +163,24 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class _Run(msgspec.Struct, frozen=True):
-    """Influences of a candidate on each part but the first, and statistics of its updates."""
+    """Estimates of a candidate on each part but the first, rewards of these, and statistics of its updates."""
 
-    influences: list[Float64]
+    estimator: str
+    parts: list[Parts]
+    rewards: list[Float64]
     kl: float
     seconds: float
     trust: Trust
+
+    @property
+    def selection(self) -> PointEstimate:
+        """The estimate on the parts used for selection."""
+        return PointEstimate.pooled(self.estimator, self.parts[:-1], self.rewards[:-1])
+
+    @property
+    def last(self) -> PointEstimate:
+        """The estimate on the last part."""
+        return PointEstimate.pooled(self.estimator, self.parts[-1:], self.rewards[-1:])
 
 
 def _run(task: _Task) -> _Run:
@@ -178,7 +194,7 @@ def _run(task: _Task) -> _Run:
         seed=stated.seed,
         floor=stated.floor,
     )
-    influences, divergences, took = [], [], 0.0
+    estimates, rewards, divergences, took = [], [], [], 0.0
     ranges = [LakeLog(workspace, since=since, until=until) for since, until in pairwise(task.bounds)]
     for training, validation in pairwise(ranges):
         began = time.perf_counter()
@@ -187,11 +203,12 @@ def _run(task: _Task) -> _Run:
         policy = target(workspace.problem, still.policy)
         computed = compute_terms(validation, [policy], fitted(None, validation), seed=stated.seed)
         (terms,) = computed.terms
-        influences.append(ESTIMATORS[task.estimator](terms).influence)
+        estimates.append(ESTIMATORS[task.estimator](terms))
+        rewards.append(terms.reward)
         note = estimator_note(task.estimator, uniform=computed.uniform)
         verdict = with_estimator_note(trust(diagnose(terms)), note)
         advance()
-    return _Run(influences, float(np.mean(divergences)), took, verdict)
+    return _Run(task.estimator, estimates, rewards, float(np.mean(divergences)), took, verdict)
 
 
 def _observations(log: LakeLog) -> Iterator[Observations]:
@@ -214,16 +231,12 @@ def _bounds(log: LakeLog, parts: int) -> list[int]:
     return bounds
 
 
-def _result(candidate: Candidate, run: _Run, present: _Run, level: float) -> CandidateResult:
-    selection, baseline = (np.concatenate(one.influences[:-1]) for one in (run, present))
+def _result(candidate: Candidate, run: _Run, present: _Run, reward: Reward, level: float) -> CandidateResult:
+    difference = None if candidate.name == PRESENT else run.selection - present.selection
     return CandidateResult(
         candidate=candidate,
-        earned=IntervalEstimate.of(selection, level),
-        difference=None if candidate.name == PRESENT else _difference(selection, baseline, level),
+        earned=IntervalEstimate.of(run.selection, reward, level),
+        difference=None if difference is None else IntervalEstimate.of(difference, reward, level),
         kl=run.kl,
         seconds=run.seconds,
     )
-
-
-def _difference(influence: Float64, other: Float64, level: float) -> IntervalEstimate:
-    return IntervalEstimate.of(influence - other, level)

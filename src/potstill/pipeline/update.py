@@ -16,9 +16,9 @@ import msgspec
 
 from potstill.distill import Report
 from potstill.errors import PotstillError
-from potstill.events import Watermark, add_totals
+from potstill.events import Watermark
 from potstill.events import now as clock
-from potstill.events.join import JoinReport, join, last_cut
+from potstill.events.join import JoinReport, add_join, join, last_cut
 from potstill.events.lake import FlushReport, ObservationChunk, observation_chunks
 from potstill.files import hold, make_folder
 from potstill.pipeline.backlog import backlog
@@ -154,7 +154,7 @@ def run_update(
             on_progress=steps.progress,
             each=engine.map if engine else None,
         )
-        add_totals(workspace.cuts, joined.cut, joined.rewards)
+        add_join(workspace.lake, workspace.cuts, joined)
         cut, waits = last_cut(workspace.lake), [*horizon.words(moment), *joined.words]
         found = backlog(workspace, serving, resumed.after, cut, resumed.without, same_teacher(workspace))
         so_far = UpdateReport(

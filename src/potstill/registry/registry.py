@@ -146,6 +146,7 @@ class Registry:
         expected: int,
         note: str = "",
         replaces: bool = False,
+        release: bool = False,
     ) -> Entry:
         """Publish a new version, and serve it unless it is refused.
 
@@ -160,6 +161,7 @@ class Registry:
             note: Kept with the change.
             replaces: Serve it also in place of a pinned version, which it is then pinned for: that one cannot serve
                 any more, because the problem has changed.
+            release: Release the pin, so that the next version serves.
 
         Raises:
             Conflict: Somebody changed the registry in the meantime.
@@ -177,6 +179,7 @@ class Registry:
             teacher=None if teacher is None else write_blob(self.storage, policy.version, "teacher", teacher),
             report=write_blob(self.storage, policy.version, "report", report),
         )
+        released: dict[str, Any] = {"pinned": None} if release else {}
         with self._sweeping_if_lost(expected):
             return self._journal.append(
                 expected,
@@ -184,7 +187,7 @@ class Registry:
                 latest=policy.version,
                 note=note,
                 **described(policy, tuple(reasons), files),
-                **(holds(head) | (forward(head, policy.version) if serves else unmoved(head))),
+                **(holds(head) | (forward(head, policy.version) if serves else unmoved(head)) | released),
             )
 
     def serve(self, version: int, note: str = "", by: str = "") -> Entry:

@@ -47,6 +47,7 @@ class AsyncCommit:
         self.done, self.error = True, error
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None  # the cache of decisions keeps commits: do not keep their timers with them
         for future in self._waiters:
             if not future.done():
                 future.set_result(None)

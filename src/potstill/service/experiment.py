@@ -126,6 +126,11 @@ class ExperimentWatcher:
             return f"{self._outcome}: {self._fault}"
         return None if self.current is None else self.current.state(mode)
 
+    @property
+    def notice(self) -> str | None:
+        """What is wrong with `potstill.toml`, or with what it names; None if nothing is."""
+        return None if self._fault is None else f"{self._fault}; what was read before stays in force"
+
     def start(self) -> None:
         """Load the experiment; start without it while storage is unavailable.
 

@@ -54,11 +54,16 @@ def status(service: ProblemService) -> StatusReply:
         log=log_status(service),
         ready=is_ready(service),
         notices=[
-            *(notice for notice in (service.problems.notice, service.snapshots.fault) if notice is not None),
+            *(notice for notice in file_notices(service) if notice is not None),
             *log_notices(service),
             *read_scrub(service.workspace.spool).notices,
         ],
     )
+
+
+def file_notices(service: ProblemService) -> tuple[str | None, ...]:
+    """What is wrong with files that the service follows, or has changed in them; None for each that is well."""
+    return service.problems.notice, service.snapshots.fault, service.experiments.notice
 
 
 def log_status(service: ProblemService) -> LogStatus:

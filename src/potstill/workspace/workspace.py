@@ -142,7 +142,8 @@ class Workspace:
         that served its problem.
 
         Args:
-            fresh: Start from a uniform policy where the problem has changed so that none fits.
+            fresh: Start from a uniform policy where the problem has changed so that none fits. It releases a pin: a
+                pinned uniform policy would serve until somebody noticed.
 
         Raises:
             OtherProblem: The problem has changed so that no version fits, and `fresh` is false.
@@ -157,8 +158,16 @@ class Workspace:
             if head is not None and policy.version <= head.latest:
                 self._serve_again(policy.version, head.pinned)
             else:
-                note = self._check_start(policy, fresh=fresh)
-                self.registry.publish(policy, teacher=None, report=b"{}", expected=expected, note=note, replaces=True)
+                note, forgets = self._check_start(policy, fresh=fresh)
+                self.registry.publish(
+                    policy,
+                    teacher=None,
+                    report=b"{}",
+                    expected=expected,
+                    note=note,
+                    replaces=True,
+                    release=forgets,
+                )
         except Conflict:
             return self.registry.policy()  # another process published first
         return policy
@@ -195,14 +204,15 @@ class Workspace:
         version = self.registry.next_version() if self.registry.head() else 0
         return Policy.uniform(self.problem, version=version, seed=stated.seed, floor=stated.floor)
 
-    def _check_start(self, policy: Policy, *, fresh: bool) -> str:
-        """Note of the version to publish; `OtherProblem` if it would forget what was learnt unasked."""
+    def _check_start(self, policy: Policy, *, fresh: bool) -> tuple[str, bool]:
+        """Note of the version to publish, and whether it forgets what was learnt; `OtherProblem` if it does unasked."""
         head = self.registry.head()
         if head is None or head.serving is None:
-            return ""
+            return "", False
         before = self.before()
         changed = difference(before.problem, self.problem).in_words
-        if is_uniform(policy) and not is_uniform(before) and not fresh:
+        forgets = is_uniform(policy) and not is_uniform(before)
+        if forgets and not fresh:
             staged = self._staged()
             way_out = (
                 "Run potstill update, which learns from the observations that fit"
@@ -214,7 +224,11 @@ class Workspace:
                 f"has changed since: {changed}. {way_out}; or start from a uniform policy with potstill serve --fresh; "
                 "or put the old problem.toml back"
             )
-        return f"{changed}; {in_words(policy)}"
+        note = f"{changed}; {in_words(policy)}"
+        if forgets and head.pinned is not None:
+            pin = f"the pin of version {before.version} {head.pinned.in_words}"
+            note += f"; {pin} is released: that version cannot serve any more"
+        return note, forgets
 
     @property
     def segments(self) -> Spool:

@@ -265,8 +265,11 @@ def test_a_problem_that_no_version_fits_needs_a_fresh_start(workspace, tmp_path)
     file.write_text(file.read_text().replace('"wifi"]', '"wifi", "5g"]'))
     with pytest.raises(OtherProblem, match=r"feature 'connection' was changed.*potstill serve --fresh"):
         run(Settings(places=(workspace.url,), port=0), on_ready=pytest.fail, warn=pytest.fail)
+    workspace.registry.pin(by="ann")
     with serving(tmp_path / "out", workspace.url, "--fresh") as running:
-        assert running.ask("GET", "/v1/video-upload/status")[1]["decides"] == "uniform: it has learnt nothing"
+        status = running.ask("GET", "/v1/video-upload/status")[1]
+        assert (status["decides"], status["pinned"]) == ("uniform: it has learnt nothing", None)
+        assert "the pin of version 1 by ann since " in running.errors
         assert running.stop() == 0
 
 

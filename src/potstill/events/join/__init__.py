@@ -17,6 +17,7 @@ from potstill.events.join.cuts import (
 from potstill.events.join.join import join, preview
 from potstill.events.join.rebuild import rebuild_observations
 from potstill.events.join.report import JoinReport, RewardCounts
+from potstill.events.join.totals import add_join
 
 __all__ = [
     "WRITER",
@@ -28,6 +29,7 @@ __all__ = [
     "ImportedFile",
     "JoinReport",
     "RewardCounts",
+    "add_join",
     "complete_cuts",
     "join",
     "last_cut",

@@ -1,4 +1,4 @@
-"""Observations of a damaged file, made again from decisions and rewards as their cuts made them."""
+"""What complete cuts made, made again from decisions and rewards: observations of a damaged file, and counts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from potstill.tables import moment
 
 if TYPE_CHECKING:
     from potstill.events.join.cuts import Cut
+    from potstill.events.join.report import RewardCounts
     from potstill.events.lake import File, Lake
     from potstill.storage import Storage
 
@@ -37,6 +38,15 @@ def rebuild_observations(lake: Lake, cuts: Storage, file: File) -> pl.DataFrame 
     # An id of this file is unknown to the later cuts that are repeated: the first cut with it is the one that counts.
     found = pl.concat(frames).unique("id", keep="first", maintain_order=True).join(others, on=["id"], how="anti")
     return found if len(found) else None
+
+
+def recount_rewards(lake: Lake, cuts: Storage, cut: Cut) -> RewardCounts | None:
+    """Counts of the rewards of a complete cut; None if it cannot be repeated."""
+    if not _can_be_repeated(lake, cut):
+        return None
+    execution = CutExecution(lake, cut, previous_cut(cuts, cut.after))
+    execution.count(in_turn)
+    return execution.counts.rewards
 
 
 def _repeat(lake: Lake, cuts: Storage, cut: Cut, file: File) -> list[pl.DataFrame]:

@@ -96,7 +96,7 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
         CannotServe: It cannot be started like this.
         OtherProblem: No version fits the problem, which has changed.
     """
-    workspaces, address = _workspaces(settings), _address(settings.host, settings.port)
+    workspaces, address = _workspaces(settings, warn), _address(settings.host, settings.port)
     opened = tuple(_is_open(token_file(workspace, settings.tokens), warn) for workspace in workspaces)
     local = ipaddress.ip_address(address[4][0]).is_loopback
     if not local:
@@ -124,7 +124,7 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
     return 0 if well and not forced else 1
 
 
-def _workspaces(settings: Settings) -> tuple[Workspace, ...]:
+def _workspaces(settings: Settings, warn: Callable[[str], None]) -> tuple[Workspace, ...]:
     workspaces = tuple(Workspace(place) for place in settings.places)
     by_name: dict[str, str] = {}
     for workspace in workspaces:
@@ -136,7 +136,7 @@ def _workspaces(settings: Settings) -> tuple[Workspace, ...]:
             )
         by_name[name] = workspace.url
         check_config(workspace)
-        _start(workspace, fresh=settings.fresh)
+        _start(workspace, warn, fresh=settings.fresh)
         check_experiment(workspace)
     return workspaces
 
@@ -150,13 +150,17 @@ def _is_open(file: TokenFile, warn: Callable[[str], None]) -> bool:
         return False
 
 
-def _start(workspace: Workspace, *, fresh: bool) -> None:
-    """Publish what is to serve, or refuse a problem that no version fits.
+def _start(workspace: Workspace, warn: Callable[[str], None], *, fresh: bool) -> None:
+    """Publish what is to serve, or refuse a problem that no version fits. A pin that is released is said.
 
     Other faults, such as a damaged version or unavailable storage, do not keep a service from starting.
     """
     try:
+        before = workspace.registry.head()
         workspace.start(fresh=fresh)
+        head = workspace.registry.head()
+        if before is not None and before.pinned is not None and head is not None and head.pinned is None:
+            warn(f"{workspace.problem.name}: {head.note}")
     except OtherProblem:
         raise
     except (PotstillError, OSError):

@@ -111,8 +111,10 @@ class Faults:
 
     def __init__(self, network: Network, hosts: list[Host], seed: int) -> None:
         self.counts: Counter[str] = Counter()
+        self.set: set[str] = set()  # hosts whose clock was set
         self._network, self._hosts, self._random = network, hosts, random.Random(seed)
         self._undo: list[tuple[float, Callable[[], None]]] = []
+        self._wrong_clock: Host | None = None
 
     def run(self, seconds: float) -> None:
         """Cause faults for some time, then heal everything."""
@@ -124,14 +126,16 @@ class Faults:
                 self._set_clock(self._hosts[-1])
             if time.monotonic() >= due:
                 self._fault(self._random.choice(self._hosts))
-                due = time.monotonic() + self._random.uniform(2, 8)
+                due = time.monotonic() + self._random.uniform(3, 13)
             self._heal(time.monotonic())
             time.sleep(0.2)
         self._heal(float("inf"))
 
     def _fault(self, host: Host) -> None:
         rng = self._random
-        kind = rng.choice(("partition", "flapping link", "pause", "pause", "kill", "kill", "host"))
+        # While a clock is wrong, its host keeps its link and its updater, which is to say so.
+        mild = host is self._wrong_clock
+        kind = "kill" if mild else rng.choice(("partition", "flapping link", "pause", "pause", "kill", "kill", "host"))
         if kind == "partition":
             self._network.cut(host.name)
             self._later(rng.choice((3, 8, 20, 45)), lambda: self._network.heal(host.name))
@@ -145,7 +149,7 @@ class Faults:
             for pid in host.signal(role, signal.SIGSTOP, rng):
                 self._later(rng.choice((1, 4, 12, 35)), lambda pid=pid: _continue(pid))
         elif kind == "kill":
-            role = rng.choice(("worker", "flusher", "updater"))
+            role = rng.choice(("worker", "flusher") if mild else ("worker", "flusher", "updater"))
             kind = f"kill -9 of {role}"
             host.signal(role, signal.SIGKILL, rng)
         else:
@@ -156,8 +160,14 @@ class Faults:
 
     def _set_clock(self, host: Host) -> None:
         host.set_clock(DAYS)
+        self._wrong_clock = host
+        self.set.add(host.name)
         self.counts["clock set two days ahead"] += 1
-        self._later(40, lambda: host.set_clock(0))
+        self._later(80, lambda: self._right_clock(host))
+
+    def _right_clock(self, host: Host) -> None:
+        host.set_clock(0)
+        self._wrong_clock = None
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         self._undo.append((time.monotonic() + seconds, action))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from potstill.keys import Key
 from potstill.problem import Boolean, Categorical, Discrete, Numeric, Observations, Problem
-from potstill.teachers.contract import AnyFiniteTeacher, Rereading, ResultT, Summarising
+from potstill.teachers.contract import AnyFiniteTeacher, MeanRewards, Rereading, ResultT, Summarising
 
 PROBLEM = Problem(
     name="conformance",
@@ -71,6 +72,27 @@ def propensities_are_probabilities(teacher: AnyFiniteTeacher) -> None:
             assert p.dtype == np.float32, f"propensities must be float32, got {p.dtype}"
             assert (p >= 0).all(), f"propensities must not be negative, got {p.min()}"
             np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5, err_msg="propensities must sum to 1")
+
+
+def mean_rewards_fit_the_rewards(teacher: AnyFiniteTeacher) -> None:
+    """Mean rewards are float64[N, K], finite, and in units of the reward: they rise if all rewards do."""
+    if not isinstance(teacher, MeanRewards):
+        return
+    contexts, observed = example_contexts(50), example_observations()
+    for state in _states(teacher):
+        for n in (50, 1):
+            rewards = teacher.mean_rewards(state, contexts[:n])
+            assert rewards.shape == (n, 3), f"mean_rewards must have shape {(n, 3)}, got {rewards.shape}"
+            assert rewards.dtype == np.float64, f"mean_rewards must be float64, got {rewards.dtype}"
+            assert np.isfinite(rewards).all(), "mean_rewards must be finite"
+    shifted = replace(observed, rewards=observed.rewards + 100)
+    before, after = (
+        teacher.mean_rewards(teacher.update(teacher.init(PROBLEM), rows, _KEY), observed.contexts)
+        for rows in (observed, shifted)
+    )
+    moved = float((after - before).mean())
+    # How far depends on the prior.
+    assert moved > 1, f"rewards that are 100 larger must raise mean_rewards, which rose by {moved:.3g}"
 
 
 def update_leaves_its_input_alone(teacher: AnyFiniteTeacher) -> None:
@@ -198,6 +220,7 @@ def _leaves(state: Any) -> list[Any]:
 
 CHECKS: tuple[Callable[[AnyFiniteTeacher], None], ...] = (
     propensities_are_probabilities,
+    mean_rewards_fit_the_rewards,
     update_leaves_its_input_alone,
     same_key_same_result,
     contexts_are_independent,

@@ -135,7 +135,7 @@ class ProgramTS(NeedsFiniteActions):
         """The mean reward of each action over the posterior draws, float64[N, K]."""
         k, draws = int(state.actions), self.posterior(state)
         parts = [_inference().means(self.program, draws, rows, k) for _, rows in _filled(contexts)]
-        return np.concatenate([np.zeros((0, k)), *parts])[: len(contexts)]
+        return np.concatenate([np.zeros((0, k)), *parts])[: len(contexts)].astype(np.float64)
 
     def posterior(self, state: ProgramState) -> dict[str, NDArray[Any]]:
         """Posterior draws by the name of the latent parameter, [draws, ...], for diagnostics."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -36,14 +38,23 @@ def check_teacher(teacher: AnyFiniteTeacher) -> None:
 
 
 def example_observations(n: int = 60, key: Key = _KEY) -> Observations:
-    """Observations of the conformance problem: the reward of an action is its position times speed, plus noise."""
+    """Observations of the conformance problem: the reward of an action is its position times speed, plus noise.
+
+    Propensities are from 0.02 to 1, because teachers may weight observations by them.
+    """
     rng = key.child("observations").generator()
     contexts = example_contexts(n, key)
     actions = rng.integers(3, size=n)
     rewards = actions * contexts[:, 0] + 0.1 * rng.standard_normal(n)
+    propensities = 0.02 ** key.child("propensities").generator().random(n)
     return Observations.from_columns(
-        PROBLEM, contexts=contexts, actions=actions, rewards=rewards, propensities=np.full(n, 1 / 3)
+        PROBLEM, contexts=contexts, actions=actions, rewards=rewards, propensities=propensities
     )
+
+
+def _by_propensity(observations: Observations) -> Observations:
+    """The rarest first: parts of them differ as much as they can in what they weigh."""
+    return observations[np.argsort(observations.propensities, kind="stable")]
 
 
 def example_contexts(n: int, key: Key = _KEY) -> Any:
@@ -135,24 +146,23 @@ def samples_follow_propensities(teacher: AnyFiniteTeacher) -> None:
 
 
 def shards_add_up(teacher: AnyFiniteTeacher) -> None:
-    """A `Summarising` teacher has the same posterior from summed shards as from one update."""
+    """A `Summarising` teacher has the same posterior from summed shards as from one update, first and later."""
     if not isinstance(teacher, Summarising):
         return
-    prior, observations, contexts = teacher.init(PROBLEM), example_observations(), example_contexts(20)
-    shards = [teacher.summarise(observations[i : i + 13]) for i in range(0, len(observations), 13)]
-    total = shards[0]
-    for shard in shards[1:]:
-        total = total + shard
-    whole = teacher.propensities(teacher.update(prior, observations, _KEY), contexts, _KEY)
-    sharded = teacher.propensities(teacher.absorb(prior, total), contexts, _KEY)
-    np.testing.assert_allclose(whole, sharded, atol=1e-5, err_msg="shards must add up to the whole")
+    contexts, message = example_contexts(20), "shards must add up to the whole"
+    whole = sharded = teacher.init(PROBLEM)
+    for observations in (_by_propensity(example_observations()), example_observations(30, _KEY.child("later"))):
+        shards = [teacher.summarise(observations[i : i + 13]) for i in range(0, len(observations), 13)]
+        whole, sharded = teacher.update(whole, observations, _KEY), teacher.absorb(sharded, reduce(add, shards))
+        p, q = (teacher.propensities(state, contexts, _KEY) for state in (whole, sharded))
+        np.testing.assert_allclose(p, q, atol=1e-5, err_msg=message)
 
 
 def parts_are_read_as_the_whole(teacher: AnyFiniteTeacher) -> None:
     """A `Rereading` teacher has the same posterior from `reread` as from `update`, and keeps no observations."""
     if not isinstance(teacher, Rereading) or not teacher.passes:
         return
-    observations, contexts = example_observations(), example_contexts(20)
+    observations, contexts = _by_propensity(example_observations()), example_contexts(20)
     first, second = observations[:30], observations[30:]
     before = teacher.update(teacher.init(PROBLEM), first, _KEY)
     again = teacher.reread(teacher.init(PROBLEM), _InMemoryParts([first]), _KEY)

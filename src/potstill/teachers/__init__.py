@@ -19,10 +19,12 @@ from potstill.teachers.explicit import FunctionTeacher, Uniform
 from potstill.teachers.gp import GaussianProcessTS, max_variance_design
 from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
+from potstill.teachers.plugins import load_class, make_teacher
 from potstill.teachers.probability_best import probability_best
-from potstill.teachers.program import ProgramTS
+from potstill.teachers.program import ModelFile, ProgramTS, program_from
 from potstill.teachers.propensities import label
 from potstill.teachers.registry import TEACHERS, available, check_support, from_config, to_config
+from potstill.teachers.source import Source
 from potstill.teachers.states import InvalidState, digest, load_state, metadata_of, pack, save_state, unpack
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "LinUCB",
     "LinearTS",
     "LowRankTS",
+    "ModelFile",
     "NeedsFiniteActions",
     "NeuralGreedy",
     "NeuralLinearTS",
@@ -50,6 +53,7 @@ __all__ = [
     "ProgramTS",
     "Recipe",
     "Rereading",
+    "Source",
     "Stats",
     "Summarising",
     "Teacher",
@@ -60,11 +64,14 @@ __all__ = [
     "digest",
     "from_config",
     "label",
+    "load_class",
     "load_state",
+    "make_teacher",
     "max_variance_design",
     "metadata_of",
     "pack",
     "probability_best",
+    "program_from",
     "save_state",
     "to_config",
     "unpack",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
@@ -129,8 +129,11 @@ def _lines(report: UpdateReport) -> dict[str, str]:
             + (", warm start" if still.warm else "")
             + f"; held-out KL {still.fidelity.kl_mean:.2g} nats"
         )
+        measured = msgspec.to_builtins(still.fidelity)
+        if words := _cost_in_words(measured.get("cost"), measured.get("regret_price")):
+            lines["imitation"] = words
         if still.fidelity.floor_tv:
-            lines["floor"] = _floor_cost(still.fidelity.floor_tv, still.fidelity.floor_price)
+            lines["floor"] = _floor_in_words(measured)
         if report.contexts_unfit:
             lines["left out"] = f"{report.contexts_unfit:,} rows of further contexts that do not fit the problem"
         if (compared := report.compared) is not None:
@@ -155,8 +158,18 @@ def _unused(late: int, too_late: int, orphans: int) -> str:
     return ", ".join(f"{plural(count, 'reward')} {what}" for what, count in counts.items() if count)
 
 
-def _floor_cost(moved: float, price: float) -> str:
-    return f"it changes {100 * moved:.2g} % of decisions, at most {price:.2g} reward per decision"
+def _floor_in_words(fidelity: dict[str, Any]) -> str:
+    moved = f"it changes {100 * fidelity['floor_tv']:.2g} % of decisions"
+    cost = _cost_in_words(fidelity.get("floor_cost"), fidelity.get("floor_price"))
+    return f"{moved}, {cost}" if cost else moved
+
+
+def _cost_in_words(cost: float | None, bound: float | None) -> str:
+    """What imitation or a floor costs: by the teacher's mean rewards, and at most; empty if neither is known."""
+    if cost is None:
+        return "" if bound is None else f"costs at most {bound:.2g} reward per decision"
+    atmost = "no bound: the problem declares no range of rewards" if bound is None else f"at most {bound:.2g}"
+    return f"costs {cost:.2g} reward per decision by the teacher's mean rewards ({atmost})"
 
 
 def show_status(found: Status, *, as_json: bool) -> None:
@@ -169,7 +182,7 @@ def show_status(found: Status, *, as_json: bool) -> None:
     waits = f"{plural(found.log.segments, 'segment')}, {size(found.log.bytes)}" if found.log.segments else "nothing"
     joined = found.next.joined
     if found.fidelity is not None and found.fidelity.get("floor_tv"):
-        fidelity += f"; floor: {_floor_cost(found.fidelity['floor_tv'], found.fidelity['floor_price'])}"
+        fidelity += f"; floor: {_floor_in_words(found.fidelity)}"
     lines = {
         "workspace": found.workspace,
         "problem": f"{found.problem} ({found.problem_hash})",

@@ -1,6 +1,6 @@
 """From a teacher's labels to a student network, and how faithful it is; the still runs both, batch by batch."""
 
-from potstill.distill.fidelity import Fidelity, fidelity
+from potstill.distill.fidelity import MEASURES, Fidelity, fidelity
 from potstill.distill.imitate import Imitation, imitate
 from potstill.distill.reservoir import Part
 from potstill.distill.shard_order import Labels
@@ -10,6 +10,7 @@ from potstill.distill.student import Student
 from potstill.distill.synthetic import children, synthetic
 
 __all__ = [
+    "MEASURES",
     "Fidelity",
     "Imitation",
     "Labels",

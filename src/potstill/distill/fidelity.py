@@ -6,9 +6,13 @@ import math
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from potstill.distill.network import Float32
 from potstill.spaces import Distribution, FiniteDistribution, Learning
+
+#: Number of the present measures; `Still.measures` lists the earlier ones.
+MEASURES = 3
 
 
 class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -24,13 +28,18 @@ class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         tv_mean: Total variation, the mean over contexts: the share of decisions that differ.
         tv_max: The largest total variation of a context.
         smallest_propensity: The smallest propensity that the policy gave to any action in any context, floor included.
-        reward_range: L, the largest less the smallest mean reward.
-        regret_price: L·√(kl_mean / 2), the most reward per decision that imitation can cost on average. This is
-            Pinsker's inequality, term (b) of the paper's Lemma "imitation controls decomposition"; the paper takes a
-            bound on |reward| for L, and the range makes it blind to adding a constant to all rewards.
+        cost: Reward per decision that imitation gives up by the teacher's own estimate: Σ (teacher - student)·posterior
+            mean reward over actions, the mean over contexts. Below zero if the student prefers better actions. None if
+            the teacher gives no mean rewards.
+        reward_range: L, the largest less the smallest reward that the problem declares. None if it declares none:
+            rewards that were seen so far bound nothing.
+        regret_price: L·√(kl_mean / 2), a bound on the reward per decision that imitation can cost on average; None
+            without L. This is Pinsker's inequality, term (b) of the paper's Lemma "imitation controls decomposition";
+            the paper takes a bound on |reward| for L, and the range makes it blind to adding a constant to all rewards.
         floor_tv: Share of decisions that the floor changes: total variation between the policy with its floor and
             without, the mean over contexts.
-        floor_price: L·floor_tv, the most reward per decision that the floor can cost on average.
+        floor_cost: Reward per decision that the floor gives up, as `cost`.
+        floor_price: L·floor_tv, a bound on the reward per decision that the floor can cost on average.
     """
 
     contexts: int
@@ -39,18 +48,21 @@ class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tv_mean: float
     tv_max: float
     smallest_propensity: float
-    reward_range: float
-    regret_price: float
+    reward_range: float | None = None
+    regret_price: float | None = None
     floor_tv: float = 0.0
-    floor_price: float = 0.0
+    floor_price: float | None = 0.0
+    cost: float | None = None
+    floor_cost: float | None = None
 
 
 def fidelity(
     learning: Learning,
     labels: Float32,
     distribution: Distribution,
-    reward_range: float,
+    reward_range: float | None,
     *,
+    rewards: NDArray[np.float64] | None = None,
     served: Distribution | None = None,
 ) -> Fidelity:
     """Measure a student's distributions against the labels of its teacher.
@@ -59,10 +71,11 @@ def fidelity(
         learning: Imitation on the action space.
         labels: Labels of the teacher.
         distribution: The student's distributions, without a floor.
-        reward_range: The largest less the smallest mean reward.
+        reward_range: The largest less the smallest mean reward; None if not known.
+        rewards: The teacher's mean reward of each action in each context, float64[N, K]; None if it gives none.
         served: The same with the floor of the policy; the same if left out.
     """
-    if not 0 <= reward_range < math.inf:
+    if reward_range is not None and not 0 <= reward_range < math.inf:
         raise ValueError(f"reward_range must be the largest less the smallest mean reward, got {reward_range!r}")
     kl, tv, smallest = learning.divergences(labels, distribution)
     kl_mean = max(float(kl.mean()), 0.0)  # equal rows leave a rounding error on either side of zero
@@ -73,16 +86,44 @@ def fidelity(
         tv_mean=float(tv.mean()),
         tv_max=float(tv.max()),
         smallest_propensity=smallest,
-        reward_range=float(reward_range),
-        regret_price=float(reward_range) * math.sqrt(kl_mean / 2),
+        reward_range=None if reward_range is None else float(reward_range),
+        regret_price=_scaled(reward_range, math.sqrt(kl_mean / 2)),
+        cost=None if rewards is None else _given_up(labels, _probabilities(distribution), rewards),
     )
-    return measured if served is None else _with_floor(measured, learning, distribution, served)
+    return measured if served is None else _with_floor(measured, learning, distribution, served, rewards)
 
 
-def _with_floor(measured: Fidelity, learning: Learning, distribution: Distribution, served: Distribution) -> Fidelity:
+def _with_floor(
+    measured: Fidelity,
+    learning: Learning,
+    distribution: Distribution,
+    served: Distribution,
+    rewards: NDArray[np.float64] | None,
+) -> Fidelity:
     """The measure of a policy with a floor, which only finite spaces have."""
-    assert isinstance(distribution, FiniteDistribution)
-    _, tv, smallest = learning.divergences(distribution.p, served)
+    p = _probabilities(distribution)
+    _, tv, smallest = learning.divergences(p, served)
     moved = float(tv.mean())
-    price = measured.reward_range * moved
-    return msgspec.structs.replace(measured, smallest_propensity=smallest, floor_tv=moved, floor_price=price)
+    return msgspec.structs.replace(
+        measured,
+        smallest_propensity=smallest,
+        floor_tv=moved,
+        floor_price=_scaled(measured.reward_range, moved),
+        floor_cost=None if rewards is None else _given_up(p, _probabilities(served), rewards),
+    )
+
+
+def _given_up(wanted: Float32, chosen: Float32, rewards: NDArray[np.float64]) -> float:
+    """Σ (wanted - chosen)·reward over actions, the mean over contexts."""
+    # Rewards less their best: probabilities add up to 1 only to float32, which a large common reward would show.
+    gaps = rewards - rewards.max(axis=1, keepdims=True)
+    return float(((wanted.astype(np.float64) - chosen) * gaps).sum(axis=1).mean())
+
+
+def _probabilities(distribution: Distribution) -> Float32:
+    assert isinstance(distribution, FiniteDistribution)
+    return distribution.p
+
+
+def _scaled(reward_range: float | None, share: float) -> float | None:
+    return None if reward_range is None else reward_range * share

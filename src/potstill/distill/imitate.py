@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.distill.network import Float32, Rescaling, fresh_layers
+from potstill.distill.network import Float32, Rescaling, constant_layer, random_layers
 from potstill.distill.student import Student
 from potstill.distill.train import Examples, Recipe, train
 from potstill.keys import Key
@@ -80,7 +80,7 @@ def imitate(
     trained_on, held_out = split(observed, student.held_out, key.child("rows"))
     more, judged = split(len(contexts) - observed, student.held_out, key.child("synthetic rows"))
     trained_on, judged = np.append(trained_on, observed + more), np.append(held_out, observed + judged)
-    rescaling = Rescaling.onto_unit(contexts[trained_on[:HELD_OUT_AT_MOST]])
+    rescaling = rescaling_for(student, contexts[trained_on[:HELD_OUT_AT_MOST]])
     recipe = Recipe(student, learning)
     fresh = fresh_start(recipe, contexts.shape[1], labels[trained_on], key)
     layers, skipped, warm = first_layers(recipe, fresh, start, rescaling, contexts[judged], labels[judged])
@@ -119,9 +119,17 @@ def split(n: int, share: float, key: Key) -> tuple[Rows, Rows]:
 
 
 def fresh_start(recipe: Recipe, width: int, labels: Float32, key: Key) -> list[Layer]:
-    """Layers of a student that gives every context the mean label."""
-    shapes = list(pairwise((width, *recipe.student.hidden, recipe.learning.outputs)))
-    return fresh_layers(shapes, recipe.learning.start(labels), key.child("layers"))
+    """Random layers; the last of them gives every context the mean label, if the student wants that."""
+    *hidden, last = pairwise((width, *recipe.student.hidden, recipe.learning.outputs))
+    if recipe.student.first == "random":
+        return random_layers([*hidden, last], key.child("layers"))
+    constant = constant_layer(last[0], recipe.learning.start(labels))
+    return [*random_layers(hidden, key.child("layers")), constant]
+
+
+def rescaling_for(student: Student, contexts: Float32) -> Rescaling:
+    """The rescaling of inputs, from a sample of the contexts to train on."""
+    return Rescaling.onto_unit(contexts) if student.rescale else Rescaling.identity(contexts.shape[1])
 
 
 def first_layers(
@@ -142,7 +150,7 @@ def first_layers(
         return fresh, 0, False
     off = _mean_divergence(recipe, start, contexts, labels)
     mean_off = _mean_divergence(recipe, fresh, contexts, labels)
-    if off > mean_off:
+    if off > mean_off and student.first == "mean":
         return rescaling.enter([*start[:-1], fresh[-1]]), 0, True
     return rescaling.enter(start), int(student.warm * student.steps) if off <= CLOSE * mean_off else 0, True
 

@@ -32,12 +32,15 @@ def forward(layers: Sequence[Layer], activation: Activation, contexts: Array) ->
     return units @ weight + bias
 
 
-def fresh_layers(shapes: Sequence[tuple[int, int]], bias: Float32, key: Key) -> list[Layer]:
-    """Random hidden layers under a last layer that gives every context the outputs `bias`."""
+def random_layers(shapes: Sequence[tuple[int, int]], key: Key) -> list[Layer]:
+    """Layers with normal weights of variance 1 / inputs, and biases of zero."""
     rng = key.generator()
-    *hidden, last = shapes
-    layers = [as_layer(rng.standard_normal((n, m)) / np.sqrt(max(n, 1)), np.zeros(m)) for n, m in hidden]
-    return [*layers, as_layer(np.zeros(last), bias)]
+    return [as_layer(rng.standard_normal((n, m)) / np.sqrt(max(n, 1)), np.zeros(m)) for n, m in shapes]
+
+
+def constant_layer(inputs: int, bias: Float32) -> Layer:
+    """A last layer that gives every context the outputs `bias`."""
+    return as_layer(np.zeros((inputs, len(bias))), bias)
 
 
 def as_layer(weight: Any, bias: Any) -> Layer:
@@ -54,6 +57,11 @@ class Rescaling(NamedTuple):
 
     low: Float64
     width: Float64
+
+    @classmethod
+    def identity(cls, width: int) -> Rescaling:
+        """Leaves contexts as they are."""
+        return cls(np.zeros(width), np.ones(width))
 
     @classmethod
     def onto_unit(cls, contexts: Float32) -> Rescaling:

@@ -59,6 +59,11 @@ class Seen(NamedTuple):
         return max(float(high - low), 0.0)
 
 
+def declared_range(reward: Reward) -> float | None:
+    """The largest less the smallest reward, as the problem declares them; None if it leaves one open."""
+    return None if reward.low is None or reward.high is None else float(reward.high - reward.low)
+
+
 class Part(Protocol):
     """Observations that are yet to be read."""
 

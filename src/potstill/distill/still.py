@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from potstill._version import __version__
 from potstill.distill.averaged import imitate_averaged
-from potstill.distill.fidelity import Fidelity, fidelity
+from potstill.distill.fidelity import MEASURES, Fidelity, fidelity
 from potstill.distill.imitate import imitate
-from potstill.distill.reservoir import Part, ReadParts, Seen, observations_of, seen_in, summarised
+from potstill.distill.reservoir import Part, ReadParts, Seen, declared_range, observations_of, seen_in, summarised
 from potstill.distill.streamed import OnProgress, UnlabelledContexts, imitate_streamed
 from potstill.distill.student import Student
 from potstill.distill.synthetic import synthetic
@@ -28,6 +28,7 @@ from potstill.teachers import (
     AnyTeacher,
     Exactness,
     LinearTS,
+    MeanRewards,
     Rereading,
     Summarising,
     check_support,
@@ -86,9 +87,10 @@ class Still:
         floor: The smallest propensity of an action, for policies that must keep exploring.
     """
 
-    #: Whether fidelity is that of the student before the floor. Early policies state it with the floor, and are
-    #: reproduced so.
-    floor_apart = True
+    #: Which measures of fidelity are taken, by number: 1 counts the floor as an error of imitation, 2 states it apart,
+    #: 3 also takes the teacher's mean rewards and bounds the cost by the declared range of rewards alone. A published
+    #: version is reproduced with its own.
+    measures = MEASURES
 
     def __init__(
         self,
@@ -148,7 +150,8 @@ class Still:
         else:
             imitated = self._in_memory(contexts, state, seen, key, told)
         version = self.policy.version + 1 if version is None else version
-        policy, measured = self._distilled(imitated, seen, version, origin() if callable(origin) else origin)
+        rewards = self._mean_rewards(state, imitated.held_out)
+        policy, measured = self._distilled(imitated, seen, rewards, version, origin() if callable(origin) else origin)
         report = Report(
             version=version,
             observations=new,
@@ -276,11 +279,26 @@ class Still:
             found.layers, found.steps, found.warm, sum(labels.rows), labels.mean, found.contexts, found.labels
         )
 
+    def _mean_rewards(self, state: Any, contexts: Float32) -> NDArray[np.float64] | None:
+        """The teacher's mean rewards of the contexts that the student is measured on; None if it gives none."""
+        if self.measures < MEASURES or not isinstance(self.teacher, MeanRewards):
+            return None
+        return self.teacher.mean_rewards(state, contexts)
+
+    def _reward_range(self, seen: Seen) -> float | None:
+        """The range of rewards: declared, as in a bound; earlier measures took that of the rewards seen."""
+        return seen.spread(self.problem.reward) if self.measures < MEASURES else declared_range(self.problem.reward)
+
     def _start(self) -> Sequence[Layer] | None:
         return self.policy.layers if self.policy.version and self.warm else None
 
     def _distilled(
-        self, imitated: _Imitated, seen: Seen, version: int, origin: dict[str, Any] | None
+        self,
+        imitated: _Imitated,
+        seen: Seen,
+        rewards: NDArray[np.float64] | None,
+        version: int,
+        origin: dict[str, Any] | None,
     ) -> tuple[Policy, Fidelity]:
         """The new policy, and its fidelity: through its own probabilities, before the floor."""
         policy = Policy.build(
@@ -297,16 +315,17 @@ class Still:
                 seed=self.seed,
                 teacher=to_config(self.teacher),
                 exactness=msgspec.to_builtins(self.teacher.exactness),
-                student=msgspec.to_builtins(self.student),
+                student=self.student.config(),
                 observations=int(seen.observations),
                 origin=origin,
             ),
         )
-        spread = seen.spread(self.problem.reward)
-        apart = self.floor_apart and policy.floor > 0
+        apart = self.measures > 1 and policy.floor > 0
         student = policy.distribution(imitated.held_out, floor=0.0 if apart else None)
         served = policy.distribution(imitated.held_out) if apart else None
-        measured = fidelity(self.learning, imitated.labels, student, spread, served=served)
+        measured = fidelity(
+            self.learning, imitated.labels, student, self._reward_range(seen), rewards=rewards, served=served
+        )
         return policy.with_fidelity(msgspec.to_builtins(measured)), measured
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from potstill.distill.imitate import divergence, first_layers, fresh_start
+from potstill.distill.imitate import divergence, first_layers, fresh_start, rescaling_for
 from potstill.distill.network import Float32, Rescaling
 from potstill.distill.shard_order import Labelled, Labels, ShardOrder
 from potstill.distill.student import Student
@@ -121,7 +121,7 @@ class PreparedRun(NamedTuple):
         sample, held_out = order.first_look(labels)
         student = msgspec.structs.replace(recipe.student, steps=order.steps, batch=order.batch)
         recipe = recipe._replace(student=student)
-        rescaling = Rescaling.onto_unit(sample.contexts)
+        rescaling = rescaling_for(student, sample.contexts)
         fresh = fresh_start(recipe, sample.contexts.shape[1], sample.labels, order.key)
         layers, skipped, warm = first_layers(recipe, fresh, start, rescaling, *held_out)
         # Whole blocks, up to the last step.

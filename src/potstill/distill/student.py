@@ -12,6 +12,7 @@ from potstill.policy import Activation
 
 Optimiser = Literal["muon", "adam", "rmsprop"]
 Decay = Literal["linear", "inverse-time"]
+LastLayer = Literal["mean", "random"]
 
 
 class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +31,11 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         patience: Evaluations of the held-out contexts, one every 50 steps, without a lower divergence after which
             training stops and the best parameters are taken; None trains to the end and takes the last.
         warm: Share of the steps that a warm start skips while the earlier policy is close to its labels, so that it
-            begins where the learning rate has already decayed; None always starts fresh.
+            begins where the learning rate has already decayed; 0 takes all steps, None always starts fresh.
+        rescale: Whether to train on inputs whose 5 % and 95 % quantiles are mapped onto [0, 1]. The policy takes
+            contexts as they are in either case.
+        first: Last layer of a fresh start. ``mean`` gives every context the mean label; it also replaces that of a
+            warm start that is further from the labels. ``random`` is drawn like the other layers.
         held_out: Share of the contexts that is never trained on.
         contexts: Least number of contexts to imitate on. Where fewer were observed, synthetic ones are composed from
             them and labelled too; 0 for none.
@@ -48,6 +53,8 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     warm: float | None = 0.6
     held_out: float = 0.1
     contexts: int = 4096
+    rescale: bool = True
+    first: LastLayer = "mean"
 
     def __post_init__(self) -> None:
         for field, (fits, expected) in _RULES.items():
@@ -59,7 +66,12 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @classmethod
     def paper(cls) -> Student:
-        """RMSProp on 2,000 minibatches of 512 observed contexts, from a fresh start."""
+        """The paper's recipe: RMSProp on 2,000 minibatches of 512 observed contexts.
+
+        What the paper leaves open is chosen here. Training starts from the policy before, as is usual for a network
+        that is trained again and again; ``msgspec.structs.replace(Student.paper(), warm=None)`` starts afresh.
+        Weights are drawn with variance 1 / inputs, and gradients are not clipped.
+        """
         return cls(
             optimiser="rmsprop",
             learning_rate=0.001,
@@ -67,9 +79,23 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             steps=2000,
             average=0.0,
             patience=None,
-            warm=None,
+            warm=0.0,
             contexts=0,
+            rescale=False,
+            first="random",
         )
+
+    def config(self) -> dict[str, Any]:
+        """The options as plain values. Options that came later are left out at their defaults.
+
+        So a version that was published without them is reproduced to the byte.
+        """
+        config: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in config.items() if value != _LATER.get(name, ...)}
+
+
+#: Options that the first lineages lack, with their defaults.
+_LATER = {"rescale": True, "first": "mean"}
 
 
 def _count(value: object) -> bool:
@@ -104,5 +130,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "patience": (lambda looks: looks is None or _count(looks), "a whole number above 0, or None not to stop early"),
     "warm": (lambda share: share is None or _share(share), "from 0 to below 1, or None for a fresh start"),
     "held_out": (lambda share: _share(share) and share > 0, "above 0 and below 1, such as 0.1"),
+    "rescale": (lambda rescale: type(rescale) is bool, "True or False"),
+    "first": _one_of(LastLayer),
     "contexts": (lambda n: type(n) is int and n >= 0, "a whole number such as 4096, or 0 for none"),
 }

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from potstill._version import __version__
-from potstill.distill import Still, Student
+from potstill.distill import MEASURES, Still, Student
 from potstill.errors import PotstillError
 from potstill.events.lake import observation_chunks
 from potstill.pipeline.check import check_teacher
@@ -74,7 +74,7 @@ def _reproduce(workspace: Workspace, published: Policy, replayed: list[int]) -> 
         seed=lineage.seed or 0,
         floor=published.floor,
     )
-    still.floor_apart = "floor_tv" in (published.metadata.fidelity or {})
+    still.measures = _measures(published.metadata.fidelity or {})
     if (parent := _parent(workspace, published)) is not None:
         continue_from(still, parent.with_floor(published.floor))
     if origin.base is not None:
@@ -118,6 +118,13 @@ def _teacher(workspace: Workspace, version: int, recorded: dict[str, Any]) -> An
 def _code(config: dict[str, Any]) -> str:
     """A teacher's type and model in words."""
     return f"type {config.get('type')!r}" + (f", model {config['model']!r}" if "model" in config else "")
+
+
+def _measures(fidelity: dict[str, Any]) -> int:
+    """Which measures of fidelity a version was published with, as `Still.measures`."""
+    if "cost" in fidelity or "reward_range" not in fidelity:
+        return MEASURES
+    return 2 if "floor_tv" in fidelity else 1
 
 
 def _parent(workspace: Workspace, published: Policy) -> Policy | None:

@@ -18,6 +18,7 @@ from potstill.problem import Observations, Problem
 from potstill.spaces import Actions, ActionSpace, FiniteSpace, finite
 
 Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
 StateT = TypeVar("StateT")
 StatsT = TypeVar("StatsT", bound="Stats")
 ResultT = TypeVar("ResultT")
@@ -68,6 +69,14 @@ class FiniteTeacher(Teacher[StateT], Protocol):
 
     def propensities(self, state: StateT, contexts: Float32, key: Key) -> Float32:
         """The posterior probability that each action is the best, float32[N, K], for contexts float32[N, d]."""
+
+
+@runtime_checkable
+class MeanRewards(Protocol):
+    """A teacher on finite action spaces that gives the posterior mean of rewards, by which imitation is judged."""
+
+    def mean_rewards(self, state: Any, contexts: Float32) -> Float64:
+        """The posterior mean reward of each action, float64[N, K], for contexts float32[N, d]."""
 
 
 class NeedsFiniteActions:

@@ -39,7 +39,7 @@ def test_it_takes_the_action_that_earned_most():
     contexts = example_contexts(100)
     fast = contexts[:, 0] > 0.2
     np.testing.assert_array_equal(teacher.propensities(state, contexts[fast], KEY).argmax(axis=1), 2)
-    np.testing.assert_allclose(teacher.predict(state, contexts[fast])[:, 2], 2 * contexts[fast, 0], atol=0.3)
+    np.testing.assert_allclose(teacher.mean_rewards(state, contexts[fast])[:, 2], 2 * contexts[fast, 0], atol=0.3)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_saved_state_continues_to_the_bit(tmp_path, teacher):
     loaded = load_state(tmp_path / "state", teacher, PROBLEM)
     more, contexts = example_observations(30, Key(9)), example_contexts(10)
     a, b = (teacher.update(s, more, KEY) for s in (state, loaded))
-    np.testing.assert_array_equal(teacher.predict(a, contexts), teacher.predict(b, contexts))
+    np.testing.assert_array_equal(teacher.mean_rewards(a, contexts), teacher.mean_rewards(b, contexts))
 
 
 def test_a_bad_epsilon_is_named():
@@ -80,5 +80,5 @@ def test_after_noise_alone_it_still_learns():
         state = teacher.update(state, observed(200, share=0, noise=1), KEY.child(update))
     state = teacher.update(state, observed(3000, share=1, noise=0.5), Key(2))
     x = np.linspace(0.05, 0.95, 10)
-    predicted = teacher.predict(state, problem.encode_many({"x": x}))
+    predicted = teacher.mean_rewards(state, problem.encode_many({"x": x}))
     assert np.mean((predicted - x[:, None] * (np.arange(20) < 10)) ** 2) < 0.03

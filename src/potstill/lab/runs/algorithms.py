@@ -59,7 +59,7 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
         if self.teacher is None:
             return {}
         choice = PRESETS[preset][self.teacher]
-        student = {"student": msgspec.to_builtins(choice.student)} if self.imitates else {}
+        student = {"student": choice.student.config()} if self.imitates else {}
         return {"teacher": to_config(choice.teacher), **student}
 
     def why_not(self, decisions: int) -> str | None:

@@ -6,6 +6,7 @@ All differences between presets are in this table. A preset is the same for all 
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from potstill.distill import Student
 from potstill.teachers import (
@@ -28,7 +29,9 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 #: The paper's appendix "Experiment Details", which follows Riquelme, Tucker and Snoek (2018). Gaussian processes are
-#: not among its experiments: there the teacher is Potstill's and only the student is the paper's.
+#: not among its experiments: there the teacher is Potstill's and only the student is the paper's. The code of Riquelme
+#: et al. also clips gradients to norm 5 and draws weights from U(-0.3, 0.3); the paper mentions neither, and neither is
+#: done here.
 _PAPER: dict[str, AnyFiniteTeacher] = {
     "neural-greedy": NeuralGreedy(recipe=PAPER, standardise=False),
     "linear-ts": LinearTS(precision=0.25, alpha=6.0, beta=6.0),
@@ -49,5 +52,7 @@ _POTSTILL: dict[str, AnyFiniteTeacher] = {
 
 PRESETS: dict[str, dict[str, Choice]] = {
     "paper": {name: Choice(teacher, Student.paper()) for name, teacher in _PAPER.items()},
+    # The paper does not say whether its student starts from the policy before. This one starts afresh.
+    "paper-fresh": {name: Choice(teacher, replace(Student.paper(), warm=None)) for name, teacher in _PAPER.items()},
     "potstill": {name: Choice(teacher, Student()) for name, teacher in _POTSTILL.items()},
 }

@@ -31,7 +31,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         reward: Total reward of each batch.
         regret: Total regret of each batch; None where expected rewards are unknown.
         kl: Held-out KL divergence of the policy distilled after each batch but the last; None without distillation.
-        price: Upper bound on the reward per decision that this divergence can cost (the paper's bound).
+        price: Upper bound on the reward per decision that this divergence can cost (the paper's bound); None without a
+            declared range of rewards. Trials from before there were costs took the range of the rewards seen.
+        cost: Reward per decision that imitation gives up by the teacher's mean rewards, for the same policies.
     """
 
     problem: str
@@ -44,6 +46,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     regret: list[float] | None = None
     kl: list[float] | None = None
     price: list[float] | None = None
+    cost: list[float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("reward", "regret"):
@@ -69,6 +72,7 @@ def summarised(turns: Sequence[Turn], **identity: str | int) -> Trial:
     regret = [turn.regret for turn in turns if turn.regret is not None]
     kl = [update.kl for update in learned if update.kl is not None]
     price = [update.price for update in learned if update.price is not None]
+    cost = [update.cost for update in learned if update.cost is not None]
     return msgspec.convert(
         {
             **identity,
@@ -77,6 +81,7 @@ def summarised(turns: Sequence[Turn], **identity: str | int) -> Trial:
             "regret": regret or None,
             "kl": kl or None,
             "price": price or None,
+            "cost": cost or None,
         },
         Trial,
     )

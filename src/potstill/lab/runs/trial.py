@@ -23,12 +23,15 @@ class UpdateResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     Attributes:
         kl: Held-out KL divergence of the policy from its teacher, in nats; None if nothing was distilled.
-        price: Upper bound on the reward that the divergence can cost per decision (the paper's bound).
+        price: Upper bound on the reward that the divergence can cost per decision (the paper's bound); None without a
+            declared range of rewards.
+        cost: Reward per decision that imitation gives up by the teacher's mean rewards.
         seconds: Seconds of each stage.
     """
 
     kl: float | None = None
     price: float | None = None
+    cost: float | None = None
     seconds: dict[str, float] = {}
 
 
@@ -81,8 +84,8 @@ class Distilled(Fixed):
         """Algorithm 1: update the teacher, label, imitate."""
         report = self.still.update(observations, contexts=self._contexts)
         self.policy = self.still.policy
-        fidelity = report.fidelity
-        return UpdateResult(kl=fidelity.kl_mean, price=fidelity.regret_price, seconds=report.seconds)
+        kl, price, cost = report.fidelity.kl_mean, report.fidelity.regret_price, report.fidelity.cost
+        return UpdateResult(kl=kl, price=price, cost=cost, seconds=report.seconds)
 
 
 class Undistilled:

@@ -161,6 +161,12 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         parts = [joints.draws(joint, n, rng).argmax(axis=1) for joint in self._joints(state, contexts)]
         return np.concatenate([np.zeros((0, n), np.int64), *parts])
 
+    def mean_rewards(self, state: AdaptiveState, contexts: Float32) -> Float64:
+        """The posterior mean reward of each action, float64[N, K]."""
+        coefficients = coregional.coefficients(state.posterior, self._blocks(state))
+        offset, scale = state.unit
+        return np.asarray(offset + scale * (self._regressors(state, contexts) @ coefficients.T))
+
     def _joints(self, state: AdaptiveState, contexts: Float32) -> list[joints.Joint]:
         x, blocks = self._regressors(state, contexts), self._blocks(state)
         chunks = [x[i : i + _CHUNK] for i in range(0, len(x), _CHUNK)]

@@ -144,6 +144,12 @@ class GaussianProcessTS(
         parts = [draws(joint, n, rng).argmax(axis=1) for joint in self._joints(state, contexts, n)]
         return np.concatenate([np.zeros((0, n), np.int64), *parts])
 
+    def mean_rewards(self, state: GaussianProcessState, contexts: Float32) -> Float64:
+        """The posterior mean reward of each action, float64[N, K]."""
+        offset, scale = state.unit
+        parts = [joint.mean for joint in self._joints(state, contexts, 1)]
+        return np.asarray(offset + scale * np.concatenate([np.zeros((0, len(state.features))), *parts]))
+
     def joint(self, state: GaussianProcessState, contexts: Float32) -> Joint:
         """The posterior of the mean rewards of all actions in each context, in units of the reward."""
         k, (offset, scale) = len(state.features), state.unit

@@ -92,6 +92,10 @@ class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, ta
         """The posterior of each action's mean reward in each context."""
         return nig.marginals(state.posterior, nig.with_intercept(contexts))
 
+    def mean_rewards(self, state: LinearState, contexts: Float32) -> nig.Float64:
+        """The posterior mean reward of each action, float64[N, K]."""
+        return nig.with_intercept(contexts) @ state.posterior.mean.T
+
     def _state(self, total: nig.Sums) -> LinearState:
         return LinearState(total, nig.posterior(total, self.precision, self.alpha, self.beta))
 

@@ -116,6 +116,11 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         predicted = state.networks.predict(contexts)
         return predicted + state.priors.predict(contexts) if self.prior_scale else predicted
 
+    def mean_rewards(self, state: BootstrapState, contexts: Float32) -> Float64:
+        """The reward of each action, the mean prediction of all networks, float64[N, K]."""
+        chunks = network.chunks(len(contexts), self.networks)
+        return np.concatenate([self.predict(state, contexts[rows]).mean(axis=0) for rows in chunks])
+
     def _votes(self, state: BootstrapState, contexts: Float32) -> Float64:
         ballots = [split_ties(predicted) for predicted in self.predict(state, contexts)]
         votes: Float64 = np.sum(ballots, axis=0, dtype=np.float64)

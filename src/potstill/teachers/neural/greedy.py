@@ -75,13 +75,13 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
 
     def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """Probability 1 on the action with the highest predicted reward, float32[N, K]."""
-        return split_ties(self.predict(state, contexts))
+        return split_ties(self.mean_rewards(state, contexts))
 
     def sample_actions(self, state: GreedyState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Actions drawn from the propensities, int64[N, n]."""
         return sample_rows(self.propensities(state, contexts, key), n, key)
 
-    def predict(self, state: GreedyState, contexts: Float32) -> network.Float64:
+    def mean_rewards(self, state: GreedyState, contexts: Float32) -> network.Float64:
         """The predicted reward of each action, float64[N, K]."""
         return np.concatenate([state.networks.predict(contexts[rows])[0] for rows in network.chunks(len(contexts))])
 

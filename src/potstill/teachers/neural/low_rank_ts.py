@@ -111,6 +111,10 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
             chosen.append((best * rng.random(best.shape)).argmax(axis=2))
         return np.concatenate(chosen).T
 
+    def mean_rewards(self, state: LowRankState, contexts: Float32) -> NDArray[np.float64]:
+        """The reward of each action as the mean network predicts it, float64[N, K]: the posterior mean, linearised."""
+        return np.concatenate([state.networks.predict(contexts[rows])[0] for rows in network.chunks(len(contexts))])
+
     def _path(self, start: Start, data: Data, key: Key) -> Networks:
         """The iterates after training, as networks for standardised rewards."""
         from potstill.teachers.neural import train

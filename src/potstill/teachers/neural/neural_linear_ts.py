@@ -117,6 +117,11 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         """The posterior of each action's mean reward in each context."""
         return nig.marginals(state.posterior, regressors(state.networks, contexts))
 
+    def mean_rewards(self, state: NeuralLinearState, contexts: Float32) -> nig.Float64:
+        """The posterior mean reward of each action, float64[N, K]."""
+        chunks = network.chunks(len(contexts))
+        return np.concatenate([regressors(state.networks, contexts[rows]) for rows in chunks]) @ state.posterior.mean.T
+
     def _posterior(self, sums: nig.Sums, units: Units) -> nig.Posterior:
         """The posterior in units of rewards, from sums in standardised rewards."""
         precision = self.precision * (_square_length(sums) if self.standardise else 1.0)

@@ -117,6 +117,19 @@ def wins(program: Program, draws: Draws, contexts: Any, k: int) -> tuple[Any, An
     return won.T, bad
 
 
+@partial(jax.jit, static_argnames=("program", "k"))
+def means(program: Program, draws: Draws, contexts: Any, k: int) -> Any:
+    """The mean reward of each action over the draws, [N, K]."""
+    actions = [jnp.full(len(contexts), a, jnp.int32) for a in range(k)]
+
+    def add(total: Any, draw: Draws) -> tuple[Any, None]:
+        known = handlers.seed(handlers.substitute(program, draw), 0)
+        return total + jnp.stack([known(contexts, a) for a in actions]), None
+
+    count = len(jax.tree.leaves(draws)[0])
+    return jax.lax.scan(add, jnp.zeros((k, len(contexts))), draws)[0].T / count
+
+
 def padded(memory: Memory) -> Data:
     """A memory padded to the next power of two with copies of its first row, which any likelihood accepts."""
     n = len(memory.actions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -123,18 +123,21 @@ class ProgramTS(NeedsFiniteActions):
     def propensities(self, state: ProgramState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The share of posterior draws under which each action is best, ties split evenly, float32[N, K]."""
         k, draws, won = int(state.actions), self.posterior(state), [np.zeros((0, int(state.actions)))]
-        step = min(_CHUNK, 1 << max(len(contexts) - 1, 0).bit_length())
-        for first in range(0, len(contexts), step):
-            rows = contexts[first : first + step]
-            filled = np.pad(rows, ((0, step - len(rows)), (0, 0)), mode="edge")
-            count, bad = _inference().wins(self.program, draws, filled, k)
-            self._check_finite(np.asarray(bad)[: len(rows)], first)
-            won.append(np.asarray(count)[: len(rows)])
-        return (np.concatenate(won) / self.draws).astype(np.float32)
+        for first, rows in _filled(contexts):
+            count, bad = _inference().wins(self.program, draws, rows, k)
+            self._check_finite(np.asarray(bad)[: len(contexts) - first], first)
+            won.append(np.asarray(count))
+        return (np.concatenate(won)[: len(contexts)] / self.draws).astype(np.float32)
 
     def sample_actions(self, state: ProgramState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """The best action under each of n random posterior draws, int64[N, n]."""
         return sample_rows(self.propensities(state, contexts, key), n, key)
+
+    def mean_rewards(self, state: ProgramState, contexts: Float32) -> NDArray[np.float64]:
+        """The mean reward of each action over the posterior draws, float64[N, K]."""
+        k, draws = int(state.actions), self.posterior(state)
+        parts = [_inference().means(self.program, draws, rows, k) for _, rows in _filled(contexts)]
+        return np.concatenate([np.zeros((0, k)), *parts])[: len(contexts)]
 
     def posterior(self, state: ProgramState) -> dict[str, NDArray[Any]]:
         """Posterior draws by the name of the latent parameter, [draws, ...], for diagnostics."""
@@ -180,6 +183,14 @@ class ProgramTS(NeedsFiniteActions):
         # Without the memory address: this goes into policy files, which are equal for equal runs.
         options = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self)[1:]]
         return f"ProgramTS({', '.join([name_of(self.program), *options])})"
+
+
+def _filled(contexts: Float32) -> Iterator[tuple[int, Float32]]:
+    """Contexts in chunks of one size, the last filled up with copies of its last row; and the first row of each."""
+    step = min(_CHUNK, 1 << max(len(contexts) - 1, 0).bit_length())
+    for first in range(0, len(contexts), step):
+        rows = contexts[first : first + step]
+        yield first, np.pad(rows, ((0, step - len(rows)), (0, 0)), mode="edge")
 
 
 def name_of(program: Callable[..., Any]) -> str:

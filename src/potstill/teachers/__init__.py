@@ -8,6 +8,7 @@ from potstill.teachers.contract import (
     AnyTeacher,
     Exactness,
     FiniteTeacher,
+    Informative,
     MeanRewards,
     NeedsFiniteActions,
     Parts,
@@ -17,7 +18,7 @@ from potstill.teachers.contract import (
     Teacher,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
-from potstill.teachers.gp import GaussianProcessTS, max_variance_design
+from potstill.teachers.gp import Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
 from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
 from potstill.teachers.plugins import load_class, make_teacher
@@ -36,12 +37,15 @@ __all__ = [
     "AnyFiniteTeacher",
     "AnyTeacher",
     "BootstrapTS",
+    "Design",
     "DiagonalLinearTS",
     "EpsilonGreedy",
     "Exactness",
     "FiniteTeacher",
     "FunctionTeacher",
     "GaussianProcessTS",
+    "GaussianProcessUCB",
+    "Informative",
     "InvalidState",
     "LinUCB",
     "LinearTS",

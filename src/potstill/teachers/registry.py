@@ -13,7 +13,7 @@ from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
-from potstill.teachers.gp import GaussianProcessTS
+from potstill.teachers.gp import GaussianProcessTS, GaussianProcessUCB
 from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS
 from potstill.teachers.plugins import own_options
@@ -26,6 +26,7 @@ TEACHERS: dict[str, type[AnyTeacher]] = {
     "diagonal-linear-ts": DiagonalLinearTS,
     "epsilon-greedy": EpsilonGreedy,
     "gaussian-process-ts": GaussianProcessTS,
+    "gp-ucb": GaussianProcessUCB,
     "lin-ucb": LinUCB,
     "linear-ts": LinearTS,
     "low-rank-ts": LowRankTS,
@@ -74,9 +75,21 @@ def to_config(teacher: AnyTeacher) -> dict[str, Any]:
     if not _is_registered(teacher) and (own := _own_config(teacher)) is not None:
         return own
     if isinstance(teacher, msgspec.Struct):
-        config: dict[str, Any] = msgspec.to_builtins(teacher)
-        return config
+        return _without_later(teacher)
     return {"type": type(teacher).__name__, "description": repr(teacher)}
+
+
+def _without_later(teacher: msgspec.Struct) -> dict[str, Any]:
+    """The configuration without later options at their defaults.
+
+    Lineages and states of before such an option was added stay those of an equal teacher, to the byte.
+    """
+    config: dict[str, Any] = msgspec.to_builtins(teacher)
+    later = getattr(type(teacher), "later_options", ())
+    defaults = {field.name: field.default for field in msgspec.structs.fields(teacher)} if later else {}
+    return {
+        name: value for name, value in config.items() if name not in later or getattr(teacher, name) != defaults[name]
+    }
 
 
 def _is_registered(teacher: AnyTeacher) -> bool:

@@ -83,6 +83,14 @@ class MeanRewards(Protocol):
         """The posterior mean reward of each action, float64[N, K], for contexts float32[N, d]."""
 
 
+@runtime_checkable
+class Informative(Protocol):
+    """A teacher that measures how much observations tell about rewards."""
+
+    def information_gain(self, state: Any, new: int) -> float:
+        """Mutual information, in nats, between rewards and the latest `new` observations, given the earlier ones."""
+
+
 class NeedsFiniteActions:
     """Mixin for teachers that need a finite list of actions."""
 

@@ -15,6 +15,7 @@ from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
 from potstill.teachers.contract import Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.memory import Memory, Weighting, Weights, weights
+from potstill.teachers.program.model_file import ModelFile
 from potstill.teachers.propensities import sample_rows
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class ProgramTS(NeedsFiniteActions, Weights):
     def init(self, problem: Problem) -> ProgramState:
         """Prior draws; checks what the program registers and returns."""
         inference, names = _inference(), self._latents(problem.width)
+        self._check_actions(problem)
         drawn = inference.prior(self.program, names, problem.width, self.draws, inference.jax_key(Key(0)))
         draws = tuple(np.asarray(drawn[name]) for name in names)
         return ProgramState(memories.empty(problem.width), np.array(self.count(problem.actions)), draws, np.array(0.0))
@@ -160,6 +162,11 @@ class ProgramTS(NeedsFiniteActions, Weights):
 
         return inspect_sites(self.program, width).latents
 
+    def _check_actions(self, problem: Problem) -> None:
+        from potstill.teachers.program.sites import check_actions
+
+        check_actions(self.program, problem.width, self.count(problem.actions))
+
     def _check_finite(self, bad: NDArray[Any], first: int) -> None:
         rows = np.flatnonzero(bad)
         if rows.size:
@@ -188,6 +195,8 @@ def _filled(contexts: Float32) -> Iterator[tuple[int, Float32]]:
 
 def name_of(program: Callable[..., Any]) -> str:
     """Name of a program in messages and files."""
+    if isinstance(program, ModelFile):
+        return str(program)
     return getattr(program, "__qualname__", type(program).__qualname__)
 
 

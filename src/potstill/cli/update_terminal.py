@@ -147,7 +147,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
 
 
 def _ambiguous(decisions: int) -> str:
-    return f"{plural(decisions, 'decision')} left out: logged with different actions under one id (repeated requests)"
+    why = "logged with different actions or by different versions under one id (repeated requests)"
+    return f"{plural(decisions, 'decision')} left out: {why}"
 
 
 def _unused(late: int, too_late: int, orphans: int) -> str:

@@ -42,7 +42,11 @@ EXACT = Exactness("exact")
 
 
 class Teacher(Protocol[StateT]):
-    """A posterior over reward functions."""
+    """A posterior over reward functions.
+
+    A teacher whose states have changed their meaning has an attribute `state_format`, a number above 1, so that earlier
+    states are refused.
+    """
 
     def supports(self, space: ActionSpace) -> str | None:
         """Return the reason why this teacher cannot learn on an action space, or None if it can."""

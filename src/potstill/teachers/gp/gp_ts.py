@@ -19,7 +19,7 @@ from potstill.teachers.gp.kernels import Constant, Independent, Kernel, Linear, 
 from potstill.teachers.gp.max_variance import inducing_points
 from potstill.teachers.gp.pairs import Float64, Points, geometry
 from potstill.teachers.joint_normal import Joint, draws, shares
-from potstill.teachers.memory import Weighting, weights
+from potstill.teachers.memory import Weighting, Weights, weights
 
 #: Numbers per chunk of contexts, for draws or covariances: 32 MB.
 _CHUNK = 4_000_000
@@ -53,7 +53,7 @@ class GaussianProcessState(NamedTuple):
 
 
 class GaussianProcessTS(
-    msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_field="type", tag="gaussian-process-ts"
+    msgspec.Struct, NeedsFiniteActions, Weights, frozen=True, kw_only=True, tag_field="type", tag="gaussian-process-ts"
 ):
     """Reward = f(context, action) + noise, with a Gaussian process prior on f and normal noise.
 
@@ -137,7 +137,7 @@ class GaussianProcessTS(
         if not len(observations):
             return state
         kept = state.memory.append(observations, self.window, weights(observations, self.weighting))
-        points, (unit, targets) = Points(kept.contexts, kept.actions), _standardise(kept)
+        points, (unit, targets) = Points(kept.contexts, kept.actions), _standardise(kept.normalised())
         model = self._fit(state, points, targets, key.child("fit"))
         posterior = self._posterior(model, points, targets, key.child("inducing"))
         return GaussianProcessState(state.features, kept, model.logs, model.relevance, unit, posterior)

@@ -14,7 +14,7 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
 from potstill.teachers.contract import Exactness, Float32, NeedsFiniteActions
-from potstill.teachers.memory import Memory, Weighting, weights
+from potstill.teachers.memory import Memory, Weighting, Weights, weights
 from potstill.teachers.program.model_file import ModelFile
 from potstill.teachers.propensities import sample_rows
 
@@ -42,7 +42,7 @@ class ProgramState(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class ProgramTS(NeedsFiniteActions):
+class ProgramTS(NeedsFiniteActions, Weights):
     """A user-defined reward model: latent parameters with priors, and the mean reward of an action in a context.
 
     >>> def program(contexts, actions, rewards=None):           # float32[N, d], int32[N], float32[N] or None
@@ -137,7 +137,7 @@ class ProgramTS(NeedsFiniteActions):
         """The mean reward of each action over the posterior draws, float64[N, K]."""
         k, draws = int(state.actions), self.posterior(state)
         parts = [_inference().means(self.program, draws, rows, k) for _, rows in _filled(contexts)]
-        return np.concatenate([np.zeros((0, k)), *parts])[: len(contexts)]
+        return np.concatenate([np.zeros((0, k)), *parts])[: len(contexts)].astype(np.float64)
 
     def posterior(self, state: ProgramState) -> dict[str, NDArray[Any]]:
         """Posterior draws by the name of the latent parameter, [draws, ...], for diagnostics."""
@@ -148,7 +148,7 @@ class ProgramTS(NeedsFiniteActions):
         """Draws by name, and the share of divergent steps; NaN if inference failed."""
         inference, n = _inference(), len(memory.actions)
 
-        data = inference.padded(memory)
+        data = inference.padded(memory.normalised())
         if self.inference == "svi" or n > self.nuts_limit:
             drawn = inference.fit(self.program, data, n, kept, key, count=self.draws, steps=self.steps)
         else:

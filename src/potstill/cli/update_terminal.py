@@ -210,6 +210,8 @@ def show_status(found: Status, *, as_json: bool) -> None:
         lines["paused"] = f"{found.paused.in_words}; no update is made until potstill resume"
     if found.experiment is not None:
         lines["experiment"] = f"{found.experiment.name}, {found.experiment.in_words}"
+    if found.design is not None:
+        lines["design"] = found.design.in_words
     if found.next.unfit:
         lines["update"] += f"; {found.next.unfit:,} are left out: {_UNFIT}"
     if others := [mark for mark in found.logs if mark.open and mark.gone is None]:

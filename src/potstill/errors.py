@@ -42,6 +42,12 @@ def shown(value: object) -> str:
     return f"{text} ({type(value).__name__})"
 
 
+def syntax_error(path: str, error: Exception) -> str:
+    """Why a Python file cannot be compiled, with its line."""
+    line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+    return f"{path}{line} is not valid Python: {error.msg if isinstance(error, SyntaxError) else error}"
+
+
 def check_name(name: object, what: str) -> None:
     """Reject a name that is not a non-empty string encodable as UTF-8."""
     if not isinstance(name, str) or not name:

@@ -42,6 +42,28 @@ def test_without_a_floor_nothing_is_said_about_one():
     assert not {"floor_tv", "floor_price"} & set(msgspec.to_builtins(fidelity([[0.5, 0.5]], [[0.4, 0.6]], 2.0)))
 
 
+def test_the_cost_is_the_reward_given_up_by_the_teachers_own_means():
+    """(½ − ¼)·1 + (½ − ¾)·3 = −0.5 in the first context, (1 − ½)·8 + (0 − ½)·0 = 4 in the second."""
+    labels = np.array([[0.5, 0.5], [1.0, 0.0]], np.float32)
+    student = FiniteDistribution(np.array([[0.25, 0.75], [0.5, 0.5]], np.float32))
+    means = np.array([[1.0, 3.0], [8.0, 0.0]])
+    measured = fidelity_of(FiniteLearning(2), labels, student, None, rewards=means)
+    assert measured.cost == pytest.approx((-0.5 + 4) / 2)
+    shifted = fidelity_of(FiniteLearning(2), labels, student, None, rewards=means + 1e9)
+    assert shifted.cost == pytest.approx(measured.cost)
+    served = FiniteDistribution(np.array([[0.3, 0.7], [0.5, 0.5]], np.float32))
+    floored = fidelity_of(FiniteLearning(2), labels, student, 10.0, rewards=means, served=served)
+    assert floored.floor_cost == pytest.approx((-0.05 * 1 + 0.05 * 3) / 2)
+    assert abs(floored.cost) <= floored.regret_price
+
+
+def test_without_a_range_there_is_no_bound():
+    measured = fidelity([[0.5, 0.5]], [[0.4, 0.6]], None)
+    assert measured.kl_mean > 0
+    assert (measured.reward_range, measured.regret_price) == (None, None)
+    assert msgspec.json.decode(msgspec.json.encode(measured), type=Fidelity) == measured
+
+
 def test_a_perfect_student_costs_nothing():
     labels = np.random.default_rng(0).dirichlet(np.ones(7), size=50).astype(np.float32)
     measured = fidelity(labels, labels, reward_range=1.0)

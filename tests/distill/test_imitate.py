@@ -145,7 +145,7 @@ def test_a_start_of_another_shape_or_against_the_students_will_is_a_fresh_start(
     x, labels, imitation = known
     foreign = [Layer(np.zeros((5, 4), np.float32), np.zeros(4, np.float32)), imitation.layers[-1]]
     assert same(imitate(x, labels, SMALL, Key(0), start=foreign), imitation)
-    unwilling = msgspec.structs.replace(BRIEF_PAPER, hidden=SMALL.hidden)
+    unwilling = msgspec.structs.replace(BRIEF_PAPER, hidden=SMALL.hidden, warm=None)
     assert not imitate(x, labels, unwilling, Key(0), start=imitation.layers).warm
 
 
@@ -282,8 +282,37 @@ def test_the_papers_recipe():
     paper = Student.paper()
     assert (paper.hidden, paper.activation) == ((100, 100), "tanh")
     assert (paper.optimiser, paper.steps, paper.batch, paper.patience) == ("rmsprop", 2000, 512, None)
+    # All 2,000 steps from the policy before, on inputs in [0, 1] and from layers that know nothing of the labels.
+    assert (paper.warm, paper.rescale, paper.first, paper.contexts) == (0.0, False, "random", 0)
     rates = learning_rate(paper, np.array([0, 99, 100, 199, 200, 1999]), paper.steps)
     np.testing.assert_allclose(rates, 0.001 / np.array([1, 1, 1.05, 1.05, 1.1, 1.95]))
+
+
+def test_the_papers_student_goes_on_from_the_policy_before(known):
+    """From a policy that is close it ends closer than from a fresh start, and all steps are taken."""
+    x, labels, imitation = known
+    student = msgspec.structs.replace(BRIEF_PAPER, hidden=SMALL.hidden)
+    warm = imitate(x, labels, student, Key(0), start=imitation.layers)
+    fresh = imitate(x, labels, msgspec.structs.replace(student, warm=None), Key(0), start=imitation.layers)
+    assert (warm.warm, warm.steps, fresh.warm, fresh.steps) == (True, 100, False, 100)
+    assert warm.kl < fresh.kl / 10
+
+
+def test_a_random_last_layer_stays_even_if_it_is_far_from_the_labels(known):
+    """The last layer of a far start is replaced by the mean label only where the student starts from that."""
+    x, labels, imitation = known
+    far = [*imitation.layers[:-1], Layer(-imitation.layers[-1].weight, imitation.layers[-1].bias)]
+    still_there = msgspec.structs.replace(SMALL, steps=1, first="random", learning_rate=1e-9, average=0.0)
+    replaced = msgspec.structs.replace(still_there, first="mean")
+    kept, gone = (imitate(x, labels, student, Key(0), start=far) for student in (still_there, replaced))
+    np.testing.assert_allclose(kept.layers[-1].weight, far[-1].weight, atol=1e-6)
+    np.testing.assert_allclose(gone.layers[-1].weight, 0, atol=1e-6)
+
+
+def test_options_that_came_later_are_left_out_of_lineages_at_their_defaults():
+    assert set(Student().config()) == set(msgspec.to_builtins(Student())) - {"rescale", "first"}
+    assert Student.paper().config() == msgspec.to_builtins(Student.paper())
+    assert msgspec.convert(Student(rescale=False).config(), Student) == Student(rescale=False)
 
 
 @pytest.mark.parametrize("student", [Student(), Student.paper(), Student(hidden=(), warm=None), Student(hidden=[7])])

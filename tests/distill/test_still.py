@@ -1,5 +1,8 @@
 """The whole circle in small: Algorithm 1 with any batch size, repeatable, and harmless when it fails."""
 
+from dataclasses import replace
+
+import msgspec
 import numpy as np
 import pytest
 
@@ -79,11 +82,36 @@ def test_the_policy_file_says_where_it_comes_from():
 
 
 def test_the_regret_price_is_the_papers_term():
+    declared = msgspec.structs.replace(PROBLEM, reward=ps.Reward(low=-5.0, high=25.0))
+    still = ps.Still(declared, LinearTS(), student=SMALL)
+    f = still.update(replace(example_observations(300), problem=declared)).fidelity
+    assert f.reward_range == 30
+    assert f.regret_price == pytest.approx(30 * np.sqrt(f.kl_mean / 2))
+    assert abs(f.cost) <= f.regret_price
+
+
+@pytest.mark.parametrize("reward", [ps.Reward(), ps.Reward(low=0.0), ps.Reward(high=9.0)])
+def test_rewards_seen_so_far_bound_nothing(reward):
+    """A first batch of zero rewards would otherwise say that imitation can cost nothing."""
+    open_ended = msgspec.structs.replace(PROBLEM, reward=reward)
+    still = ps.Still(open_ended, LinearTS(), student=SMALL)
+    zeros = replace(example_observations(300), problem=open_ended, rewards=np.zeros(300))
+    f = still.update(zeros).fidelity
+    assert f.kl_mean > 0
+    assert (f.reward_range, f.regret_price) == (None, None)
+    assert f.cost == pytest.approx(0, abs=1e-9)
+
+
+def test_the_cost_of_imitation_is_that_of_the_teachers_means():
+    """By the teacher's closed form, on the contexts that were held out."""
     still = ps.Still(PROBLEM, LinearTS(), student=SMALL)
-    observations = example_observations(300)
-    f = still.update(observations).fidelity
-    assert f.reward_range == pytest.approx(np.ptp(observations.rewards))
-    assert f.regret_price == pytest.approx(f.reward_range * np.sqrt(f.kl_mean / 2))
+    observed = example_observations(400)
+    f = still.update(observed).fidelity
+    everywhere = still.teacher.mean_rewards(still.state, observed.contexts)
+    wanted = still.teacher.propensities(still.state, observed.contexts, Key(0))
+    gap = ((wanted - still.policy.probabilities_many(observed.contexts)) * everywhere).sum(axis=1)
+    assert gap.min() - 1e-6 <= f.cost <= gap.max() + 1e-6
+    assert f.cost == pytest.approx(gap.mean(), abs=4 * gap.std() / np.sqrt(f.contexts))
 
 
 def test_what_was_read_again_is_what_was_learnt_from():

@@ -38,7 +38,7 @@ def workspace(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tried(workspace):
-    return make_candidates(workspace.config, [], [HASTY])
+    return make_candidates(workspace, [], [HASTY])
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def found(workspace, tried):
 
 
 def test_combinations_of_teachers_and_values(workspace):
-    found = make_candidates(workspace.config, ["linear-ts", "neural-linear-ts"], ["student.hidden=[[8], [16]]"])
+    found = make_candidates(workspace, ["linear-ts", "neural-linear-ts"], ["student.hidden=[[8], [16]]"])
     names = ["present", "linear-ts hidden=[8]", "neural-linear-ts hidden=[8]", "neural-linear-ts hidden=[16]"]
     assert [one.name for one in found] == names  # linear-ts with 16 units is what there is
     assert found[1].student == {"hidden": [8], "steps": 200}
@@ -69,7 +69,7 @@ def test_combinations_of_teachers_and_values(workspace):
 )
 def test_settings_that_do_not_exist_are_refused(workspace, teachers, alternatives, refusal):
     with pytest.raises(InvalidConfig, match=re.escape(refusal)):
-        make_candidates(workspace.config, teachers, alternatives)
+        make_candidates(workspace, teachers, alternatives)
 
 
 def test_a_student_that_learns_nothing_loses(found):
@@ -163,6 +163,8 @@ def test_the_command_refuses_in_one_line(workspace):
     assert "must be in brackets" in run.output
 
 
-def test_candidates_are_checked_before_anything_is_read():
+def test_candidates_are_checked_before_anything_is_read(tmp_path):
     with pytest.raises(InvalidConfig, match="candidate 'x'"):
-        Candidate(name="x", teacher={"type": "linear-ts", "precision": -1.0}, student={}).check()
+        Candidate(name="x", teacher={"type": "linear-ts", "precision": -1.0}, student={}).check(
+            worlds.made(str(tmp_path))
+        )

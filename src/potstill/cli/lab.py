@@ -46,7 +46,13 @@ def run(
         typer.Option(help="Names of --list, `all` or `peers`; repeat, or separate by commas or spaces."),
     ] = None,
     more: Annotated[Names | None, typer.Argument(metavar="ALGORITHMS", help="Further names of algorithms.")] = None,
-    preset: Annotated[str, typer.Option(help="Hyperparameters: `paper`, `potstill` or `both`.")] = "both",
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="Hyperparameters: `paper`, `paper-fresh` (students start afresh at each update), `potstill`, or "
+            "`both`, paper and potstill."
+        ),
+    ] = "both",
     trials: Annotated[int | None, typer.Option(min=1, help="Number of trials of each algorithm. Default: 10.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per core.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed; equal seeds give equal results with any number of jobs.")] = 0,

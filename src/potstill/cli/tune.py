@@ -63,7 +63,7 @@ def tune(
     with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
         names = [name for text in teacher or () for name in text.split(",") if name]
-        tried = make_candidates(workspace.config, names or ([] if alternatives else TEACHERS), alternatives or [])
+        tried = make_candidates(workspace, names or ([] if alternatives else TEACHERS), alternatives or [])
         with bars(console, TextColumn("{task.completed:,.0f} of {task.total:,.0f} updates")) as progress:
             bar = progress.add_task("", total=len(tried) * (parts - 1))
             found = tuned(

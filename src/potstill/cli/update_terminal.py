@@ -132,6 +132,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
         )
         if still.choice is not None:
             lines["student"] = _chosen(still.choice)
+        if still.information_gain is not None:
+            lines["information"] = f"{still.information_gain:.3g} nats gained by the teacher from these observations"
         measured = msgspec.to_builtins(still.fidelity)
         if words := _cost_in_words(measured.get("cost"), measured.get("regret_price")):
             lines["imitation"] = words

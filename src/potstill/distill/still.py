@@ -30,6 +30,7 @@ from potstill.spaces import learning
 from potstill.teachers import (
     AnyTeacher,
     Exactness,
+    Informative,
     LinearTS,
     MeanRewards,
     Rereading,
@@ -59,6 +60,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         fidelity: How well the policy imitates its teacher, on contexts that it was not trained on.
         steps: Steps of imitation.
         warm: Whether imitation went on from the policy before.
+        information_gain: What the observations of this batch told the teacher, in nats; None if it cannot tell.
         seconds: Seconds per stage: ``learn``, ``label``, ``imitate``.
         choice: Choice of the student, if it is searched for.
     """
@@ -70,6 +72,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     fidelity: Fidelity
     steps: int
     warm: bool
+    information_gain: float | None = None
     seconds: dict[str, float]
     choice: ChoiceReport | None = None
 
@@ -172,11 +175,15 @@ class Still:
             fidelity=measured,
             steps=imitated.steps,
             warm=imitated.warm,
+            information_gain=self._information_gain(state, new),
             seconds=told.seconds,
             choice=choice_report(imitated.chosen, policy, imitated.held_out) if imitated.chosen else None,
         )
         self.policy, self.state, self.seen, self.warm = policy, state, seen, True
         return report
+
+    def _information_gain(self, state: Any, new: int) -> float | None:
+        return self.teacher.information_gain(state, new) if isinstance(self.teacher, Informative) else None
 
     def memory(self) -> bytes:
         """What the next batch needs beside the policy: the teacher's state, and what was seen. Never pickle."""

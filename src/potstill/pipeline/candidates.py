@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from potstill.distill import student_from_config
-from potstill.teachers import from_config
-from potstill.workspace import Config, InvalidConfig
+from potstill.pipeline.load_teacher import load_teacher
+from potstill.workspace import InvalidConfig, Workspace
 
 PRESENT = "present"
 _SECTIONS = ("teacher", "student")
@@ -29,25 +29,25 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     teacher: dict[str, Any]
     student: dict[str, Any]
 
-    def check(self) -> None:
+    def check(self, workspace: Workspace) -> None:
         """Raise `InvalidConfig` if there is no such teacher or student."""
         try:
-            from_config(self.teacher)
+            load_teacher(workspace, self.teacher)
             student_from_config(self.student)
         except ValueError as error:  # includes those of msgspec
             raise InvalidConfig(f"candidate {self.name!r}: {error}") from error
 
 
-def make_candidates(config: Config, teachers: Sequence[str], alternatives: Sequence[str]) -> list[Candidate]:
+def make_candidates(workspace: Workspace, teachers: Sequence[str], alternatives: Sequence[str]) -> list[Candidate]:
     """The present settings, and every combination of teachers and alternatives.
 
     Args:
-        config: Configuration of the workspace.
+        workspace: The workspace.
         teachers: Types of teachers, each with its defaults; the present teacher if empty.
         alternatives: Options with their values as a TOML array, such as ``student.hidden=[[50], [100, 100]]`` or
             ``teacher.discount=[0.99, 1.0]``.
     """
-    own = msgspec.to_builtins(config)
+    own = msgspec.to_builtins(workspace.config)
     bases = [_Base((name,), _teacher(own, name), own["student"]) for name in teachers]
     found = [Candidate(name=PRESENT, teacher=own["teacher"], student=own["student"])]
     changes = [_values(text) for text in alternatives]
@@ -57,7 +57,7 @@ def make_candidates(config: Config, teachers: Sequence[str], alternatives: Seque
             if (candidate.teacher, candidate.student) not in [(one.teacher, one.student) for one in found]:
                 found.append(candidate)
     for candidate in found:
-        candidate.check()
+        candidate.check(workspace)
     return found
 
 

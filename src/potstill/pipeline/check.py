@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from potstill.teachers import AnyTeacher, check_support, from_config
-from potstill.workspace import InvalidConfig, Workspace
+from potstill.pipeline.load_teacher import load_teacher
+from potstill.teachers import AnyTeacher, check_support
+from potstill.workspace import InvalidConfig, Workspace, check_code, is_own_code
 
 if TYPE_CHECKING:
     from potstill.distill import AutoStudent, Student
@@ -14,9 +15,16 @@ if TYPE_CHECKING:
 def check_learning(workspace: Workspace) -> None:
     """Refuse a teacher or a student that an update would refuse; `InvalidConfig`.
 
-    A student without options is not looked at: it is valid, and checking it imports JAX.
+    A student without options is not looked at: it is valid, and checking it imports JAX. A user's own model is read and
+    not run: only an update runs it.
     """
-    check_teacher(workspace)
+    if is_own_code(workspace.config.teacher):
+        try:
+            check_code(workspace.storage, workspace.config.teacher)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"potstill.toml: {error}") from error
+    else:
+        check_teacher(workspace)
     if workspace.config.student:
         check_student(workspace)
 
@@ -24,7 +32,7 @@ def check_learning(workspace: Workspace) -> None:
 def check_teacher(workspace: Workspace) -> AnyTeacher:
     """The configured teacher; `InvalidConfig` if there is none like it, or it cannot learn on this action space."""
     try:
-        teacher = from_config(workspace.config.teacher)
+        teacher = load_teacher(workspace, workspace.config.teacher)
         check_support(teacher, workspace.problem.actions)
     except ValueError as error:
         raise InvalidConfig(f"potstill.toml: {error}") from error

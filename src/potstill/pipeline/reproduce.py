@@ -11,14 +11,16 @@ from potstill._version import __version__
 from potstill.distill import MEASURES, Still, Student
 from potstill.errors import PotstillError
 from potstill.events.lake import observation_chunks
+from potstill.pipeline.check import check_teacher
 from potstill.pipeline.contexts import ExtraContexts, extra_contexts
 from potstill.pipeline.engines import LocalEngine
 from potstill.pipeline.labels import LabelStore
+from potstill.pipeline.load_teacher import with_options
 from potstill.pipeline.origin import Origin
 from potstill.pipeline.resume import continue_from
 from potstill.policy import Policy
 from potstill.registry import NoState
-from potstill.teachers import InvalidState, from_config
+from potstill.teachers import AnyTeacher, InvalidState, Source, from_config, to_config
 from potstill.workspace import Adaptation, Workspace, adapt_again
 
 #: Defaults of student options that early lineages lack.
@@ -67,7 +69,7 @@ def _reproduce(workspace: Workspace, published: Policy, replayed: list[int]) -> 
         raise NotReproducible(f"version {published.version} was not distilled: it is the initial policy")
     still = Still(
         published.problem,
-        from_config(lineage.teacher),
+        _teacher(workspace, published.version, lineage.teacher),
         student=msgspec.convert({**_EARLY_DEFAULTS, **(lineage.student or {})}, Student),
         seed=lineage.seed or 0,
         floor=published.floor,
@@ -89,6 +91,34 @@ def _reproduce(workspace: Workspace, published: Policy, replayed: list[int]) -> 
         )
     replayed.append(published.version)
     return still
+
+
+def _teacher(workspace: Workspace, version: int, recorded: dict[str, Any]) -> AnyTeacher:
+    """The teacher of a version: its options from the lineage, and its code from `potstill.toml` alone.
+
+    A lineage is data of a policy file. It says which source was used, and never what to load.
+    """
+    if "source" not in recorded:
+        return from_config(recorded)
+    teacher = check_teacher(workspace)
+    present = to_config(teacher)
+    if "source" not in present or any(present.get(name) != recorded.get(name) for name in ("type", "model")):
+        raise NotReproducible(
+            f"version {version} has learnt with {_code(recorded)}, and potstill.toml has {_code(present)}; state the "
+            "former in [teacher] to reproduce it: code is loaded from potstill.toml alone"
+        )
+    before, now = (msgspec.convert(config["source"], Source) for config in (recorded, present))
+    if before != now:
+        raise NotReproducible(
+            f"version {version} has learnt with {_code(recorded)} of {before.in_words}, and it is now of "
+            f"{now.in_words}; restore that source to reproduce it"
+        )
+    return with_options(teacher, recorded)
+
+
+def _code(config: dict[str, Any]) -> str:
+    """A teacher's type and model in words."""
+    return f"type {config.get('type')!r}" + (f", model {config['model']!r}" if "model" in config else "")
 
 
 def _measures(fidelity: dict[str, Any]) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from potstill.distill import AutoStudent, Still, Student
 from potstill.pipeline.backlog import SameTeacher
 from potstill.pipeline.check import check_student, check_teacher
+from potstill.pipeline.load_teacher import is_recorded
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import NoState
-from potstill.teachers import AnyTeacher, InvalidState, from_config
+from potstill.teachers import AnyTeacher, InvalidState
 from potstill.workspace import Adaptation, Workspace
 
 
@@ -41,14 +41,7 @@ def configured(workspace: Workspace) -> tuple[AnyTeacher, Student | AutoStudent]
 def same_teacher(workspace: Workspace) -> SameTeacher:
     """Whether a teacher's configuration, from a lineage, is that of `potstill.toml`."""
     teacher, _ = configured(workspace)
-    return lambda config: _is(teacher, config)
-
-
-def _is(teacher: AnyTeacher, config: Mapping[str, Any]) -> bool:
-    try:
-        return bool(from_config(dict(config)) == teacher)
-    except ValueError:  # an option or a teacher that this version of Potstill does not have
-        return False
+    return lambda config: is_recorded(teacher, config)
 
 
 def continue_from(still: Still, policy: Policy) -> Policy:

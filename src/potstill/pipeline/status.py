@@ -18,7 +18,15 @@ from potstill.pipeline.backlog import Backlog, backlog
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import Entry, Hold, NoState
-from potstill.workspace import ExperimentStatus, Workspace, check_config, experiment_status, in_words, notices
+from potstill.workspace import (
+    ExperimentStatus,
+    Workspace,
+    check_config,
+    experiment_status,
+    in_words,
+    notices,
+    same_code,
+)
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,8 +183,12 @@ def _staging(head: Entry | None) -> str:
 
 def _states(workspace: Workspace) -> Callable[[Mapping[str, Any]], bool]:
     """Whether a teacher has the options that `potstill.toml` states; options that it leaves out are not compared."""
-    stated = workspace.config.teacher.items()
-    return lambda teacher: all(teacher.get(option) == value for option, value in stated)
+    stated = workspace.config.teacher
+    options = {name: value for name, value in stated.items() if name not in ("type", "model")}
+    return lambda teacher: (
+        same_code(workspace.storage, stated, teacher)
+        and all(teacher.get(option) == value for option, value in options.items())
+    )
 
 
 def _learnt_up_to(workspace: Workspace, serving: Policy) -> int:
@@ -190,7 +202,7 @@ def _learnt_up_to(workspace: Workspace, serving: Policy) -> int:
 
 def _can_resume(workspace: Workspace, serving: Policy) -> bool:
     teacher = serving.metadata.lineage.teacher
-    if teacher is None or teacher.get("type") != workspace.config.teacher.get("type"):
+    if teacher is None or not same_code(workspace.storage, workspace.config.teacher, teacher):
         return False
     try:
         workspace.registry.teacher(serving.version)

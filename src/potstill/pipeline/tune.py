@@ -36,8 +36,8 @@ from potstill.evaluate import (
 )
 from potstill.parallel import advance, parallel_map
 from potstill.pipeline.candidates import PRESENT, Candidate
+from potstill.pipeline.load_teacher import load_teacher
 from potstill.problem import Observations, Reward
-from potstill.teachers import from_config
 from potstill.workspace import Workspace
 
 #: Smallest number of decisions in a part.
@@ -189,7 +189,7 @@ def _run(task: _Task) -> _Run:
     stated = workspace.config.policy
     still = Still(
         workspace.problem,
-        from_config(candidate.teacher),
+        load_teacher(workspace, candidate.teacher),
         student=student_from_config(candidate.student),
         seed=stated.seed,
         floor=stated.floor,

@@ -8,6 +8,7 @@ from potstill.teachers.contract import (
     AnyTeacher,
     Exactness,
     FiniteTeacher,
+    Informative,
     MeanRewards,
     NeedsFiniteActions,
     Parts,
@@ -17,13 +18,15 @@ from potstill.teachers.contract import (
     Teacher,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
-from potstill.teachers.gp import GaussianProcessTS, max_variance_design
+from potstill.teachers.gp import Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
 from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
+from potstill.teachers.plugins import load_class, make_teacher
 from potstill.teachers.probability_best import probability_best
-from potstill.teachers.program import ProgramTS
+from potstill.teachers.program import ModelFile, ProgramTS, program_from
 from potstill.teachers.propensities import label
 from potstill.teachers.registry import TEACHERS, available, check_support, from_config, to_config
+from potstill.teachers.source import Source
 from potstill.teachers.states import InvalidState, digest, load_state, metadata_of, pack, save_state, unpack
 
 __all__ = [
@@ -34,17 +37,21 @@ __all__ = [
     "AnyFiniteTeacher",
     "AnyTeacher",
     "BootstrapTS",
+    "Design",
     "DiagonalLinearTS",
     "EpsilonGreedy",
     "Exactness",
     "FiniteTeacher",
     "FunctionTeacher",
     "GaussianProcessTS",
+    "GaussianProcessUCB",
+    "Informative",
     "InvalidState",
     "LinUCB",
     "LinearTS",
     "LowRankTS",
     "MeanRewards",
+    "ModelFile",
     "NeedsFiniteActions",
     "NeuralGreedy",
     "NeuralLinearTS",
@@ -52,6 +59,7 @@ __all__ = [
     "ProgramTS",
     "Recipe",
     "Rereading",
+    "Source",
     "Stats",
     "Summarising",
     "Teacher",
@@ -62,11 +70,14 @@ __all__ = [
     "digest",
     "from_config",
     "label",
+    "load_class",
     "load_state",
+    "make_teacher",
     "max_variance_design",
     "metadata_of",
     "pack",
     "probability_best",
+    "program_from",
     "save_state",
     "to_config",
     "unpack",

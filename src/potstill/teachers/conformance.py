@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from potstill.keys import Key
 from potstill.problem import Boolean, Categorical, Discrete, Numeric, Observations, Problem
-from potstill.teachers.contract import AnyFiniteTeacher, Rereading, ResultT, Summarising
+from potstill.teachers.contract import AnyFiniteTeacher, MeanRewards, Rereading, ResultT, Summarising
 
 PROBLEM = Problem(
     name="conformance",
@@ -35,14 +38,23 @@ def check_teacher(teacher: AnyFiniteTeacher) -> None:
 
 
 def example_observations(n: int = 60, key: Key = _KEY) -> Observations:
-    """Observations of the conformance problem: the reward of an action is its position times speed, plus noise."""
+    """Observations of the conformance problem: the reward of an action is its position times speed, plus noise.
+
+    Propensities are from 0.02 to 1, because teachers may weight observations by them.
+    """
     rng = key.child("observations").generator()
     contexts = example_contexts(n, key)
     actions = rng.integers(3, size=n)
     rewards = actions * contexts[:, 0] + 0.1 * rng.standard_normal(n)
+    propensities = 0.02 ** key.child("propensities").generator().random(n)
     return Observations.from_columns(
-        PROBLEM, contexts=contexts, actions=actions, rewards=rewards, propensities=np.full(n, 1 / 3)
+        PROBLEM, contexts=contexts, actions=actions, rewards=rewards, propensities=propensities
     )
+
+
+def _by_propensity(observations: Observations) -> Observations:
+    """The rarest first: parts of them differ as much as they can in what they weigh."""
+    return observations[np.argsort(observations.propensities, kind="stable")]
 
 
 def example_contexts(n: int, key: Key = _KEY) -> Any:
@@ -71,6 +83,27 @@ def propensities_are_probabilities(teacher: AnyFiniteTeacher) -> None:
             assert p.dtype == np.float32, f"propensities must be float32, got {p.dtype}"
             assert (p >= 0).all(), f"propensities must not be negative, got {p.min()}"
             np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5, err_msg="propensities must sum to 1")
+
+
+def mean_rewards_fit_the_rewards(teacher: AnyFiniteTeacher) -> None:
+    """Mean rewards are float64[N, K], finite, and in units of the reward: they rise if all rewards do."""
+    if not isinstance(teacher, MeanRewards):
+        return
+    contexts, observed = example_contexts(50), example_observations()
+    for state in _states(teacher):
+        for n in (50, 1):
+            rewards = teacher.mean_rewards(state, contexts[:n])
+            assert rewards.shape == (n, 3), f"mean_rewards must have shape {(n, 3)}, got {rewards.shape}"
+            assert rewards.dtype == np.float64, f"mean_rewards must be float64, got {rewards.dtype}"
+            assert np.isfinite(rewards).all(), "mean_rewards must be finite"
+    shifted = replace(observed, rewards=observed.rewards + 100)
+    before, after = (
+        teacher.mean_rewards(teacher.update(teacher.init(PROBLEM), rows, _KEY), observed.contexts)
+        for rows in (observed, shifted)
+    )
+    moved = float((after - before).mean())
+    # How far depends on the prior.
+    assert moved > 1, f"rewards that are 100 larger must raise mean_rewards, which rose by {moved:.3g}"
 
 
 def update_leaves_its_input_alone(teacher: AnyFiniteTeacher) -> None:
@@ -113,24 +146,23 @@ def samples_follow_propensities(teacher: AnyFiniteTeacher) -> None:
 
 
 def shards_add_up(teacher: AnyFiniteTeacher) -> None:
-    """A `Summarising` teacher has the same posterior from summed shards as from one update."""
+    """A `Summarising` teacher has the same posterior from summed shards as from one update, first and later."""
     if not isinstance(teacher, Summarising):
         return
-    prior, observations, contexts = teacher.init(PROBLEM), example_observations(), example_contexts(20)
-    shards = [teacher.summarise(observations[i : i + 13]) for i in range(0, len(observations), 13)]
-    total = shards[0]
-    for shard in shards[1:]:
-        total = total + shard
-    whole = teacher.propensities(teacher.update(prior, observations, _KEY), contexts, _KEY)
-    sharded = teacher.propensities(teacher.absorb(prior, total), contexts, _KEY)
-    np.testing.assert_allclose(whole, sharded, atol=1e-5, err_msg="shards must add up to the whole")
+    contexts, message = example_contexts(20), "shards must add up to the whole"
+    whole = sharded = teacher.init(PROBLEM)
+    for observations in (_by_propensity(example_observations()), example_observations(30, _KEY.child("later"))):
+        shards = [teacher.summarise(observations[i : i + 13]) for i in range(0, len(observations), 13)]
+        whole, sharded = teacher.update(whole, observations, _KEY), teacher.absorb(sharded, reduce(add, shards))
+        p, q = (teacher.propensities(state, contexts, _KEY) for state in (whole, sharded))
+        np.testing.assert_allclose(p, q, atol=1e-5, err_msg=message)
 
 
 def parts_are_read_as_the_whole(teacher: AnyFiniteTeacher) -> None:
     """A `Rereading` teacher has the same posterior from `reread` as from `update`, and keeps no observations."""
     if not isinstance(teacher, Rereading) or not teacher.passes:
         return
-    observations, contexts = example_observations(), example_contexts(20)
+    observations, contexts = _by_propensity(example_observations()), example_contexts(20)
     first, second = observations[:30], observations[30:]
     before = teacher.update(teacher.init(PROBLEM), first, _KEY)
     again = teacher.reread(teacher.init(PROBLEM), _InMemoryParts([first]), _KEY)
@@ -198,6 +230,7 @@ def _leaves(state: Any) -> list[Any]:
 
 CHECKS: tuple[Callable[[AnyFiniteTeacher], None], ...] = (
     propensities_are_probabilities,
+    mean_rewards_fit_the_rewards,
     update_leaves_its_input_alone,
     same_key_same_result,
     contexts_are_independent,

@@ -42,7 +42,11 @@ EXACT = Exactness("exact")
 
 
 class Teacher(Protocol[StateT]):
-    """A posterior over reward functions."""
+    """A posterior over reward functions.
+
+    A teacher whose states have changed their meaning has an attribute `state_format`, a number above 1, so that earlier
+    states are refused.
+    """
 
     def supports(self, space: ActionSpace) -> str | None:
         """Return the reason why this teacher cannot learn on an action space, or None if it can."""
@@ -77,6 +81,14 @@ class MeanRewards(Protocol):
 
     def mean_rewards(self, state: Any, contexts: Float32) -> Float64:
         """The posterior mean reward of each action, float64[N, K], for contexts float32[N, d]."""
+
+
+@runtime_checkable
+class Informative(Protocol):
+    """A teacher that measures how much observations tell about rewards."""
+
+    def information_gain(self, state: Any, new: int) -> float:
+        """Mutual information, in nats, between rewards and the latest `new` observations, given the earlier ones."""
 
 
 class NeedsFiniteActions:

@@ -1,4 +1,4 @@
-"""Stored observations and their weights, for teachers without additive sufficient statistics."""
+"""Observation weights, and stored observations for teachers without additive sufficient statistics."""
 
 from __future__ import annotations
 
@@ -18,28 +18,34 @@ Weighting = Literal["equal", "inverse-propensity"]
 SMALLEST_PROPENSITY = 0.01
 
 
-def weights(observations: Observations, weighting: Weighting, mean: float | None = None) -> NDArray[np.float64]:
-    """The weight of each observation, float64[N].
+#: Format of a state with inverse-propensity weights. Format 1 normalised them in each batch or shard, so that its sums
+#: cannot be added to others.
+WEIGHTED_FORMAT = 2
 
-    Args:
-        observations: The observations.
-        weighting: Weighting scheme.
-        mean: Mean inverse propensity over the full data set of which these observations are a part, so that weights
-            have mean 1 over the full set. By default the mean over these observations.
+
+def weights(observations: Observations, weighting: Weighting) -> NDArray[np.float64]:
+    """The weight of each observation, float64[N]: 1, or the clipped inverse propensity.
+
+    They are not normalised, because a part does not know the others. Normalise to mean 1 over all observations where a
+    posterior is computed.
     """
     if weighting not in ("equal", "inverse-propensity"):
         raise InvalidOption(f"weighting must be 'equal' or 'inverse-propensity', got {weighting!r}")
-    if weighting == "equal" or not len(observations):
+    if weighting == "equal":
         return np.ones(len(observations))
-    inverse = inverse_propensities(observations)
-    scaled: NDArray[np.float64] = inverse / (inverse.mean() if mean is None else mean)
-    return scaled
-
-
-def inverse_propensities(observations: Observations) -> NDArray[np.float64]:
-    """Inverse propensities, clipped, float64[N]."""
     inverse: NDArray[np.float64] = 1 / np.maximum(observations.propensities.astype(np.float64), SMALLEST_PROPENSITY)
     return inverse
+
+
+class Weights:
+    """Mixin for teachers with an option `weighting`: the format of their states."""
+
+    weighting: Weighting
+
+    @property
+    def state_format(self) -> int:
+        """1 for equal weights, whose states have never changed; otherwise `WEIGHTED_FORMAT`."""
+        return 1 if self.weighting == "equal" else WEIGHTED_FORMAT
 
 
 class Memory(NamedTuple):
@@ -49,7 +55,7 @@ class Memory(NamedTuple):
         contexts: Encoded contexts, float32[N, d].
         actions: Positions of actions, int32[N].
         rewards: Rewards, float64[N].
-        weights: Observation weights, float64[N].
+        weights: Observation weights, not normalised, float64[N].
     """
 
     contexts: NDArray[np.float32]
@@ -66,6 +72,10 @@ class Memory(NamedTuple):
             np.concatenate([self.weights, weights]),
         )
         return Memory(*joined) if window is None else Memory(*(array[-window:] for array in joined))
+
+    def normalised(self) -> Memory:
+        """The same observations with weights of mean 1."""
+        return self._replace(weights=self.weights / self.weights.mean()) if len(self.weights) else self
 
     def rows(self, chosen: NDArray[Any] | slice) -> Memory:
         """A subset of the observations, by mask, slice or positions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -12,9 +13,12 @@ from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
-from potstill.teachers.gp import GaussianProcessTS
+from potstill.teachers.gp import GaussianProcessTS, GaussianProcessUCB
 from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS
+from potstill.teachers.plugins import own_options
+from potstill.teachers.program import ModelFile, ProgramTS, program_config
+from potstill.teachers.source import source_of_class
 
 TEACHERS: dict[str, type[AnyTeacher]] = {
     "adaptive-ts": AdaptiveTS,
@@ -22,6 +26,7 @@ TEACHERS: dict[str, type[AnyTeacher]] = {
     "diagonal-linear-ts": DiagonalLinearTS,
     "epsilon-greedy": EpsilonGreedy,
     "gaussian-process-ts": GaussianProcessTS,
+    "gp-ucb": GaussianProcessUCB,
     "lin-ucb": LinUCB,
     "linear-ts": LinearTS,
     "low-rank-ts": LowRankTS,
@@ -47,7 +52,10 @@ def check_support(teacher: AnyTeacher, space: ActionSpace) -> None:
 
 
 def from_config(config: dict[str, Any]) -> AnyTeacher:
-    """A teacher from its configuration, such as ``{"type": "linear-ts", "discount": 0.99}``."""
+    """A teacher of Potstill from its configuration, such as ``{"type": "linear-ts", "discount": 0.99}``.
+
+    It loads no code, so that the configuration may come from anywhere, such as a policy's lineage.
+    """
     name = config.get("type")
     if name not in TEACHERS:
         raise InvalidOption(unknown_name("teacher", name, available()))
@@ -58,8 +66,44 @@ def from_config(config: dict[str, Any]) -> AnyTeacher:
 
 
 def to_config(teacher: AnyTeacher) -> dict[str, Any]:
-    """The configuration of a teacher. For a registered teacher, `from_config` inverts it."""
+    """The configuration of a teacher. For a registered teacher, `from_config` inverts it.
+
+    That of a model file or of another package's class names its code and the hash of its source.
+    """
+    if isinstance(teacher, ProgramTS) and isinstance(teacher.program, ModelFile):
+        return program_config(teacher, teacher.program)
+    if not _is_registered(teacher) and (own := _own_config(teacher)) is not None:
+        return own
     if isinstance(teacher, msgspec.Struct):
-        config: dict[str, Any] = msgspec.to_builtins(teacher)
-        return config
+        return _without_later(teacher)
     return {"type": type(teacher).__name__, "description": repr(teacher)}
+
+
+def _without_later(teacher: msgspec.Struct) -> dict[str, Any]:
+    """The configuration without later options at their defaults.
+
+    Lineages and states of before such an option was added stay those of an equal teacher, to the byte.
+    """
+    config: dict[str, Any] = msgspec.to_builtins(teacher)
+    later = getattr(type(teacher), "later_options", ())
+    defaults = {field.name: field.default for field in msgspec.structs.fields(teacher)} if later else {}
+    return {
+        name: value for name, value in config.items() if name not in later or getattr(teacher, name) != defaults[name]
+    }
+
+
+def _is_registered(teacher: AnyTeacher) -> bool:
+    return type(teacher).__module__.partition(".")[0] == "potstill"
+
+
+def _own_config(teacher: AnyTeacher) -> dict[str, Any] | None:
+    """The configuration of another package's teacher; None if its options or its source cannot be told."""
+    kind = type(teacher)
+    source = source_of_class(kind)
+    if source is None or not (isinstance(teacher, msgspec.Struct) or dataclasses.is_dataclass(teacher)):
+        return None
+    try:
+        options = own_options(teacher)
+    except TypeError:  # a field that is no data, such as a function
+        return None
+    return {"type": f"{kind.__module__}:{kind.__qualname__}", **options, "source": msgspec.to_builtins(source)}

@@ -1,7 +1,8 @@
 """A teacher's state as one safetensors file, without pickle. A restored state continues bit for bit.
 
 A state is a nested (named) tuple of arrays whose structure does not depend on the observations. The state of a new
-teacher therefore serves as the template for reading the file.
+teacher therefore serves as the template for reading the file. A teacher whose states have changed their meaning says so
+by `state_format`, a number above 1, and states of other formats are refused.
 """
 
 from __future__ import annotations
@@ -61,6 +62,11 @@ def unpack(data: bytes, like: TreeT, teacher: AnyTeacher, problem: Problem) -> T
         raise InvalidState(f"it belongs to problem {found.get('problem')}, expected {expected['problem']}")
     if options:
         raise InvalidState(f"its teacher differs from the configured teacher in {', '.join(options)}")
+    if found.get("format", "1") != expected.get("format", "1"):
+        raise InvalidState(
+            f"its format is {found.get('format', '1')} and this version of Potstill reads format "
+            f"{expected.get('format', '1')} of {type(teacher).__name__}; learn from the observations again"
+        )
     try:
         rebuilt: TreeT = _rebuild(like, arrays, "state")
     except KeyError as error:
@@ -89,12 +95,16 @@ def metadata_of(data: bytes) -> dict[str, str]:
 
 
 def _metadata(teacher: AnyTeacher, problem: Problem) -> dict[str, str]:
-    return {"problem": problem.hash, "teacher": msgspec.json.encode(to_config(teacher), order="sorted").decode()}
+    stated = {"problem": problem.hash, "teacher": msgspec.json.encode(to_config(teacher), order="sorted").decode()}
+    number = getattr(teacher, "state_format", 1)
+    return stated if number == 1 else {**stated, "format": str(number)}
 
 
 def _differences(found: str, expected: str) -> list[str]:
     """Names of the options in which two configurations differ, such as ``recipe.noise``; ``type`` if types differ."""
     one, other = (dict(_options(msgspec.json.decode(config, type=dict[str, Any]))) for config in (found, expected))
+    if "type" not in one:  # a state of another package's teacher, from before its code was named
+        other = {name: value for name, value in other.items() if name != "type" and not name.startswith("source.")}
     if one.get("type") != other.get("type"):
         return ["type"]
     return sorted(name for name in one.keys() | other.keys() if one.get(name, ...) != other.get(name, ...))

@@ -20,6 +20,15 @@ from potstill.workspace.experiment import ExperimentStatus, control_of, experime
 from potstill.workspace.notices import change_notice, notices
 from potstill.workspace.overview import Overview, overview
 from potstill.workspace.registry_access import RegistryAccess, open_registry
+from potstill.workspace.teacher_code import (
+    PROGRAM,
+    check_code,
+    class_reference,
+    installed_teachers,
+    is_own_code,
+    model_reference,
+    same_code,
+)
 from potstill.workspace.template import log_example
 from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists
 
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIG",
     "PROBLEM",
+    "PROGRAM",
     "Adaptation",
     "BackupReport",
     "Config",
@@ -53,21 +63,27 @@ __all__ = [
     "adapt_again",
     "back_up",
     "change_notice",
+    "check_code",
     "check_config",
     "check_mode",
+    "class_reference",
     "control_of",
     "experiment_status",
     "fallback_of",
     "in_words",
+    "installed_teachers",
+    "is_own_code",
     "is_uniform",
     "list_backups",
     "log_example",
+    "model_reference",
     "notices",
     "open_registry",
     "overview",
     "read_config",
     "restore",
     "rules_of",
+    "same_code",
     "template",
 ]
 

@@ -21,6 +21,7 @@ import msgspec
 from potstill.clock import now
 from potstill.errors import PotstillError
 from potstill.storage import AlreadyThere, Storage, open_storage
+from potstill.workspace.teacher_code import model_files
 from potstill.workspace.workspace import PROBLEM, Workspace, WorkspaceExists
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def back_up(workspace: Workspace, target: str | Path) -> BackupReport:
     copy.table(workspace, "rewards", tables)
     copy.table(workspace, "decisions", tables)
     copy.folder("")
+    copy.paths(model_files(workspace.config), missing_ok=True)
     manifest = Manifest(
         time=moment,
         workspace=workspace.url,

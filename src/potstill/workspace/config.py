@@ -140,7 +140,7 @@ class Config(_Section, frozen=True):
     """A workspace's configuration.
 
     Attributes:
-        teacher: Name and options of the teacher, as for `potstill.teachers.from_config`.
+        teacher: Type and options of the teacher: one of Potstill's, a model file, or a class of a package.
         student: Options of `potstill.Student`; ``auto`` is a budget or options of `potstill.distill.AutoStudent`.
         policy: Options of distilled policies.
         join: How rewards become observations.

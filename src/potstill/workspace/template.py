@@ -63,6 +63,8 @@ CONFIG = """\
 type = "linear-ts"
 # Weight of earlier observations at each update; below 1 forgets, for rewards that drift.
 # discount = 0.99
+# Your own model (docs/teachers.md): type "program" with model "models.py:uploads", a NumPyro program in a file beside
+# this one; or type "yourpackage:YourTeacher", a class of an installed package.
 
 # The student: the network that imitates the teacher. It sets the size and speed of the policy.
 [student]

@@ -40,7 +40,8 @@ def trial(problem, preset, algorithm, number, factor, **changes):
         "reward": (np.array(SIZES) - regret).tolist(),
         "regret": None if problem == "video" else regret.tolist(),
         "kl": [0.02, 0.01] if distilled else None,
-        "price": [0.2, 0.1] if distilled else None,
+        "price": [0.2, 0.1] if distilled and problem == "video" else None,
+        "cost": [0.002, -0.001] if distilled else None,
     }
     return Trial(problem=problem, preset=preset, algorithm=algorithm, trial=number, **{**fields, **changes})
 
@@ -115,7 +116,7 @@ def regrets(folder, problem, preset, algorithm):
 
 FIGURES = {
     *(f"{problem}-{preset}" for problem in ("wheel", "video") for preset in ("paper", "potstill", "peers")),
-    *("il-against-ts", "latency", "growth-time", "growth-memory", "imitation-price"),
+    *("il-against-ts", "il-against-ts-along", "latency", "growth-time", "growth-memory", "imitation-price"),
     *("imitation-error-paper", "imitation-error-potstill"),
 }
 
@@ -209,8 +210,9 @@ def test_the_price_is_added_up_over_the_decisions_that_it_was_paid_for(written):
     _, summary = written
     for row in summary.imitation:
         assert row.algorithm == "linear-ts-il"
-        # 0.2 for each of the second batch's 100 decisions and 0.1 for each of the third's 50.
-        assert row.price.mean == pytest.approx(25.0)
+        # 0.2 for each of the second batch's 100 decisions and 0.1 for each of the third's 50; the wheel has no range.
+        assert row.price is None if row.problem == "wheel" else row.price.mean == pytest.approx(25.0)
+        assert row.given_up.mean == pytest.approx(0.15)
         assert row.kl == pytest.approx([0.02, 0.01])
     paired = {(row.problem, row.preset): row.comparison.difference.mean for row in summary.comparisons}
     for row in summary.imitation:

@@ -148,7 +148,10 @@ def test_quick_is_small_for_every_problem_and_for_a_table_of_your_own(tmp_path):
     [
         ({"problems": []}, "no problem given; name one with --problem"),
         ({"problems": ["wheels"]}, "unknown problem 'wheels'"),
-        ({"problems": ["wheel"], "preset": "best"}, "unknown preset 'best'; there are paper, potstill and both"),
+        (
+            {"problems": ["wheel"], "preset": "best"},
+            "unknown preset 'best'; there are paper, paper-fresh, potstill and both",
+        ),
         ({"problems": ["none.csv"]}, r"none\.csv: say what to decide: --label COLUMN"),
         ({"problems": ["none.csv"], "own": OwnTable(label="y")}, r"none\.csv: there is no such file"),
     ],

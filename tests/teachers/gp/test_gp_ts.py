@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal, norm
 
 import potstill as ps
 from potstill.keys import Key
-from potstill.teachers import GaussianProcessTS, from_config, max_variance_design, to_config
+from potstill.teachers import GaussianProcessTS, GaussianProcessUCB, from_config, max_variance_design, to_config
 from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
 from potstill.teachers.gp import pairs, regression
 from potstill.teachers.gp.kernels import RBF, Constant, Independent, Linear, Matern
@@ -365,6 +365,120 @@ def test_units_of_the_reward_do_not_matter():
     shifted = ps.Observations(PROBLEM, rows.contexts, rows.actions, 1e6 + 1e3 * rows.rewards, rows.propensities)
     one, other = (teacher.joint(learnt(teacher, PROBLEM, o), contexts) for o in (rows, shifted))
     np.testing.assert_allclose(other.mean, 1e6 + 1e3 * one.mean, rtol=1e-8)
+
+
+# Information.
+
+
+def test_the_information_gain_is_the_log_determinant():
+    teacher = GaussianProcessTS(kernel=SMOOTH, noise=0.2, fit_steps=0)
+    observations = example_observations(30)
+    state = learnt(teacher, PROBLEM, observations)
+    x, k = observations.contexts.astype(np.float64), len(observations)
+    squared = ((x[:, None] - x) ** 2).sum(axis=2)
+    features = np.linspace(0, 1, 3)[observations.actions]
+    covariance = np.exp(-squared / 0.5) * rbf(features, features, 0.3)
+    whole = 0.5 * np.linalg.slogdet(np.eye(k) + covariance / 0.2)[1]
+    assert teacher.information_gain(state, k) == pytest.approx(whole, rel=1e-6)
+    first = 0.5 * np.linalg.slogdet(np.eye(20) + covariance[:20, :20] / 0.2)[1]
+    assert teacher.information_gain(state, 10) == pytest.approx(whole - first, rel=1e-6)
+    assert teacher.information_gain(state, 0) == 0
+    assert teacher.information_gain(teacher.init(PROBLEM), 0) == 0
+
+
+def test_inducing_points_that_hold_all_points_have_the_same_information():
+    options = {"kernel": SMOOTH, "noise": 0.2, "fit_steps": 0}
+    observations = example_observations(30)
+    exact, sparse = GaussianProcessTS(**options), GaussianProcessTS(**options, exact_limit=0, inducing=30)
+    few = GaussianProcessTS(**options, exact_limit=0, inducing=5)
+    gains = [one.information_gain(learnt(one, PROBLEM, observations), 30) for one in (exact, sparse, few)]
+    assert gains[1] == pytest.approx(gains[0], rel=1e-4)
+    assert 0 < gains[2] < gains[0]
+
+
+def test_the_report_of_a_batch_has_its_information_gain():
+    student = ps.Student(hidden=(4,), steps=20)
+    still = ps.Still(PROBLEM, GaussianProcessTS(draws=64, fit_steps=0), student=student)
+    gains = [still.update(example_observations(40, Key(seed))).information_gain for seed in (1, 2, 3)]
+    assert gains[0] > gains[1] > gains[2] > 0
+    assert ps.Still(PROBLEM, student=student).update(example_observations(40)).information_gain is None
+
+
+# The mean function.
+
+
+def test_a_linear_mean_is_followed_beyond_the_observations():
+    rows = [(x, a, 2 * x * (1 if a else -1)) for x in np.linspace(0, 0.4, 12) for a in (0, 1)]
+    kernel = RBF("context", variance=0.1, length_scale=0.1) * Independent()
+    far = np.array([[1.0]], np.float32)
+    linear, constant = (
+        GaussianProcessTS(kernel=kernel, noise=1e-3, fit_steps=0, mean=mean) for mean in ("linear", "constant")
+    )
+    means = [one.joint(learnt(one, TWO, observed(TWO, rows)), far).mean[0] for one in (linear, constant)]
+    np.testing.assert_allclose(means[0], [-2, 2], atol=0.3)
+    np.testing.assert_allclose(means[1], [0, 0], atol=0.1)
+
+
+def test_a_linear_mean_is_bayesian_regression():
+    """With a negligible kernel, the posterior is that of a regression for each action, with coefficients of sd 3."""
+    rows = [(0.1, 0, 0.3), (0.9, 0, 1.4), (0.4, 0, 0.2), (0.2, 1, -1.0), (0.7, 1, 0.5)]
+    kernel = RBF("context", variance=1e-8) * Independent()
+    teacher = GaussianProcessTS(kernel=kernel, noise=0.1, fit_steps=0, mean="linear")
+    state = learnt(teacher, TWO, observed(TWO, rows))
+    offset, scale = state.unit
+    found = teacher.joint(state, np.array([[0.5]], np.float32))
+    for action in (0, 1):
+        x = np.array([[1, x] for x, a, _ in rows if a == action])
+        y = (np.array([r for _, a, r in rows if a == action]) - offset) / scale
+        precision = np.eye(2) / 9 + x.T @ x / 0.1
+        coefficients, at = np.linalg.solve(precision, x.T @ y / 0.1), np.array([1, 0.5])
+        assert found.mean[0, action] == pytest.approx(offset + scale * at @ coefficients, rel=1e-4)
+        variance = scale**2 * at @ np.linalg.solve(precision, at)
+        assert found.covariance[0, action, action] == pytest.approx(variance, rel=1e-4)
+
+
+def test_coefficients_of_the_mean_keep_their_prior():
+    teacher = GaussianProcessTS(mean="linear", fit_steps=5)
+    state = learnt(teacher, PROBLEM, example_observations())
+    np.testing.assert_array_equal(state.logs[-4:-1], teacher.init(PROBLEM).logs[-4:-1])
+
+
+def test_an_option_that_came_later_changes_no_lineage():
+    assert "mean" not in to_config(GaussianProcessTS())
+    assert to_config(GaussianProcessTS(mean="linear"))["mean"] == "linear"
+
+
+# Upper confidence bounds.
+
+
+def test_the_bound_is_that_of_the_paper():
+    teacher = GaussianProcessUCB(kernel=SMOOTH, fit_steps=0)
+    state, contexts = learnt(teacher, PROBLEM, example_observations(50)), example_contexts(20)
+    joint = GaussianProcessTS(kernel=SMOOTH, fit_steps=0).joint(state, contexts)
+    beta = 2 * np.log(50.0**4 * 50**2)  # r = d = 1
+    bounds = joint.mean + np.sqrt(beta * np.diagonal(joint.covariance, axis1=1, axis2=2))
+    np.testing.assert_allclose(teacher.bounds(state, contexts), bounds)
+    p = teacher.propensities(state, contexts, KEY)
+    np.testing.assert_array_equal(p, np.eye(3)[bounds.argmax(axis=1)])
+    certain = GaussianProcessUCB(kernel=SMOOTH, fit_steps=0, beta=0.0)
+    np.testing.assert_array_equal(certain.propensities(state, contexts, KEY).argmax(axis=1), joint.mean.argmax(axis=1))
+
+
+def test_more_dimensions_of_actions_widen_the_bound():
+    flat, wide = (
+        GaussianProcessUCB(kernel=SMOOTH, fit_steps=0, action_features=features)
+        for features in (UNEVEN, ((0.0, 0.0), (0.3, 2.0), (1.0, 1.0)))
+    )
+    assert _beta(wide) > _beta(flat)
+    with pytest.raises(ValueError, match="beta must be 0 or more"):
+        GaussianProcessUCB(beta=-1.0)
+
+
+def _beta(teacher):
+    state, contexts = learnt(teacher, PROBLEM, example_observations(50)), example_contexts(1)
+    joint = teacher.joint(state, contexts)
+    spread = np.sqrt(joint.covariance[0, 0, 0])
+    return float((teacher.bounds(state, contexts)[0, 0] - joint.mean[0, 0]) / spread) ** 2
 
 
 def test_a_window_forgets():

@@ -140,7 +140,7 @@ def test_inverse_propensity_weights_count_rare_actions_more():
         rewards=[1.0, 1.0],
         propensities=[0.5, 0.25],
     )
-    sums = LinearTS(weighting="inverse-propensity").summarise(observations)
+    sums = LinearTS(weighting="inverse-propensity").summarise(observations).normalised()
     np.testing.assert_allclose(sums.n, [2 / 3, 4 / 3])
     np.testing.assert_allclose(sums.moment[:, 1], [2 / 3, 4 / 3])
     np.testing.assert_allclose(sums.gram[:, 1, 1], [2 / 3, 4 / 3])

@@ -24,9 +24,10 @@ cut = st.lists(st.integers(0, 60), max_size=5)
 @given(cut)
 def test_the_overview_of_parts_is_that_of_the_whole(cuts):
     observations = example_observations()
-    found = reading.scan(Parts(observations, cuts))
+    found = reading.scan(Parts(observations, cuts), "inverse-propensity")
     assert found.rows.tolist() == [len(part) for part in Parts(observations, cuts).parts]
     np.testing.assert_allclose(found.units, network.units_of(observations.rewards), rtol=1e-12)
+    assert found.weight == pytest.approx((1 / observations.propensities.astype(np.float64)).mean(), rel=1e-9)
 
 
 def test_rewards_far_from_zero_keep_their_spread():
@@ -34,14 +35,16 @@ def test_rewards_far_from_zero_keep_their_spread():
     far = Observations(
         PROBLEM, observations.contexts, observations.actions, observations.rewards + 1e9, observations.propensities
     )
-    assert reading.scan(Parts(far, [20, 41])).units.scale == pytest.approx(observations.rewards.std(), rel=1e-6)
+    assert reading.scan(Parts(far, [20, 41]), "equal").units.scale == pytest.approx(
+        observations.rewards.std(), rel=1e-6
+    )
 
 
 @given(cut, st.sets(st.integers(0, 59), min_size=1))
 def test_rows_are_gathered_from_whichever_part_they_are_in(cuts, wanted):
     observations, rows = example_observations(), np.array(sorted(wanted))
     parts = Parts(observations, cuts)
-    found = reading.gather(parts, reading.scan(parts), rows, "equal")
+    found = reading.gather(parts, reading.scan(parts, "equal"), rows, "equal")
     for name in ("contexts", "actions", "rewards"):
         np.testing.assert_array_equal(getattr(found, name), getattr(observations, name)[rows])
     assert (found.weights == 1).all()

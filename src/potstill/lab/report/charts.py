@@ -130,6 +130,39 @@ def forest(compared: Sequence[Compared]) -> Chart:
     return alt.layer(zero, bars, dots)
 
 
+def differences(compared: Sequence[Compared]) -> Chart:
+    """Cost of distillation so far along the curve, with two standard errors, one panel per problem and preset."""
+    rows = [
+        {
+            "panel": f"{problem_title(one.problem)} · {one.preset}",
+            "algorithm": one.title,
+            "decisions": decisions,
+            "cost": 100 * cost,
+            "low": 100 * (cost - two_se),
+            "high": 100 * (cost + two_se),
+        }
+        for one in compared
+        if one.along is not None
+        for decisions, cost, two_se in zip(one.along.decisions, one.along.cost, one.along.two_se, strict=True)
+    ]
+    known = {one.title: _HUES.get(one.algorithm.removesuffix("-il"), _GREY) for one in compared}
+    panels = list(dict.fromkeys(str(row["panel"]) for row in rows))
+    base = alt.Chart(pl.DataFrame(rows), width=_ROOM // 4, height=140).encode(
+        x=alt.X("decisions:Q", title="decisions", axis=alt.Axis(tickCount=3, format="~s")),
+        color=_top("algorithm", list(known), list(known.values())),
+    )
+    title = "IL − TS so far, % of TS"
+    bands = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    lines = base.mark_line(strokeWidth=2).encode(y=alt.Y("cost:Q", title=title))
+    zero = base.mark_rule(strokeDash=[4, 4], color=_GREY).encode(y=alt.datum(0), color=alt.value(_GREY))
+    chart: alt.FacetChart = (
+        alt.layer(zero, bands, lines)
+        .facet(alt.Facet("panel:N", title=None, sort=panels), columns=4)
+        .resolve_scale(x="independent", y="independent")
+    )
+    return chart
+
+
 def _cost(one: Compared, ratio: float | None) -> float:
     assert ratio is not None
     return ratio - 1 if one.measure == "regret" else 1 - ratio
@@ -221,11 +254,12 @@ def imitation_error(imitated: Sequence[Imitated], heading: str) -> Chart:
 
 
 def price(imitated: Sequence[Imitated]) -> Chart:
-    """Bound on the price of imitation, and the measured difference, per decision."""
+    """The cost of imitation by the teacher, its bound, and the measured difference, per decision."""
     rows = [
         {
             "label": f"{problem_title(one.problem)} · {one.preset} · {one.title}",
-            "price": one.price.mean / one.decisions,
+            "price": None if one.price is None else one.price.mean / one.decisions,
+            "given up": None if one.given_up is None else one.given_up.mean / one.decisions,
             "seen": one.cost.mean / one.decisions,
             "low": (one.cost.mean - (one.cost.two_se or 0)) / one.decisions,
             "high": (one.cost.mean + (one.cost.two_se or 0)) / one.decisions,
@@ -235,20 +269,22 @@ def price(imitated: Sequence[Imitated]) -> Chart:
     ]
     # Prices and costs are orders of magnitude apart, and costs have both signs: linear up to a thousandth of the
     # largest, and logarithmic beyond.
-    least = 10.0 ** (
-        math.ceil(math.log10(max(one.price.mean / one.decisions for one in imitated if one.cost) or 1.0)) - 3
+    largest = max(
+        (abs(float(value)) for row in rows for value in (row["price"], row["low"], row["high"]) if value), default=1.0
     )
+    least = 10.0 ** (math.ceil(math.log10(largest)) - 3)
     scale = alt.Scale(type="symlog", constant=least)
     marks = [sign * least * 10**power for sign in (-1, 1) for power in range(4)]
     axis = alt.Axis(values=[0.0, *marks], format="~g")
     base = alt.Chart(pl.DataFrame(rows), width="container", height=alt.Step(17)).encode(
         y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=380, grid=False))
     )
-    title = "reward per decision. Dots: measured difference ± two standard errors. Blue: the bound"
+    title = "reward per decision. Dots: IL − TS ± two standard errors. Black: cost by the teacher. Blue: the bound"
     bars = base.mark_rule(strokeWidth=2, color=_COPPER).encode(
         x=alt.X("low:Q", title=title, scale=scale, axis=axis), x2="high:Q"
     )
     dots = base.mark_point(filled=True, size=45, opacity=1, color=_COPPER).encode(x=alt.X("seen:Q", scale=scale))
     ticks = base.mark_tick(thickness=3, size=9, color=_BLUE).encode(x=alt.X("price:Q", scale=scale))
     zero = alt.Chart(pl.DataFrame({"x": [0.0]})).mark_rule(strokeDash=[4, 4], color=_GREY).encode(x="x:Q")
-    return alt.layer(zero, bars, dots, ticks)
+    known = base.mark_tick(thickness=3, size=9, color="black").encode(x=alt.X("given up:Q", scale=scale))
+    return alt.layer(zero, bars, dots, ticks, known)

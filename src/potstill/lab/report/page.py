@@ -20,7 +20,12 @@ _CURVES = """
     Mean over trials ± two standard errors, including the first batch, which is uniform. Solid lines: distilled policies
     and baselines. Dashed lines: undistilled Thompson sampling and other libraries.
 """
-_PRESETS = {"paper": "the paper's hyperparameters", "potstill": "Potstill's hyperparameters", PEERS: "other libraries"}
+_PRESETS = {
+    "paper": "the paper's hyperparameters",
+    "paper-fresh": "the paper's hyperparameters, students that start afresh",
+    "potstill": "Potstill's hyperparameters",
+    PEERS: "other libraries",
+}
 
 
 def _flowed(text: str) -> str:
@@ -34,6 +39,10 @@ COMPARISON = _flowed("""
     confidence interval is Fieller's, with t quantiles: all ratios ρ for which the mean of IL − ρ·TS over trials does
     not differ significantly from 0. The verdict compares the paired difference with two standard errors. In the figure,
     blue is within them, red is outside, and grey has too few trials for a verdict.
+
+    The last column and the second figure compare along the curve: the cost so far in percent of the final result of TS,
+    where it is the largest in standard errors, and the probability p of a distance as large at any batch if the sign of
+    each trial's difference were chance (a sign-flip test, for all batches together).
 """)
 
 
@@ -94,11 +103,12 @@ COMPLEXITY = _flowed("""
 """)
 
 IMITATION = _flowed("""
-    KL(teacher ‖ policy) on held-out contexts after each update, mean over trials. By the paper's decomposition it costs
-    at most L·√(KL/2) per decision, where L is the range of observed mean rewards. The bound in the table sums this over
-    a trial, each batch with the divergence of the policy that decided it. The measured cost is the reward lost against
-    undistilled Thompson sampling, paired by trial. It includes the effect of learning from different actions, which the
-    bound does not cover. Both are total reward over a trial.
+    KL(teacher ‖ policy) on held-out contexts after each update, mean over trials. What it costs by the teacher's own
+    estimate is Σ (teacher − policy)·posterior mean reward per decision. By the paper's decomposition it costs at most
+    L·√(KL/2), where L is the range of rewards; a problem that declares none, such as the wheel, has no bound. Both are
+    summed over a trial, each batch with the policy that decided it. The measured difference is the reward lost against
+    undistilled Thompson sampling, paired by trial; it includes the effect of learning from different actions, which the
+    other two do not cover. All are total reward over a trial. A dash stands for what was not measured.
 """)
 
 
@@ -175,10 +185,13 @@ def _comparison(said: Summary) -> Section | None:
     rows = said.comparisons
     if not rows:
         return None
+    figures: dict[str, Chart] = {"il-against-ts": charts.forest(rows)} if _has_intervals(rows) else {}
+    if any(row.along for row in rows):
+        figures["il-against-ts-along"] = charts.differences(rows)
     return Section(
         "Distilled policies against their Thompson sampling",
         f"{COMPARISON}\n\n{_by_chance(said)}",
-        {"il-against-ts": charts.forest(rows)} if _has_intervals(rows) else {},
+        figures,
         tables.comparison_tables(rows),
     )
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from potstill.lab.measure import Latency, SameLanguage
+from potstill.lab.report.along import Along, along
 from potstill.lab.report.runs import LATENCY_MS, PEERS, Run, Runs
 from potstill.lab.runs import ALGORITHMS, Comparison, Estimate, Measure, Trial
 
@@ -35,7 +36,7 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """A distilled policy compared with its Thompson sampling."""
+    """A distilled policy compared with its Thompson sampling, at the end and along the curve."""
 
     problem: str
     preset: str
@@ -43,6 +44,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     measure: Measure
     comparison: Comparison
+    along: Along | None
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +126,7 @@ def comparisons(runs: Runs) -> list[Compared]:
                     title=run.title,
                     measure=run.measure,
                     comparison=comparison,
+                    along=along(run, teacher),
                 )
             )
     return rows
@@ -175,8 +178,10 @@ class Imitated(msgspec.Struct, frozen=True, kw_only=True):
         title: Title of the algorithm.
         decisions: Number of decisions in a trial.
         kl: Held-out KL divergence from the teacher after each update, in nats, mean over trials.
-        price: The paper's bound on the cost of these divergences, L·√(KL/2) per decision, summed over a trial; each
-            batch counts with the policy that decided it.
+        given_up: Reward that imitation gives up by the teacher's mean rewards, summed over a trial; each batch counts
+            with the policy that decided it. None for trials of before it was measured.
+        price: The paper's bound on the cost of these divergences, L·√(KL/2) per decision, summed likewise. None
+            without a declared range of rewards.
         cost: Total regret minus that of Thompson sampling, paired by trial; None if that was not run.
     """
 
@@ -186,7 +191,8 @@ class Imitated(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     decisions: int
     kl: list[float]
-    price: Estimate
+    given_up: Estimate | None
+    price: Estimate | None
     cost: Estimate | None
 
     @property
@@ -209,20 +215,28 @@ def _imitated(run: Run, teacher: Run | None) -> Imitated:
         title=run.title,
         decisions=int(run.decisions[-1]),
         kl=[float(kl) for kl in np.mean([trial.kl or [] for trial in run.trials], axis=0)],
-        price=Estimate.of([paid(trial) for trial in run.trials]),
+        given_up=_summed([trial.cost for trial in run.trials], run),
+        # Before costs were measured, the range was that of the rewards seen, which bounds nothing.
+        price=_summed([trial.price if trial.cost else None for trial in run.trials], run),
         cost=_cost(run, teacher),
     )
 
 
-def paid(trial: Trial) -> float:
-    """Bound over a whole trial. The first batch is uniform for every algorithm and costs nothing."""
-    return float(np.dot(trial.price or [], trial.decisions[1:]))
+def _summed(per_decision: Sequence[list[float] | None], run: Run) -> Estimate | None:
+    """Totals over a trial of values per decision, after each update but the last; None unless all trials have them.
+
+    The first batch is uniform for every algorithm and costs nothing.
+    """
+    found = [values for values in per_decision if values is not None]
+    if len(found) < len(run.trials):
+        return None
+    return Estimate.of([float(np.dot(values, run.trials[0].decisions[1:])) for values in found])
 
 
 def _complete(trial: Trial) -> bool:
     """Whether every update but the one after the last batch reports its divergence."""
     updates = len(trial.decisions) - 1
-    return updates > 0 and len(trial.kl or []) == len(trial.price or []) == updates
+    return updates > 0 and len(trial.kl or []) == updates
 
 
 def _cost(run: Run, teacher: Run | None) -> Estimate | None:

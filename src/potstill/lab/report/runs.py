@@ -13,7 +13,7 @@ from potstill.lab.problems import SCENARIOS, Float64, is_known, scenario
 from potstill.lab.runs import ALGORITHMS, Comparison, Estimate, Measure, Trial, results
 
 PEERS = "peers"
-_PRESETS = ["paper", "potstill", PEERS]
+_PRESETS = ["paper", "paper-fresh", "potstill", PEERS]
 
 
 _PROBLEMS = ("mushroom", "wheel", "video", "warfarin-20")

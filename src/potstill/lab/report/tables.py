@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from potstill.lab.measure import Growth
+from potstill.lab.report.along import Along
 from potstill.lab.report.rows import Alike, Compared, Final, Imitated, Timed
 from potstill.lab.report.runs import problem_title
 from potstill.lab.runs import Comparison, Estimate
@@ -46,7 +47,16 @@ def _problems(rows: Sequence[Compared] | Sequence[Timed]) -> list[str]:
 
 
 def _comparison_table(rows: Sequence[Compared], problem: str) -> Table:
-    header = ("preset", "distilled policy", "trials", "ratio", "95 % interval", "paired difference ± 2 s.e.", "verdict")
+    header = (
+        "preset",
+        "distilled policy",
+        "trials",
+        "ratio",
+        "95 % interval",
+        "paired difference ± 2 s.e.",
+        "verdict",
+        "largest along the curve",
+    )
     cells = [
         (
             row.preset,
@@ -56,6 +66,7 @@ def _comparison_table(rows: Sequence[Compared], problem: str) -> Table:
             _interval(row.comparison),
             estimate(row.comparison.difference),
             row.comparison.verdict,
+            _along(row.along),
         )
         for row in rows
     ]
@@ -65,6 +76,12 @@ def _comparison_table(rows: Sequence[Compared], problem: str) -> Table:
 
 def _interval(one: Comparison) -> str:
     return "–" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
+
+
+def _along(found: Along | None) -> str:
+    if found is None:
+        return "–"
+    return f"{percent(found.worst)} after {found.at:,.0f}, p {found.p:.2g}"
 
 
 def latency_tables(rows: Sequence[Timed]) -> list[Table]:
@@ -140,9 +157,9 @@ def imitation_table(rows: Sequence[Imitated]) -> Table:
         "distilled policy",
         "mean KL, nats",
         "last KL, nats",
-        "bound on cost",
-        "measured cost ± 2 s.e.",
-        "cost / bound",
+        "cost by the teacher",
+        "bound",
+        "IL − TS, measured ± 2 s.e.",
     )
     cells = [
         (
@@ -151,9 +168,9 @@ def imitation_table(rows: Sequence[Imitated]) -> Table:
             row.title,
             _significant(row.mean_kl, 2),
             _significant(row.kl[-1], 2),
-            _significant(row.price.mean, 3),
+            "–" if row.given_up is None else _significant(row.given_up.mean, 2),
+            "–" if row.price is None else _significant(row.price.mean, 3),
             "–" if row.cost is None else estimate(row.cost),
-            "–" if row.cost is None or not row.price.mean else percent(row.cost.mean / row.price.mean),
         )
         for row in rows
     ]

@@ -118,7 +118,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 def _presets(name: str) -> list[str]:
     if name == "both":
-        return list(PRESETS)
+        return ["paper", "potstill"]
     if name not in PRESETS:
         raise LabError(f"unknown preset {name!r}; there are {', '.join(PRESETS)} and both")
     return [name]

@@ -175,7 +175,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
     def _relearn(self, state: AdaptiveState, key: Key) -> AdaptiveState:
         """Retrain the network, learn the prior scales, and choose the model with or without the network."""
         held_out = self._held_out(state)
-        training = state.memory.rows(~held_out)
+        training = state.memory.normalised().rows(~held_out)
         units, previous = self._units(training), _training_count(int(state.learnt))
         new = _training_count(int(state.seen)) - previous
         networks, noise = self._fit(state.networks, state.noise, previous, new, training, units, key)
@@ -224,7 +224,7 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         return coregional.posterior(tuple(factors), total, blocks, max(noise, _LEAST_NOISE))
 
     def _sums(self, state: AdaptiveState, rows: NDArray[np.bool_] | slice) -> nig.Sums:
-        memory = state.memory.rows(rows)
+        memory = state.memory.normalised().rows(rows)
         x, targets = self._regressors(state, memory.contexts), self._targets(state, memory)
         return nig.sums(x, memory.actions, targets, memory.weights, self._actions(state))
 

@@ -1,6 +1,7 @@
 """Gaussian processes over (context, action)."""
 
 from potstill.teachers.gp.gp_ts import GaussianProcessTS
-from potstill.teachers.gp.max_variance import max_variance_design
+from potstill.teachers.gp.gp_ucb import GaussianProcessUCB
+from potstill.teachers.gp.max_variance import Design, max_variance_design
 
-__all__ = ["GaussianProcessTS", "max_variance_design"]
+__all__ = ["Design", "GaussianProcessTS", "GaussianProcessUCB", "max_variance_design"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,14 +15,17 @@ from potstill.problem import Observations, Problem
 from potstill.teachers import memory
 from potstill.teachers.contract import Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.gp import regression
-from potstill.teachers.gp.kernels import Independent, Kernel, Matern, Typical, depends_on_action
+from potstill.teachers.gp.kernels import Constant, Independent, Kernel, Linear, Matern, Typical, depends_on_action
 from potstill.teachers.gp.max_variance import inducing_points
 from potstill.teachers.gp.pairs import Float64, Points, geometry
 from potstill.teachers.joint_normal import Joint, draws, shares
-from potstill.teachers.memory import Weighting, weights
+from potstill.teachers.memory import Weighting, Weights, weights
 
 #: Numbers per chunk of contexts, for draws or covariances: 32 MB.
 _CHUNK = 4_000_000
+#: Prior of a linear mean function for each action: its coefficients have a standard deviation of 3, in units of that
+#: of the rewards. The contexts' columns are in [0, 1].
+_LINEAR_MEAN = Independent(variance=9.0) * (Constant() + Linear("context"))
 #: Candidate observations per inducing point.
 _CANDIDATES = 8
 #: Rewards whose standard deviation is below this share of the largest are equal up to rounding.
@@ -50,7 +53,7 @@ class GaussianProcessState(NamedTuple):
 
 
 class GaussianProcessTS(
-    msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_field="type", tag="gaussian-process-ts"
+    msgspec.Struct, NeedsFiniteActions, Weights, frozen=True, kw_only=True, tag_field="type", tag="gaussian-process-ts"
 ):
     """Reward = f(context, action) + noise, with a Gaussian process prior on f and normal noise.
 
@@ -76,7 +79,12 @@ class GaussianProcessTS(
             marginal likelihood.
         window: Learn only from the latest `window` observations.
         weighting: Weighting of observations. An observation of weight 2 has half the noise variance.
+        mean: Mean function of the prior. ``constant`` is the mean of the rewards. ``linear`` adds a linear function of
+            the context for each action, whose coefficients are integrated out: far from observations, rewards then
+            follow a line instead of returning to the mean.
     """
+
+    later_options: ClassVar[tuple[str, ...]] = ("mean",)
 
     kernel: Kernel = Matern("context") + Matern("context") * Independent()
     action_features: tuple[tuple[float, ...], ...] | None = None
@@ -90,6 +98,7 @@ class GaussianProcessTS(
     spread: float = 1.5
     window: int | None = None
     weighting: Weighting = "equal"
+    mean: Literal["constant", "linear"] = "constant"
 
     def __post_init__(self) -> None:
         least, most = regression.NOISE
@@ -100,6 +109,7 @@ class GaussianProcessTS(
         for field in ("exact_limit", "fit_steps"):
             _check(getattr(self, field) >= 0, self, field, "0 or more")
         _check(self.window is None or self.window >= 1, self, "window", "at least 1, or None")
+        _check(self.mean in ("constant", "linear"), self, "mean", "'constant' or 'linear'")
         if not depends_on_action(self.kernel):
             raise InvalidOption(
                 "GaussianProcessTS: a kernel on the context alone gives all actions the same reward; add or multiply "
@@ -127,7 +137,7 @@ class GaussianProcessTS(
         if not len(observations):
             return state
         kept = state.memory.append(observations, self.window, weights(observations, self.weighting))
-        points, (unit, targets) = Points(kept.contexts, kept.actions), _standardise(kept)
+        points, (unit, targets) = Points(kept.contexts, kept.actions), _standardise(kept.normalised())
         model = self._fit(state, points, targets, key.child("fit"))
         posterior = self._posterior(model, points, targets, key.child("inducing"))
         return GaussianProcessState(state.features, kept, model.logs, model.relevance, unit, posterior)
@@ -160,7 +170,31 @@ class GaussianProcessTS(
 
     def model(self, state: GaussianProcessState) -> regression.Model:
         """The prior at the hyperparameters of a state."""
-        return regression.Model(self.kernel, state.logs, state.relevance, state.features)
+        return regression.Model(self._prior_kernel, state.logs, state.relevance, state.features)
+
+    def information_gain(self, state: GaussianProcessState, new: int) -> float:
+        """½ log det(I + σ⁻²K) of all observations less that of all but the latest `new`, in nats.
+
+        This is the paper's information gain of a batch, by the chain rule, at the present hyperparameters. Beyond
+        `exact_limit` it is that of the inducing points, a lower bound of each term.
+        """
+        model, memory = self.model(state), state.memory
+        points, total = Points(memory.contexts, memory.actions), len(memory.actions)
+
+        def gain(n: int) -> float:
+            some, weights = points.at(slice(0, n)), memory.weights[:n]
+            if not n:
+                return 0.0
+            if total <= self.exact_limit:
+                return regression.information_gain(model, some, weights)
+            return regression.sparse_information_gain(model, some, weights, state.posterior.points)
+
+        return max(gain(total) - gain(max(total - new, 0)), 0.0)
+
+    @property
+    def _prior_kernel(self) -> Kernel:
+        """The kernel with that of the mean function, whose coefficients have a vague prior."""
+        return self.kernel if self.mean == "constant" else self.kernel + _LINEAR_MEAN
 
     def _joints(self, state: GaussianProcessState, contexts: Float32, draws: int) -> Iterator[Joint]:
         """The posterior in standardised units, in chunks of contexts that bound memory."""
@@ -184,8 +218,8 @@ class GaussianProcessTS(
         """The initial hyperparameters. Encoded columns are in [0, 1], so their number sets the typical distance."""
         between_actions = float(np.sqrt(geometry(features, features).squared.mean()))
         typical = Typical(max(width, 1) ** 0.5 / 2, between_actions or 1.0)
-        logs = np.append(self.kernel.start(typical), np.log(self.noise))
-        return regression.Model(self.kernel, logs, np.zeros(width), features)
+        logs = np.append(self._prior_kernel.start(typical), np.log(self.noise))
+        return regression.Model(self._prior_kernel, logs, np.zeros(width), features)
 
     def _fit(
         self, state: GaussianProcessState, points: Points, targets: regression.Targets, key: Key
@@ -203,6 +237,7 @@ class GaussianProcessTS(
             steps=self.fit_steps,
             spread=self.spread,
             relevance=self.relevance,
+            fixed=0 if self.mean == "constant" else _LINEAR_MEAN.size,
         )
 
     def _posterior(

@@ -148,14 +148,40 @@ def predict(model: Model, posterior: Posterior, contexts: Float32) -> tuple[Floa
     return known @ posterior.weights, model.over_actions(contexts) - half @ half.swapaxes(1, 2)
 
 
+def information_gain(model: Model, points: Points, weights: Float64) -> float:
+    """½ log det(I + Σ⁻¹K) of N observations with noise Σ, in nats: what they tell about the function, in O(N³)."""
+    scale = np.sqrt(weights / model.noise)
+    lower = _cholesky(scale[:, None] * model.covariance(points, points) * scale, 1.0)
+    return float(np.log(np.diag(lower)).sum())
+
+
+def sparse_information_gain(model: Model, points: Points, weights: Float64, inducing: Points) -> float:
+    """The same of what m inducing points explain, a lower bound, in O(N·m²)."""
+    lower = _cholesky(model.covariance(inducing, inducing), 0.0)
+    gram = np.eye(len(lower))
+    for start in range(0, len(weights), _ROWS):
+        rows = slice(start, start + _ROWS)
+        explained = solve_triangular(lower, model.covariance(inducing, points.at(rows)), lower=True)
+        gram += (explained * (weights[rows] / model.noise)) @ explained.T
+    return 0.5 * float(np.linalg.slogdet(gram)[1])
+
+
 def fit(
-    start: Model, warm: Model, points: Points, targets: Targets, *, steps: int, spread: float, relevance: bool
+    start: Model,
+    warm: Model,
+    points: Points,
+    targets: Targets,
+    *,
+    steps: int,
+    spread: float,
+    relevance: bool,
+    fixed: int = 0,
 ) -> Model:
     """Hyperparameters that maximise the marginal likelihood of N observations times a prior, in `steps` of O(N³).
 
     Each logarithm has a normal prior around its value in `start`, with standard deviation `spread`, because a handful
     of observations, or equal rewards, do not identify most of them. The search is warm-started at `warm`. Relevance
-    factors stay fixed unless `relevance` is set.
+    factors stay fixed unless `relevance` is set, and so do the last `fixed` hyperparameters of the kernel.
     """
     centre, size = np.append(start.logs, start.relevance), len(start.logs)
 
@@ -169,6 +195,7 @@ def fit(
 
     first = np.append(warm.logs, warm.relevance)
     reach = np.where(np.arange(len(centre)) < size, _REACH, _REACH if relevance else 0.0)
+    reach[size - 1 - fixed : size - 1] = 0.0
     bounds = np.stack([centre - reach, centre + reach], axis=1)
     bounds[size - 1] = np.log(NOISE)
     found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})

@@ -3,6 +3,6 @@
 from potstill.teachers.linear import nig
 from potstill.teachers.linear.lin_ucb import LinUCB
 from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
-from potstill.teachers.linear.nig import Float64, Posterior, Sums
+from potstill.teachers.linear.nig import Float64, Posterior, Sums, WeightedSums
 
-__all__ = ["DiagonalLinearTS", "Float64", "LinUCB", "LinearTS", "Posterior", "Sums", "nig"]
+__all__ = ["DiagonalLinearTS", "Float64", "LinUCB", "LinearTS", "Posterior", "Sums", "WeightedSums", "nig"]

@@ -39,7 +39,7 @@ class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb
     def bounds(self, state: LinearState, contexts: Float32) -> NDArray[np.float64]:
         """The upper confidence bound of each action, float64[N, K]."""
         marginals = self.marginals(state, contexts)
-        beta = self.beta_t if self.beta_t is not None else paper_beta(float(state.sums.n.sum()))
+        beta = self.beta_t if self.beta_t is not None else paper_beta(float(state.sums.normalised().n.sum()))
         return marginals.location + math.sqrt(beta) * marginals.scale
 
 

@@ -13,18 +13,20 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.linear import nig
-from potstill.teachers.memory import Weighting, weights
+from potstill.teachers.memory import Weighting, Weights, weights
 from potstill.teachers.probability_best import probability_best
 
 
 class LinearState(NamedTuple):
     """Sufficient statistics of all observations, and the posterior given them."""
 
-    sums: nig.Sums
+    sums: nig.Sums | nig.WeightedSums
     posterior: nig.Posterior
 
 
-class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_field="type", tag="linear-ts"):
+class LinearTS(
+    msgspec.Struct, NeedsFiniteActions, Weights, frozen=True, kw_only=True, tag_field="type", tag="linear-ts"
+):
     """Reward = xᵀθ + noise, independently per action, with the conjugate prior NIG(0, precision·I, alpha, beta).
 
     The defaults are the paper's. Propensities are exact: given a context, the rewards of the actions are
@@ -65,9 +67,9 @@ class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, ta
         """The posterior after more observations."""
         return self.absorb(state, self.summarise(observations))
 
-    def summarise(self, observations: Observations) -> nig.Sums:
+    def summarise(self, observations: Observations) -> nig.Sums | nig.WeightedSums:
         """Sufficient statistics of some observations."""
-        return nig.sums(
+        sums = nig.sums(
             observations.contexts,
             observations.actions,
             observations.rewards,
@@ -75,10 +77,11 @@ class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, ta
             self.count(observations.problem.actions),
             intercept=True,
         )
+        return sums if self.weighting == "equal" else nig.WeightedSums(sums, np.array(float(len(observations))))
 
-    def absorb(self, state: LinearState, stats: nig.Sums) -> LinearState:
+    def absorb(self, state: LinearState, stats: nig.Sums | nig.WeightedSums) -> LinearState:
         """The posterior after the observations behind `stats`."""
-        return self._state(state.sums.scaled(self.discount) + stats)
+        return self._state(state.sums.scaled(self.discount) + stats)  # type: ignore[operator]
 
     def propensities(self, state: LinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The probability that each action is best, float32[N, K]."""
@@ -96,8 +99,8 @@ class LinearTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, ta
         """The posterior mean reward of each action, float64[N, K]."""
         return nig.with_intercept(contexts) @ state.posterior.mean.T
 
-    def _state(self, total: nig.Sums) -> LinearState:
-        return LinearState(total, nig.posterior(total, self.precision, self.alpha, self.beta))
+    def _state(self, total: nig.Sums | nig.WeightedSums) -> LinearState:
+        return LinearState(total, nig.posterior(total.normalised(), self.precision, self.alpha, self.beta))
 
 
 class DiagonalLinearTS(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="diagonal-linear-ts"):
@@ -106,6 +109,6 @@ class DiagonalLinearTS(LinearTS, frozen=True, kw_only=True, tag_field="type", ta
     A baseline, from the paper's appendix on complexity and Riquelme et al. (2018).
     """
 
-    def _state(self, total: nig.Sums) -> LinearState:
+    def _state(self, total: nig.Sums | nig.WeightedSums) -> LinearState:
         exact = super()._state(total)
         return LinearState(total, nig.diagonal(exact.posterior))

@@ -47,6 +47,36 @@ class Sums(NamedTuple):
         """All sums times a factor: the same observations with their weights scaled."""
         return Sums(*(factor * a for a in self))
 
+    def normalised(self) -> Sums:
+        """These sums: equal weights need no normalisation."""
+        return self
+
+
+class WeightedSums(NamedTuple):
+    """Sufficient statistics of weighted observations, before their weights are normalised.
+
+    The sum of two covers both sets, however observations are divided: only the total says what the mean weight is.
+
+    Attributes:
+        sums: Statistics with the weights as they are.
+        rows: Number of observations, float64[]; less after a discount.
+    """
+
+    sums: Sums
+    rows: Float64
+
+    def __add__(self, other: WeightedSums) -> WeightedSums:  # type: ignore[override]
+        return WeightedSums(self.sums + other.sums, self.rows + other.rows)
+
+    def scaled(self, factor: float) -> WeightedSums:
+        """All sums times a factor."""
+        return WeightedSums(self.sums.scaled(factor), factor * self.rows)
+
+    def normalised(self) -> Sums:
+        """Statistics with weights of mean 1."""
+        weight = float(self.sums.n.sum())
+        return self.sums.scaled(float(self.rows) / weight) if weight else self.sums
+
 
 class Posterior(NamedTuple):
     """NIG(mean, Λ, alpha, beta) for each action.

@@ -10,7 +10,7 @@ from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers.contract import NeedsFiniteActions, Parts
-from potstill.teachers.memory import Memory, Weighting, weights
+from potstill.teachers.memory import Memory, Weighting, Weights, weights
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
 from potstill.teachers.neural.network import RAW, Data, Networks, Start, Units
@@ -21,7 +21,7 @@ from potstill.teachers.neural.recipe import Recipe
 Float64 = NDArray[np.float64]
 
 
-class Neural(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True):
+class Neural(msgspec.Struct, NeedsFiniteActions, Weights, frozen=True, kw_only=True):
     """Options of every neural teacher.
 
     Args:

@@ -91,10 +91,10 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         counts = np.concatenate([state.counts, self._draw_counts(len(observations), key.child("bootstrap"))])
         counts, units = counts[-len(memory.actions) :], self._units(memory)
         priors = self._draw_priors(state.priors, units, key.child("prior")) if not previous else state.priors
-        plain, new = self._data(memory, units), len(observations)
+        plain, new = self._data(memory.normalised(), units), len(observations)
         start, noise = self._prepare(state.networks, state.noise, previous, new, plain, units, key)
         left_over = units.standardise(memory.rewards - self._prior_rewards(priors, memory))
-        data = Data(memory.contexts, memory.actions, left_over, counts.T * memory.weights)
+        data = Data(memory.contexts, memory.actions, left_over, counts.T * plain.weights)
         networks = train.fit(start, data, self.recipe, key.child("train")).in_units(units)
         return BootstrapState(memory, counts, networks, noise, priors)
 

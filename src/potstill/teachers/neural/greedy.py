@@ -61,13 +61,13 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
             return state
         self._check_memory(state.memory, int(state.learnt))
         memory = self._append(state.memory, observations)
-        units, previous = self._units(memory), int(state.learnt)
-        networks, noise = self._fit(state.networks, state.noise, previous, len(observations), memory, units, key)
+        units, previous, data = self._units(memory), int(state.learnt), memory.normalised()
+        networks, noise = self._fit(state.networks, state.noise, previous, len(observations), data, units, key)
         return GreedyState(memory, np.array(len(memory.actions)), networks, noise)
 
     def reread(self, state: GreedyState, parts: Parts, key: Key) -> GreedyState:
         """The network after training on all observations, without keeping them."""
-        overview = scan(parts)
+        overview = scan(parts, self.weighting)
         if not overview.rows.sum():
             return state
         networks, noise = self._fit_parts(state.networks, state.noise, int(state.learnt), parts, overview, key)

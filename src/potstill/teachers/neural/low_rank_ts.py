@@ -86,7 +86,7 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
             return state
         memory = self._append(state.memory, observations)
         units, previous = self._units(memory), len(state.memory.actions)
-        data = self._data(memory, units)
+        data = self._data(memory.normalised(), units)
         start, noise = self._prepare(state.networks, state.noise, previous, len(observations), data, units, key)
         path = self._path(start, data, key).in_units(units)
         mean, deviations = self._gaussian(path, len(memory.actions))

@@ -88,19 +88,19 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
             return state
         self._check_memory(state.memory, int(state.learnt))
         memory = self._append(state.memory, observations)
-        units, previous = self._units(memory), int(state.learnt)
-        networks, noise = self._fit(state.networks, state.noise, previous, len(observations), memory, units, key)
-        posterior = self._posterior(_all_sums(networks, memory, units), units)
+        units, previous, data = self._units(memory), int(state.learnt), memory.normalised()
+        networks, noise = self._fit(state.networks, state.noise, previous, len(observations), data, units, key)
+        posterior = self._posterior(_all_sums(networks, data, units), units)
         return NeuralLinearState(memory, np.array(len(memory.actions)), networks, noise, posterior)
 
     def reread(self, state: NeuralLinearState, parts: Parts, key: Key) -> NeuralLinearState:
         """The posterior after all observations, without keeping them."""
-        overview = scan(parts)
+        overview = scan(parts, self.weighting)
         if not overview.rows.sum():
             return state
         units = self._units_of(overview)
         networks, noise = self._fit_parts(state.networks, state.noise, int(state.learnt), parts, overview, key)
-        sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting, overview.inverse))
+        sums = reduce(add, parts.each(_part_sums, networks, units, self.weighting, overview.weight))
         nothing = memories.empty(state.memory.contexts.shape[1])
         return NeuralLinearState(nothing, overview.rows.sum(), networks, noise, self._posterior(sums, units))
 
@@ -145,9 +145,9 @@ def _part_sums(
     networks: Networks,
     units: Units,
     weighting: Weighting,
-    inverse: float,
+    weight: float,
 ) -> nig.Sums:
-    return _all_sums(networks, part_memory(observations, weighting, inverse), units)
+    return _all_sums(networks, part_memory(observations, weighting, weight), units)
 
 
 def _all_sums(networks: Networks, memory: Memory, units: Units) -> nig.Sums:

@@ -14,7 +14,8 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
 from potstill.teachers.contract import Exactness, Float32, NeedsFiniteActions
-from potstill.teachers.memory import Memory, Weighting, weights
+from potstill.teachers.memory import Memory, Weighting, Weights, weights
+from potstill.teachers.program.model_file import ModelFile
 from potstill.teachers.propensities import sample_rows
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ProgramState(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class ProgramTS(NeedsFiniteActions):
+class ProgramTS(NeedsFiniteActions, Weights):
     """A user-defined reward model: latent parameters with priors, and the mean reward of an action in a context.
 
     >>> def program(contexts, actions, rewards=None):           # float32[N, d], int32[N], float32[N] or None
@@ -100,6 +101,7 @@ class ProgramTS(NeedsFiniteActions):
     def init(self, problem: Problem) -> ProgramState:
         """Prior draws; checks what the program registers and returns."""
         inference, names = _inference(), self._latents(problem.width)
+        self._check_actions(problem)
         drawn = inference.prior(self.program, names, problem.width, self.draws, inference.jax_key(Key(0)))
         draws = tuple(np.asarray(drawn[name]) for name in names)
         return ProgramState(memories.empty(problem.width), np.array(self.count(problem.actions)), draws, np.array(0.0))
@@ -135,7 +137,7 @@ class ProgramTS(NeedsFiniteActions):
         """The mean reward of each action over the posterior draws, float64[N, K]."""
         k, draws = int(state.actions), self.posterior(state)
         parts = [_inference().means(self.program, draws, rows, k) for _, rows in _filled(contexts)]
-        return np.concatenate([np.zeros((0, k)), *parts])[: len(contexts)]
+        return np.concatenate([np.zeros((0, k)), *parts])[: len(contexts)].astype(np.float64)
 
     def posterior(self, state: ProgramState) -> dict[str, NDArray[Any]]:
         """Posterior draws by the name of the latent parameter, [draws, ...], for diagnostics."""
@@ -146,7 +148,7 @@ class ProgramTS(NeedsFiniteActions):
         """Draws by name, and the share of divergent steps; NaN if inference failed."""
         inference, n = _inference(), len(memory.actions)
 
-        data = inference.padded(memory)
+        data = inference.padded(memory.normalised())
         if self.inference == "svi" or n > self.nuts_limit:
             drawn = inference.fit(self.program, data, n, kept, key, count=self.draws, steps=self.steps)
         else:
@@ -159,6 +161,11 @@ class ProgramTS(NeedsFiniteActions):
         from potstill.teachers.program.sites import inspect_sites
 
         return inspect_sites(self.program, width).latents
+
+    def _check_actions(self, problem: Problem) -> None:
+        from potstill.teachers.program.sites import check_actions
+
+        check_actions(self.program, problem.width, self.count(problem.actions))
 
     def _check_finite(self, bad: NDArray[Any], first: int) -> None:
         rows = np.flatnonzero(bad)
@@ -188,6 +195,8 @@ def _filled(contexts: Float32) -> Iterator[tuple[int, Float32]]:
 
 def name_of(program: Callable[..., Any]) -> str:
     """Name of a program in messages and files."""
+    if isinstance(program, ModelFile):
+        return str(program)
     return getattr(program, "__qualname__", type(program).__qualname__)
 
 

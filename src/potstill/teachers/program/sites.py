@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.experimental import checkify
 from numpyro import handlers
 
-from potstill.errors import InvalidOption
+from potstill.errors import InvalidOption, PotstillError
+from potstill.teachers.program.model_file import ModelFile, describe
 from potstill.teachers.program.program_ts import name_of
 
 Registered = dict[str, Any]
@@ -49,11 +52,50 @@ def _trace(program: Callable[..., Any], width: int, n: int) -> Registered:
     contexts, column = np.zeros((n, width), np.float32), np.zeros(n, np.float32)
     actions = np.zeros(n, np.int32)
     for rewards in (None, column):
-        mean = jax.eval_shape(run, contexts, actions, rewards)
+        with _refused(program):
+            mean = jax.eval_shape(run, contexts, actions, rewards)
         if getattr(mean, "shape", None) != (n,):
             got = f"shape {mean.shape}" if hasattr(mean, "shape") else repr(mean)
             raise _refusal(program, f"it must return the mean rewards, of shape ({n},) for {n} rows, got {got}")
     return sites
+
+
+@lru_cache(maxsize=128)
+def check_actions(program: Callable[..., Any], width: int, count: int) -> None:
+    """Raise `InvalidOption` if a program looks an action up in an array that has fewer entries than there are actions.
+
+    JAX takes the last entry then, and the last actions would silently share their rewards.
+    """
+
+    def run(contexts: Any, actions: Any) -> Any:
+        with handlers.seed(rng_seed=0):
+            return program(contexts, actions, None)
+
+    looked_up = checkify.checkify(run, errors=checkify.index_checks)
+    with _refused(program):
+        error, _ = looked_up(np.zeros((count, width), np.float32), np.arange(count, dtype=np.int32))
+    if (message := error.get()) is not None:
+        found = message.splitlines()[0].partition(". Failed at")[0]
+        raise _refusal(program, f"it does not fit the {count} actions of the problem: {found}")
+
+
+@contextmanager
+def _refused(program: Callable[..., Any]) -> Iterator[None]:
+    """Refuse a program that raises an error while it is traced."""
+    try:
+        yield
+    except PotstillError:
+        raise
+    except Exception as error:
+        raise _refusal(program, f"it raised {describe(error, _file_of(program))}") from error
+
+
+def _file_of(program: Callable[..., Any]) -> str:
+    """The file of a program, as frames of a traceback name it."""
+    if isinstance(program, ModelFile):
+        return program.path
+    code = getattr(program, "__code__", None)
+    return getattr(code, "co_filename", "")
 
 
 def _likelihoods(program: Callable[..., Any], sites: Registered) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ export interface Answer {
   propensity: number;
   /** Version of the policy that decided; null if none did. */
   policy: number | null;
-  mode: "online" | "apprentice" | "log-only" | "fallback" | "control";
+  mode: "online" | "apprentice" | "log-only" | "fallback" | "control" | "design";
   /** In mode "apprentice", the action that the policy would have taken. */
   would?: string;
   /** Experiment arm, `NAME:control` or `NAME:treatment`; absent outside of experiments. */

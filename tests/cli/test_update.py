@@ -56,7 +56,7 @@ def test_decisions_that_were_left_out_as_ambiguous_are_shown(workspace):
         for i, action in enumerate(("360p", "720p")):
             stated = {"id": "retried", "propensity": 0.5, "policy": i, "time": now() - DAY + i}
             log.append(LoggedDecision(context=context, action=action, **stated))
-    said = "ambiguous +1 decision left out: logged with different actions under one id"
+    said = "ambiguous +1 decision left out: logged with different actions or by different versions under one id"
     run_update(workspace, now=NOON)  # flushes only
     assert re.search(said, done("status", workspace.url))
     assert re.search(said, done("update", workspace.url))

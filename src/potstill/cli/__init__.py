@@ -38,6 +38,7 @@ COMMANDS = {
     "experiment": "experiment",
     "evaluate": "evaluate",
     "tune": "tune",
+    "design": "design",
     "lab": "lab",
     "demo": "lab",
 }

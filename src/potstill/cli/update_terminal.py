@@ -165,7 +165,8 @@ def _network(hidden: Sequence[int]) -> str:
 
 
 def _ambiguous(decisions: int) -> str:
-    return f"{plural(decisions, 'decision')} left out: logged with different actions under one id (repeated requests)"
+    why = "logged with different actions or by different versions under one id (repeated requests)"
+    return f"{plural(decisions, 'decision')} left out: {why}"
 
 
 def _unused(late: int, too_late: int, orphans: int) -> str:
@@ -227,6 +228,8 @@ def show_status(found: Status, *, as_json: bool) -> None:
         lines["paused"] = f"{found.paused.in_words}; no update is made until potstill resume"
     if found.experiment is not None:
         lines["experiment"] = f"{found.experiment.name}, {found.experiment.in_words}"
+    if found.design is not None:
+        lines["design"] = found.design.in_words
     if found.next.unfit:
         lines["update"] += f"; {found.next.unfit:,} are left out: {_UNFIT}"
     if others := [mark for mark in found.logs if mark.open and mark.gone is None]:

@@ -23,7 +23,7 @@ class Answer(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         action: The action to carry out.
         propensity: The exact probability, or density, with which it was chosen.
         policy: Version of the policy that decided; None if none did.
-        mode: ``online``, ``apprentice``, ``log-only``, ``fallback`` or ``control``.
+        mode: ``online``, ``apprentice``, ``log-only``, ``fallback``, ``control`` or ``design``.
         would: In mode ``apprentice``, the action that the policy would have drawn.
         arm: Arm of an experiment, ``NAME:control`` or ``NAME:treatment``; None outside of experiments.
     """

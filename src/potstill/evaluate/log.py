@@ -23,6 +23,7 @@ WHY = {
     "log-only": "your code decided and stated no probability",
     "fallback": "no policy was available, and a fixed action was taken",
     "control": "the control's fixed action or rule decided, with probability 1",
+    "design": "the initial design chose the action, with probability 1",
     "unfit": "do not fit the present problem: it has changed since",
 }
 

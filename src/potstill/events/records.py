@@ -18,8 +18,8 @@ from potstill.spaces import ColumnType
 
 #: Why an action was taken that the policy did not draw. ``apprentice``: the caller's own choice, logged with the
 #: policy's probability of it. The others are fixed actions with propensity 1: ``log-only``, the policy does not decide
-#: yet; ``fallback``, it could not; ``control``, the control arm of an experiment.
-Mode = Literal["apprentice", "log-only", "fallback", "control"]
+#: yet; ``fallback``, it could not; ``control``, the control arm of an experiment; ``design``, the initial design.
+Mode = Literal["apprentice", "log-only", "fallback", "control", "design"]
 #: An action or a restriction as the action space's wire types have it.
 Value = bool | int | float | str | tuple[Any, ...] | dict[str, Any]
 FeatureValue = float | str | bool | None

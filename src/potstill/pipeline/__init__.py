@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from potstill.pipeline.audit import Audit, run_audit
     from potstill.pipeline.candidates import make_candidates
     from potstill.pipeline.check import check_learning
+    from potstill.pipeline.design import make_design
+    from potstill.pipeline.design_progress import DesignProgress, read_design_progress
     from potstill.pipeline.reproduce import Reproduction, reproduce_version
     from potstill.pipeline.status import Status, read_status
     from potstill.pipeline.tune import IntervalEstimate, TuningResult, run_tuning
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audit",
+    "DesignProgress",
     "ImportReport",
     "IntervalEstimate",
     "Reproduction",
@@ -25,7 +28,9 @@ __all__ = [
     "check_learning",
     "import_history",
     "make_candidates",
+    "make_design",
     "preview_update",
+    "read_design_progress",
     "read_status",
     "reproduce_version",
     "run_audit",
@@ -42,6 +47,11 @@ __getattr__ = lazy(
         ),
         "candidates": ("make_candidates",),
         "check": ("check_learning",),
+        "design": ("make_design",),
+        "design_progress": (
+            "DesignProgress",
+            "read_design_progress",
+        ),
         "reproduce": (
             "Reproduction",
             "reproduce_version",

@@ -19,7 +19,7 @@ from potstill.workspace import Workspace
 EXAMPLES = 20
 #: Modes of decisions without a policy: a fixed action with propensity 1. A control arm that is an older policy has no
 #: such mode, and is recomputed like any decision of that version.
-FIXED = ("log-only", "fallback", "control")
+FIXED = ("log-only", "fallback", "control", "design")
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):

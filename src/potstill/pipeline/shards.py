@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -129,12 +130,20 @@ def drawn_rows(table: pl.LazyFrame, count: int, drawn: int, key: Key) -> pl.Lazy
 
 def encode(rows: pl.LazyFrame, problem: Problem, place: str) -> Encoded:
     """Encoded contexts of the rows that fit the problem, and the number of those that do not."""
+    fitting, unfit = fitting_rows(rows, problem, place)
+    return Encoded(encode_contexts(fitting, problem), unfit)
+
+
+def fitting_rows(
+    rows: pl.LazyFrame, problem: Problem, place: str, carried: Mapping[str, str] | None = None
+) -> tuple[pl.DataFrame, int]:
+    """Contexts of the rows that fit the problem, with other columns to carry, and the number of those that do not."""
     try:
-        frame = _rules(rows, problem, place).rows(rows.with_row_index(ROW)).collect(engine="streaming")
+        frame = _rules(rows, problem, place, carried).rows(rows.with_row_index(ROW)).collect(engine="streaming")
     except pl.exceptions.PolarsError as error:
         raise InvalidContext(f"{place}: a column is not of its feature's type: {error}") from error
     fitting = frame.filter(FITS)
-    return Encoded(encode_contexts(fitting, problem), len(frame) - len(fitting))
+    return fitting, len(frame) - len(fitting)
 
 
 def none_fit(place: str, unfit: int) -> InvalidContext:
@@ -142,13 +151,13 @@ def none_fit(place: str, unfit: int) -> InvalidContext:
     return InvalidContext(f"{place}: none of its {unfit:,} rows fits the features of the problem")
 
 
-def _rules(rows: pl.LazyFrame, problem: Problem, place: str) -> RowRules:
+def _rules(rows: pl.LazyFrame, problem: Problem, place: str, carried: Mapping[str, str] | None) -> RowRules:
     schema = rows.collect_schema()
     columns = {feature.name: _column(feature, schema.names()) for feature in problem.context}
     if not any(columns.values()):
         names = ", ".join(schema.names())
         raise InvalidContext(f"{place}: none of the problem's features is a column; the columns are {names}")
-    return RowRules(context_rules(problem, columns, schema, text=is_text(place)))
+    return RowRules(context_rules(problem, columns, schema, text=is_text(place)), carried)
 
 
 def _column(feature: Feature, present: list[str]) -> str | None:

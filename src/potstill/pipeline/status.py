@@ -15,6 +15,7 @@ from potstill.events import now as clock
 from potstill.events.join import JoinReport, last_cut, preview
 from potstill.events.wal import Pending, Spool
 from potstill.pipeline.backlog import Backlog, backlog
+from potstill.pipeline.design_progress import DesignProgress, read_design_progress
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import Entry, Hold, NoState
@@ -71,6 +72,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         log: Events of this machine that are not in the lake yet.
         logs: Watermarks of all machines' logs.
         experiment: Status of the experiment in potstill.toml; None without one.
+        design: Progress of the initial design; None without one.
         next: Expected outcome of an update now.
         notices: What an operator should know: that the problem or the configuration has changed, and what to do.
     """
@@ -91,6 +93,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     log: Pending
     logs: list[Watermark]
     experiment: ExperimentStatus | None
+    design: DesignProgress | None = None
     next: Forecast
     notices: list[str]
 
@@ -121,6 +124,7 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         log=Spool(workspace.spool).pending(),
         logs=workspace.watermarks.all(),
         experiment=experiment_status(workspace, moment),
+        design=read_design_progress(workspace),
         next=expected,
         notices=[*notices(workspace, following), *expected.waits],
     )

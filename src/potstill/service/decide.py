@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -62,6 +62,23 @@ class Decisions(NamedTuple):
 
     replies: list[DecideReply]
     rows: list[DecisionRow | DecisionBlock]
+
+
+def decide_parts(batch: Batch, parts: Sequence[tuple[list[int], Callable[[Batch], Decisions]]]) -> Decisions:
+    """Decide the requests at some places in one way and others in another; replies are in the order of the requests.
+
+    Args:
+        batch: The requests.
+        parts: Places, and what decides them; each place is in one part.
+    """
+    by_place: dict[int, DecideReply] = {}
+    rows: list[DecisionRow | DecisionBlock] = []
+    for places, decide in parts:
+        if places:
+            made = decide(batch if len(places) == len(batch) else batch.at(places))
+            by_place.update(zip(places, made.replies, strict=True))
+            rows.extend(made.rows)
+    return Decisions([by_place[place] for place in range(len(batch))], rows)
 
 
 class Decider:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from potstill.events import microseconds, now
 from potstill.experiments import UNIT, Assignment, Control, ExperimentConfig, InvalidExperiment, Rules, unit_of
 from potstill.problem import Problem
-from potstill.service.decide import Batch, Decider, Decisions, check_own_actions
+from potstill.service.decide import Batch, Decider, Decisions, check_own_actions, decide_parts
 from potstill.service.metrics import Recorder
 from potstill.service.snapshot import Snapshot, SnapshotWatcher
 from potstill.service.wire import DecideReply
@@ -64,16 +64,16 @@ class Experiment:
         arms = self.arms(batch)
         control = [place for place, arm in enumerate(arms) if arm == self._arms[False]]
         others = [place for place, arm in enumerate(arms) if arm != self._arms[False]]
-        by_place: dict[int, DecideReply] = {}
-        decisions = Decisions([], [])
-        for places in filter(None, (control, others)):
-            part = batch if len(places) == len(batch) else batch.at(places)
-            part.arms = [arms[place] for place in places]
-            made = self._control_arm(snapshot, part, decide, decider) if places is control else decide(snapshot, part)
-            by_place.update(zip(places, made.replies, strict=True))
-            decisions.rows.extend(made.rows)
-        decisions.replies.extend(by_place[place] for place in range(len(batch)))
-        return decisions
+
+        def by_control(part: Batch) -> Decisions:
+            part.arms = [arms[place] for place in control]
+            return self._control_arm(snapshot, part, decide, decider)
+
+        def by_policy(part: Batch) -> Decisions:
+            part.arms = [arms[place] for place in others]
+            return decide(snapshot, part)
+
+        return decide_parts(batch, [(control, by_control), (others, by_policy)])
 
     def arms(self, batch: Batch) -> list[str | None]:
         """The arm of each request; None for those without a unit."""
@@ -82,10 +82,8 @@ class Experiment:
         return [None if unit is None else self._arms[next(treated)] for unit in units]
 
     def count(self, replies: Sequence[DecideReply], recorder: Recorder) -> None:
-        """Count decisions by mode and version, and by arm."""
-        for (mode, version), number in Counter((reply.mode, reply.policy) for reply in replies).items():
-            recorder.count_decisions(mode, version, number)
-        for arm, number in Counter(reply.arm for reply in replies).items():
+        """Count decisions by arm; those of the initial design have none."""
+        for arm, number in Counter(reply.arm for reply in replies if reply.mode != "design").items():
             recorder.count_arm("none" if arm is None else arm.partition(":")[2], number)
 
     def _units(self, batch: Batch) -> Sequence[str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from potstill.events import DecisionBlock, DecisionRow, Event, InvalidEvent, Log
 from potstill.policy import InvalidPolicy
 from potstill.problem import InvalidContext
 from potstill.service.async_log import AsyncCommit, AsyncLog
-from potstill.service.decide import Batch, Decider, Decisions
+from potstill.service.decide import Batch, Decider, Decisions, check_own_actions, decide_parts
+from potstill.service.design import DesignWatcher
 from potstill.service.experiment import Experiment, ExperimentWatcher
 from potstill.service.http import unavailable, unfit
 from potstill.service.idempotency import CachedDecision, IdempotencyCache
@@ -41,12 +43,13 @@ Read = Callable[[], Sequence[DecideRequest]]
 
 
 class _Pending(NamedTuple):
-    """Decisions that wait for the disk: how and when they were taken, and their replies."""
+    """Decisions that wait for the disk: how and when they were taken, their replies, and whether in several ways."""
 
     snapshot: Snapshot
     experiment: Experiment | None
     replies: list[DecideReply]
     time: int
+    mixed: bool
     commit: AsyncCommit
 
 
@@ -78,6 +81,7 @@ class ProblemService:
         self.requests = Requests(workspace.problem)
         self.snapshots = SnapshotWatcher(workspace, recorder.count_reload)
         self.experiments = ExperimentWatcher(workspace, recorder.count_reload)
+        self.designs = DesignWatcher(workspace, recorder.count_reload)
         self.problems = ProblemWatcher(workspace)
         self.counts = Counts()
         self._decider = Decider(workspace.problem, fallback_of(workspace))
@@ -88,13 +92,14 @@ class ProblemService:
         self._reloading = asyncio.Lock()
 
     async def open(self) -> None:
-        """Load the serving policy, the experiment and the last decisions, and open the log.
+        """Load the serving policy, the experiment, the design and the last decisions, and open the log.
 
         Raises:
             InvalidConfig: The experiment is invalid.
         """
         await asyncio.to_thread(self.snapshots.start)
         await asyncio.to_thread(self.experiments.start)
+        await asyncio.to_thread(self.designs.reload)
         self._cache.recall(await asyncio.to_thread(self._recall.last, self._size), self.workspace.problem.actions)
         self._log = AsyncLog(await asyncio.to_thread(self.workspace.event_log), self._log_timeout)
 
@@ -105,10 +110,11 @@ class ProblemService:
             await log.close()
 
     async def reload(self) -> None:
-        """Look for a new version, mode, experiment or problem."""
+        """Look for a new version, mode, experiment, design or problem."""
         async with self._reloading:
             await asyncio.to_thread(self.snapshots.reload)
             await asyncio.to_thread(self.experiments.reload)
+            await asyncio.to_thread(self.designs.reload)
             await asyncio.to_thread(self.problems.reload, self.snapshots.current.policy)
 
     @property
@@ -182,18 +188,37 @@ class ProblemService:
         if experiment is not None and not experiment.is_running(snapshot.mode):
             experiment = None
         try:
-            replies, rows = (
-                self._decide_by(snapshot, batch)
-                if experiment is None
-                else experiment.decide(snapshot, batch, self._decide_by, self._decider)
-            )
+            replies, rows = self._decide_each(snapshot, experiment, batch)
             commit = self._submit(rows)
         except (InvalidEvent, InvalidAction) as error:
             raise unfit(str(error)) from error
         self._cache.add(batch.digests, replies, commit)
         if self._recall.shared is not None:
             self._recall.shared.add(batch.ids)
-        return _Pending(snapshot, experiment, replies, rows[0].time, commit)
+        return _Pending(snapshot, experiment, replies, rows[0].time, len(rows) > 1, commit)
+
+    def _decide_each(self, snapshot: Snapshot, experiment: Experiment | None, batch: Batch) -> Decisions:
+        """Decide each request: by the initial design if its unit has a point there, else by its arm or the policy."""
+
+        def others(part: Batch) -> Decisions:
+            if experiment is None:
+                return self._decide_by(snapshot, part)
+            return experiment.decide(snapshot, part, self._decide_by, self._decider)
+
+        design = self.designs.current
+        if design is None or snapshot.mode != "online":
+            return others(batch)
+        check_own_actions(snapshot, batch.requests)
+        handed = design.hand_out(batch)
+        if not handed:
+            return others(batch)
+        rest = [place for place in range(len(batch)) if place not in handed]
+        places = list(handed)
+
+        def by_design(part: Batch) -> Decisions:
+            return self._decider.fixed(snapshot, part, [handed[place] for place in places], mode="design")
+
+        return decide_parts(batch, [(places, by_design), (rest, others)])
 
     async def _reply(self, pending: _Pending, read: Read) -> list[DecideReply]:
         """The replies, once the outcome of the commit is known."""
@@ -203,9 +228,12 @@ class ProblemService:
         except LogUnavailable as error:
             replies = self._fall_back(pending, Batch(read()), error)
         self.counts.decisions += len(replies)
-        if pending.experiment is None:
-            self.recorder.count_decisions(replies[0].mode, replies[0].policy, len(replies))
+        if pending.mixed:
+            for (mode, version), number in Counter((reply.mode, reply.policy) for reply in replies).items():
+                self.recorder.count_decisions(mode, version, number)
         else:
+            self.recorder.count_decisions(replies[0].mode, replies[0].policy, len(replies))
+        if pending.experiment is not None:
             pending.experiment.count(replies, self.recorder)
         return replies
 

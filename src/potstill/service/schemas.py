@@ -32,7 +32,7 @@ FIELDS = {
     "id": "Name of the decision; rewards carry the same id.",
     "key": "Name of a reward among those of its decision; sending it again counts once.",
     "metrics": "Other outcomes that experiments report, numbers by name; policies do not learn from them.",
-    "mode": "How the service answers: online, apprentice or log-only; a reply may also say fallback or control.",
+    "mode": "How the service answers: online, apprentice or log-only; a reply also says fallback, control or design.",
     "note": "Why, for the registry's history.",
     "policy": "Version of the policy that decided.",
     "propensity": "The exact probability, or density, with which the action was taken.",

@@ -63,7 +63,7 @@ def status(service: ProblemService) -> StatusReply:
 
 def file_notices(service: ProblemService) -> tuple[str | None, ...]:
     """What is wrong with files that the service follows, or has changed in them; None for each that is well."""
-    return service.problems.notice, service.snapshots.fault, service.experiments.notice
+    return service.problems.notice, service.snapshots.fault, service.experiments.notice, service.designs.notice
 
 
 def log_status(service: ProblemService) -> LogStatus:

@@ -19,7 +19,7 @@ Seconds = Annotated[float, Meta(ge=0, lt=YEAR_2200 / 1e6, description="Seconds s
 Moment = Annotated[datetime, Meta(tz=True)] | Seconds
 Probability = Annotated[float, Meta(gt=0, le=1)]
 Density = Annotated[float, Meta(gt=0)]
-Mode = Literal["online", "apprentice", "log-only", "fallback", "control"]
+Mode = Literal["online", "apprentice", "log-only", "fallback", "control", "design"]
 Metrics = Annotated[dict[Text, float], Meta(max_length=MOST_METRICS)]
 #: The most rewards of one observation.
 MOST_REWARDS = 100

@@ -16,6 +16,16 @@ from potstill.workspace.backup import (
 )
 from potstill.workspace.check import check_config, check_mode, fallback_of
 from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
+from potstill.workspace.design import (
+    DESIGN,
+    DesignPoint,
+    InitialDesign,
+    InvalidDesign,
+    decode_design,
+    end_design,
+    read_design,
+    write_design,
+)
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
 from potstill.workspace.notices import change_notice, notices
 from potstill.workspace.overview import Overview, overview
@@ -42,14 +52,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONFIG",
+    "DESIGN",
     "PROBLEM",
     "PROGRAM",
     "Adaptation",
     "BackupReport",
     "Config",
     "CorruptBackup",
+    "DesignPoint",
     "ExperimentStatus",
+    "InitialDesign",
     "InvalidConfig",
+    "InvalidDesign",
     "Manifest",
     "NoBackup",
     "NoWorkspace",
@@ -68,6 +82,8 @@ __all__ = [
     "check_mode",
     "class_reference",
     "control_of",
+    "decode_design",
+    "end_design",
     "experiment_status",
     "fallback_of",
     "in_words",
@@ -81,10 +97,12 @@ __all__ = [
     "open_registry",
     "overview",
     "read_config",
+    "read_design",
     "restore",
     "rules_of",
     "same_code",
     "template",
+    "write_design",
 ]
 
 __getattr__ = lazy(

@@ -16,6 +16,7 @@ from potstill.events.lake import TABLES, erase, ids_of_unit
 from potstill.events.wal import QUARANTINE, UnreadableSegment, read
 from potstill.policy import InvalidPolicy
 from potstill.registry import CorruptVersion
+from potstill.workspace.design import forget_in_design
 from potstill.workspace.workspace import Workspace
 
 
@@ -92,6 +93,7 @@ def forget_unit(workspace: Workspace, unit: str) -> ForgetReport:
     versions = _versions(workspace, _cuts(workspace, ids))
     # Observations last: their ids find the rest if this is interrupted.
     rows = {table: erase(workspace.lake, table, ids) for table in ("rewards", "decisions", "observations")}
+    forget_in_design(workspace.storage, unit)
     return ForgetReport(
         time=now(),
         rows={table: rows[table] for table in TABLES},

@@ -26,10 +26,15 @@ class Design(NamedTuple):
     Attributes:
         contexts: Positions in the pool, int64[n].
         actions: Positions in the action list, int64[n].
+        variances: Posterior variance of each mean reward given the pairs before it, float64[n], in units of the reward;
+            before the first observation, those of the prior.
+        information_gain: ½ log det(I + σ⁻²K) of the pairs, in nats.
     """
 
     contexts: NDArray[np.int64]
     actions: NDArray[np.int64]
+    variances: Float64
+    information_gain: float
 
 
 def max_variance_design(
@@ -60,20 +65,22 @@ def max_variance_design(
     model, posterior = teacher.model(state), state.posterior
     candidates = Points(np.repeat(contexts, k, axis=0), np.tile(np.arange(k, dtype=np.int32), len(contexts)))
     known = posterior.root @ model.covariance(posterior.points, candidates)
-    chosen = _least_certain(model, candidates, n, known, model.noise, floor=-np.inf)
-    return Design(chosen // k, chosen % k)
+    chosen, variances = _least_certain(model, candidates, n, known, model.noise, floor=-np.inf)
+    # By the chain rule, the information gains of the pairs, each given those before it, add up.
+    gain = 0.5 * float(np.log1p(variances / model.noise).sum())
+    return Design(chosen // k, chosen % k, state.unit[1] ** 2 * variances, gain)
 
 
 def inducing_points(model: regression.Model, candidates: Points, m: int) -> Points:
     """Greedily select up to m candidates that explain the others best (analysed by Burt et al. 2020)."""
     floor = _EXPLAINED * float(model.variances(candidates).max())
-    return candidates.at(_least_certain(model, candidates, m, np.zeros((0, len(candidates.actions))), 0.0, floor))
+    return candidates.at(_least_certain(model, candidates, m, np.zeros((0, len(candidates.actions))), 0.0, floor)[0])
 
 
 def _least_certain(
     model: regression.Model, candidates: Points, n: int, known: Float64, noise: float, floor: float
-) -> NDArray[np.int64]:
-    """Positions of n candidates, or fewer once all variances are at most `floor`.
+) -> tuple[NDArray[np.int64], Float64]:
+    """Positions of n candidates and their variances, or fewer once all variances are at most `floor`.
 
     The posterior covariance of candidates is k - rowsᵀrows. Each selection adds a row (a step of a pivoted Cholesky
     factorisation). `known` holds the rows of earlier observations, float64[m, P].
@@ -82,13 +89,15 @@ def _least_certain(
     rows = np.concatenate([known, np.empty((n, known.shape[1]))])
     variances = model.variances(candidates) - (known**2).sum(axis=0)
     chosen: list[int] = []
+    had: list[float] = []
     for i in range(start, start + n):
         best = int(variances.argmax())
         if variances[best] <= floor:
             break
+        had.append(max(float(variances[best]), 0.0))
         one = candidates.at(slice(best, best + 1))
         covariances = model.covariance(one, candidates)[0] - rows[:i, best] @ rows[:i]
         rows[i] = covariances / np.sqrt(max(variances[best], 0.0) + noise)
         variances -= rows[i] ** 2
         chosen.append(best)
-    return np.array(chosen, np.int64)
+    return np.array(chosen, np.int64), np.array(had)

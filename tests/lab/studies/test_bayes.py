@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from potstill.cli import app
 from potstill.errors import LabError
 from potstill.lab.studies import bayes_charts
-from potstill.lab.studies.bayes import METHODS, BatchTerms, Bayes, Findings, decomposed, study
+from potstill.lab.studies.bayes import METHODS, BatchTerms, Bayes, Estimate, Findings, decomposed, study
 
 SMALL = Bayes(prior="linear", trials=3, batches=3, batch=20, width=2, actions=3, seed=4)
 
@@ -88,7 +88,9 @@ def test_the_page_has_the_tables_and_a_curve(found):
     assert "the decomposition" in text.lower()
     assert list(page.figures) == ["regret"]
     rows = dict(zip(METHODS, bayes_charts.regret_table(found).rows, strict=True))
-    assert rows["ts"][2] == "–"
+    assert rows["ts"][3] == "–"
+    later = [sum(batch.regret for batch in trial["ts"][1:]) for trial in found.trials]
+    assert rows["ts"][2] == bayes_charts.amount(Estimate.of(later))
     assert rows["ts-il"][1] == bayes_charts.amount(found.regret["ts-il"])
 
 

@@ -63,7 +63,8 @@ def max_variance_design(
         )
     state = teacher.init(problem) if state is None else state
     model, posterior = teacher.model(state), state.posterior
-    candidates = Points(np.repeat(contexts, k, axis=0), np.tile(np.arange(k, dtype=np.int32), len(contexts)))
+    inputs = teacher.inputs(state, contexts)
+    candidates = Points(np.repeat(inputs, k, axis=0), np.tile(np.arange(k, dtype=np.int32), len(inputs)))
     known = posterior.root @ model.covariance(posterior.points, candidates)
     chosen, variances = _least_certain(model, candidates, n, known, model.noise, floor=-np.inf)
     # By the chain rule, the information gains of the pairs, each given those before it, add up.

@@ -56,7 +56,7 @@ def test_decisions_that_were_left_out_as_ambiguous_are_shown(workspace):
         for i, action in enumerate(("360p", "720p")):
             stated = {"id": "retried", "propensity": 0.5, "policy": i, "time": now() - DAY + i}
             log.append(LoggedDecision(context=context, action=action, **stated))
-    said = "ambiguous +1 decision left out: logged with different actions under one id"
+    said = "ambiguous +1 decision left out: logged with different actions or by different versions under one id"
     run_update(workspace, now=NOON)  # flushes only
     assert re.search(said, done("status", workspace.url))
     assert re.search(said, done("update", workspace.url))
@@ -170,3 +170,16 @@ def test_what_a_change_of_the_problem_leaves_out_is_said(workspace):
     assert re.search(r"update .*; \d+ are left out: their action", status)
     printed = done("update", workspace.url)
     assert re.search(r"do not fit +\d+ observations, left out: their action", printed)
+
+
+def test_a_chosen_student_is_shown_with_its_size_and_speed(tmp_path):
+    auto = b'[student]\nhidden = [8]\nsteps = 50\nauto = {budget = "9d", networks = [[]], step_counts = [50]}\n'
+    found = worlds.made(str(tmp_path / "video"), auto)
+    worlds.log(found, found.start(), 200, at=now() - DAY)
+    printed = " ".join(done("update", found.url).split())
+    assert re.search(r"student .* at most 50 steps: [\d.]+ KB, [\d.]+ µs per decision; searched in \d+ s, as", printed)
+    worlds.log(found, found.serving(), 200, seed=1, at=now() - DAY)
+    choice = json.loads(done("update", found.url, "--json"))["still"]["choice"]
+    assert (choice["searched"], choice["version"]) == (False, 1)
+    assert choice["file_bytes"] == len(found.serving().to_bytes())
+    assert len(choice["tried"]) == 2

@@ -100,7 +100,7 @@ class World:
         return [row for i, row in enumerate(rows) if row.time <= until and i not in earlier]
 
     def _first_ones(self, taken: list[D], until: int, counts: dict[str, int]) -> list[D]:
-        """Of each id the decision that counts, unless its rows state several actions."""
+        """Of each id the decision that counts, unless its rows state several."""
         counts["unfit"] += sum(not d.fits for d in taken)
         new: dict[str, list[D]] = {}
         for d in sorted((d for d in taken if d.fits), key=_place):
@@ -116,7 +116,7 @@ class World:
             same = [d for d in self.decisions if d.id == first.id and d.fits and self._is_around(d, until)]
             around = [d for d in same if abs(d.time - first.time) <= 10 * MINUTE]
             rows = [first, *others, *around]
-            if any(d.action != first.action and not _replaced(d, rows) for d in rows):
+            if any(d.said != first.said and not _replaced(d, rows) for d in rows):
                 counts["ambiguous"] += 1
             else:
                 firsts.append(first)

@@ -84,3 +84,33 @@ def test_a_changed_table_of_contexts_is_named(tmp_path):
     table.write_text("bandwidth_kbps,connection\n100,4g\n300,wifi\n")
     with pytest.raises(NotReproducible, match=r"2 extra contexts of .*contexts\.csv"):
         reproduce_version(workspace, 1)
+
+
+SEARCHED = b"""
+[student]
+hidden = [8]
+steps = 100
+[student.auto]
+budget = "9d"
+networks = [[], [8]]
+step_counts = [50]
+[update]
+min_observations = 50
+states_kept = 1
+"""
+
+
+def test_a_student_that_was_searched_for_is_not_searched_for_again(tmp_path, monkeypatch):
+    """The search depends on the time that it has; the lineage holds its result, and that is trained."""
+    workspace = grown(str(tmp_path), 2, SEARCHED)
+    choices = [workspace.registry.policy(version).metadata.lineage.choice for version in (1, 2)]
+    assert choices[0]["version"] == 1
+    assert len(choices[0]["tried"]) == 3
+
+    def search(_):
+        raise AssertionError("a reproduction must not search")
+
+    monkeypatch.setattr("potstill.distill.search.Search.run", search)
+    for version, replayed in ((1, []), (2, [1])):
+        found = reproduce_version(workspace, version)
+        assert (found.identical, found.differs, found.replayed) == (True, [], replayed)

@@ -26,7 +26,6 @@ class Options:
         keyless: Clients send equal rewards without keys.
         clock_jumps: The clock of a host is two days ahead or behind for a while.
         wrong_boots: A host may boot, and log, while its clock is wrong.
-        propensities: A decision that two versions logged with the same action must be observed as it was acknowledged.
         deletions: The newest entry of the registry is deleted.
         unrecorded: The deleted entry may be one whose writer was killed, or lost its answer, before it recorded it.
         compaction: The lake is compacted.
@@ -48,13 +47,10 @@ class Options:
     keyless: bool = True
     clock_jumps: bool = True
     wrong_boots: bool = True
-    propensities: bool = True
     deletions: bool = True
     unrecorded: bool = True
     compaction: bool = True
 
 
 #: Nothing befalls this world.
-QUIET = replace(
-    Options(), skew=0.0, **{one.name: one.name == "propensities" for one in fields(Options) if one.default is True}
-)
+QUIET = replace(Options(), skew=0.0, **{one.name: False for one in fields(Options) if one.default is True})

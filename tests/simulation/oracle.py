@@ -66,12 +66,10 @@ class Oracle:
     Args:
         scheduler: Tells the true time.
         strict: Whether rewards that came in the window by the true time must count, whatever clocks say.
-        propensities: Whether propensity and version must be those that were acknowledged also where another version
-            logged the same action under the same id.
     """
 
-    def __init__(self, scheduler: Scheduler, *, strict: bool, propensities: bool) -> None:
-        self._scheduler, self._strict, self._propensities = scheduler, strict, propensities
+    def __init__(self, scheduler: Scheduler, *, strict: bool) -> None:
+        self._scheduler, self._strict = scheduler, strict
         self.decisions: dict[str, SentDecision] = defaultdict(SentDecision)
         self.versions: dict[int, set[str]] = defaultdict(set)
 
@@ -134,21 +132,16 @@ class Oracle:
         (row,) = observed
         found = [] if row["cut"] in cuts else [f"{name}: cut {row['cut']} is not complete"]
         answer = (row["action"], row["propensity"], row["policy"])
-        if sent.answers and answer not in sent.answers and not self._is_excused(answer, sent, decided):
+        if sent.answers and answer not in sent.answers:
             found.append(f"{name}: observed as {answer}, acknowledged as {sent.answers}")
-        if len(sent.answers) > 1 and len({action for action, _, _ in sent.answers}) > 1:
+        if len(sent.answers) > 1:
             found.append(f"{name}: observed, and acknowledged as both {sent.answers}")
         return found + self._rewards(name, sent, row, rewarded)
 
-    def _is_excused(self, answer: tuple[str, float, int], sent: SentDecision, decided: list[Any]) -> bool:
-        """Whether an observation is of another row with the acknowledged action."""
-        several = len({(row["propensity"], row["policy"]) for row in decided}) > 1
-        return not self._propensities and several and answer[0] in {action for action, _, _ in sent.answers}
-
     def _left_out(self, sent: SentDecision, decided: list[Any]) -> bool:
-        """Whether nobody can know which action of a decision was carried out."""
-        actions = {row["action"] for row in decided}
-        return len(actions) > 1 or len({action for action, _, _ in sent.answers}) > 1
+        """Whether nobody can know which of several decisions of one id was answered."""
+        stated = {(row["action"], row["propensity"], row["policy"]) for row in decided}
+        return len(stated) > 1 or len(set(sent.answers)) > 1
 
     def _rewards(self, name: str, sent: SentDecision, row: Any, rewarded: list[Any]) -> list[str]:
         decided, found = _micros(row["time"]), []

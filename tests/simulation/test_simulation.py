@@ -15,7 +15,7 @@ from potstill.events.log_watermark import LogWatermark
 from potstill.events.watermarks import Horizon, Watermarks
 
 #: Faults that the code does not withstand yet.
-UNFIXED = {"unrecorded": False, "propensities": False}
+UNFIXED = {"unrecorded": False}
 ALL = replace(Options(), **UNFIXED)
 SEEDS, BLOCK = 200, 20
 

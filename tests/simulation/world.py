@@ -50,7 +50,7 @@ class World:
         self.options = options or Options()
         self.scheduler = Scheduler(seed, keep=keep)
         self.random = self.scheduler.random
-        self.oracle = Oracle(self.scheduler, strict=self._strict, propensities=self.options.propensities)
+        self.oracle = Oracle(self.scheduler, strict=self._strict)
         self.store = Store(self.scheduler, self.oracle.stored)
         self.network = Network(self)
         self.folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import potstill as ps
+from potstill.distill import student_from_config
 from potstill.experiments.config import ControlConfig, ExperimentConfig
 from potstill.teachers import from_config
 from potstill.workspace import Config, InvalidConfig, read_config, template
@@ -45,7 +46,7 @@ def test_every_option_is_there_either_at_its_default_or_as_an_example() -> None:
 def test_the_examples_are_accepted() -> None:
     config = read_config(uncommented(OPTION, EXAMPLE).encode())
     assert from_config(config.teacher) == ps.teachers.LinearTS(discount=0.99)
-    assert ps.Student(**config.student) == ps.Student()
+    assert student_from_config(config.student) == ps.Student.auto(budget="30s")
     assert config.experiment is not None
     default = ExperimentConfig(name="hd-first", control=ControlConfig(action="360p"))
     example = msgspec.structs.replace(config.experiment, start=None, metrics=())

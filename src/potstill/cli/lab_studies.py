@@ -158,6 +158,46 @@ def cadence(
     _conclude(page, out / "cadence.html", console)
 
 
+@lab.command()
+@requires("lab")
+def latency(
+    problem: Annotated[
+        str, typer.Option(help="Problems to time decisions on, separated by commas.")
+    ] = "mushroom,wheel,video,warfarin-20,warfarin-50",
+    algorithms: Annotated[
+        str, typer.Option(help="Algorithms of `lab run`, separated by commas.")
+    ] = "linear-ts,linear-ts-il,neural-linear-ts,neural-linear-ts-il,bootstrap-nn-ts,bootstrap-nn-ts-il",
+    calls: Annotated[int, typer.Option(min=1, help="Number of decisions of each.")] = 100_000,
+    out: Annotated[Path, typer.Option(help="Folder for the measurements.")] = Path("potstill-latency"),
+    as_json: AsJson = False,
+) -> None:
+    """Time decisions: as they would be served, and in one language.
+
+    The first tables have the distilled policy in C and Thompson sampling in NumPy, as they would be served. The last
+    one has both in NumPy, and both in C if there is a C compiler.
+    """
+    from potstill.lab.measure import take_measurements
+    from potstill.lab.report import alike, latencies, latency_tables, same_language_table
+    from potstill.lab.runs import ALGORITHMS
+
+    problems, names = ([word for word in text.split(",") if word] for text in (problem, algorithms))
+    if unknown := [name for name in names if name not in ALGORITHMS]:
+        fail(f"unknown algorithm {unknown[0]!r}; there are {', '.join(ALGORITHMS)}")
+    make_directory(out)
+    console = Console(stderr=as_json)
+    with exit_on(ValueError, OSError), console.status("measuring") as status:
+        measured = take_measurements(out / "measured.json", problems, names, calls, again=True, say=status.update)
+    if as_json:
+        print_json(measured)
+        return
+    for table in latency_tables(latencies(measured.latency)):
+        console.print(table.caption)
+        _print(table, console)
+    _print(same_language_table(alike(measured.same_language)), console)
+    if "c" not in measured.languages:
+        console.print("There is no C compiler here, so nothing was timed in C.")
+
+
 def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
     """Integers of an option, in ascending order."""
     if text is None:

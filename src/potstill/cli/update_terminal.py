@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from potstill.clock import now
 from potstill.progress import bars
 
 if TYPE_CHECKING:
+    from potstill.distill import ChoiceReport
     from potstill.pipeline import Audit, ImportReport, Reproduction, Status, UpdateReport
 
 #: Why observations are left out.
@@ -129,6 +130,8 @@ def _lines(report: UpdateReport) -> dict[str, str]:
             + (", warm start" if still.warm else "")
             + f"; held-out KL {still.fidelity.kl_mean:.2g} nats"
         )
+        if still.choice is not None:
+            lines["student"] = _chosen(still.choice)
         if still.information_gain is not None:
             lines["information"] = f"{still.information_gain:.3g} nats gained by the teacher from these observations"
         measured = msgspec.to_builtins(still.fidelity)
@@ -146,8 +149,24 @@ def _lines(report: UpdateReport) -> dict[str, str]:
     return lines
 
 
+def _chosen(choice: ChoiceReport) -> str:
+    """The chosen student, its size and speed, and how it was chosen."""
+    best = choice.tried[0]
+    made = f"searched in {choice.seconds:.0f} s" if choice.searched else f"kept since version {choice.version}"
+    return (
+        f"{_network(choice.hidden)}, at most {choice.steps:,} steps: {size(choice.file_bytes)}, "
+        f"{choice.microseconds:.2g} µs per decision; {made}, as {choice.why}; "
+        f"of {len(choice.tried)} tried the lowest KL had {_network(best.hidden)}: {best.kl:.2g} nats"
+    )
+
+
+def _network(hidden: Sequence[int]) -> str:
+    return " × ".join(map(str, hidden)) + " units" if hidden else "a linear softmax"
+
+
 def _ambiguous(decisions: int) -> str:
-    return f"{plural(decisions, 'decision')} left out: logged with different actions under one id (repeated requests)"
+    why = "logged with different actions or by different versions under one id (repeated requests)"
+    return f"{plural(decisions, 'decision')} left out: {why}"
 
 
 def _unused(late: int, too_late: int, orphans: int) -> str:

@@ -77,9 +77,7 @@ def imitate(
     if synthetic is not None:
         contexts = np.concatenate([contexts, synthetic])
     contexts, labels = checked(contexts, labels, learning)
-    trained_on, held_out = split(observed, student.held_out, key.child("rows"))
-    more, judged = split(len(contexts) - observed, student.held_out, key.child("synthetic rows"))
-    trained_on, judged = np.append(trained_on, observed + more), np.append(held_out, observed + judged)
+    trained_on, judged, held_out = divided(observed, len(contexts), student, key)
     rescaling = rescaling_for(student, contexts[trained_on[:HELD_OUT_AT_MOST]])
     recipe = Recipe(student, learning)
     fresh = fresh_start(recipe, contexts.shape[1], labels[trained_on], key)
@@ -91,7 +89,7 @@ def imitate(
         skipped,
         Examples.padded(rescaled, labels, trained_on, room),
         Examples.padded(rescaled, labels, judged, min(room, HELD_OUT_AT_MOST)),
-        _minibatches(len(trained_on), student.steps, min(student.batch, room), key.child("minibatches")),
+        minibatches(len(trained_on), student.steps, min(student.batch, room), key.child("minibatches")),
     )
     layers = rescaling.leave(run.best)
     kl = divergence(recipe, layers, contexts[held_out], labels[held_out])
@@ -116,6 +114,20 @@ def split(n: int, share: float, key: Key) -> tuple[Rows, Rows]:
     rows = key.generator().permutation(n)
     spared = min(int(share * n), HELD_OUT_AT_MOST)
     return (rows[spared:], rows[:spared]) if spared >= 2 else (rows, rows)
+
+
+def divided(observed: int, count: int, student: Student, key: Key) -> tuple[Rows, Rows, Rows]:
+    """Rows to train on, rows to stop by, and those of the latter to measure by, which are observed contexts.
+
+    Args:
+        observed: Number of observed contexts, which come first.
+        count: Number of all contexts; the others are synthetic.
+        student: Its `held_out` is the share of rows to stop by.
+        key: The key of `imitate`.
+    """
+    trained_on, held_out = split(observed, student.held_out, key.child("rows"))
+    more, judged = split(count - observed, student.held_out, key.child("synthetic rows"))
+    return np.append(trained_on, observed + more), np.append(held_out, observed + judged), held_out
 
 
 def fresh_start(recipe: Recipe, width: int, labels: Float32, key: Key) -> list[Layer]:
@@ -177,7 +189,7 @@ def _refuse(name: str, values: Float32, wrong: NDArray[np.bool_], must: str) -> 
         raise ValueError(f"{name}[{row}] must {must}; got {np.array2string(values[row], threshold=8)}")
 
 
-def _minibatches(n: int, steps: int, size: int, key: Key) -> NDArray[np.int32]:
+def minibatches(n: int, steps: int, size: int, key: Key) -> NDArray[np.int32]:
     """The rows of each step, int32[steps, size]: pass after pass over all n, each in an order of its own."""
     passes = np.tile(np.arange(n, dtype=np.int32), (-(-steps * size // n), 1))
     key.generator().permuted(passes, axis=1, out=passes)

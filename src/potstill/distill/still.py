@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 
 from potstill._version import __version__
 from potstill.distill.averaged import imitate_averaged
+from potstill.distill.choice import ChoiceReport, StudentChoice
 from potstill.distill.fidelity import MEASURES, Fidelity, fidelity
-from potstill.distill.imitate import imitate
+from potstill.distill.imitate import Imitation, imitate
 from potstill.distill.reservoir import Part, ReadParts, Seen, declared_range, observations_of, seen_in, summarised
-from potstill.distill.streamed import OnProgress, UnlabelledContexts, imitate_streamed
-from potstill.distill.student import Student
+from potstill.distill.search import Chosen, Clock, Imitated, Search, SearchRows, choice_report, choose_student
+from potstill.distill.streamed import OnProgress, StreamedImitation, UnlabelledContexts, imitate_streamed
+from potstill.distill.student import AutoStudent, Student
 from potstill.distill.synthetic import synthetic
 from potstill.keys import Key
 from potstill.parallel import Map, in_turn
@@ -40,6 +43,7 @@ from potstill.teachers import (
 )
 
 Float32 = NDArray[np.float32]
+I = TypeVar("I", bound=Imitated)  # noqa: E741
 
 #: Called with each stage as it begins: ``learn``, ``label``, ``imitate``.
 OnStage = Callable[[str], None]
@@ -58,6 +62,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         warm: Whether imitation went on from the policy before.
         information_gain: What the observations of this batch told the teacher, in nats; None if it cannot tell.
         seconds: Seconds per stage: ``learn``, ``label``, ``imitate``.
+        choice: Choice of the student, if it is searched for.
     """
 
     version: int
@@ -69,6 +74,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     warm: bool
     information_gain: float | None = None
     seconds: dict[str, float]
+    choice: ChoiceReport | None = None
 
 
 class Still:
@@ -80,12 +86,13 @@ class Still:
     >>> report = still.update(observations)
 
     The policy is uniform before the first batch. Batches may have any size. Two stills with equal arguments that are
-    given equal batches make equal policies, to the bit. An update that fails changes nothing.
+    given equal batches make equal policies, to the bit. An update that fails changes nothing. With `Student.auto` the
+    policies are equal where the choices are, which depend on the time that the search had.
 
     Args:
         problem: What is decided.
         teacher: The posterior to imitate.
-        student: The shape of the policy and how it learns.
+        student: The shape of the policy and how it learns; `Student.auto` chooses them.
         seed: Seed of everything random.
         floor: The smallest propensity of an action, for policies that must keep exploring.
     """
@@ -94,13 +101,17 @@ class Still:
     #: 3 also takes the teacher's mean rewards and bounds the cost by the declared range of rewards alone. A published
     #: version is reproduced with its own.
     measures = MEASURES
+    #: Clock of searches for a student, in seconds.
+    clock: Clock = staticmethod(time.monotonic)
+    #: Record of the choice of the student for lineages, if it was chosen by an earlier still and is only trained here.
+    choice: dict[str, Any] | None = None
 
     def __init__(
         self,
         problem: Problem,
         teacher: AnyTeacher | None = None,
         *,
-        student: Student | None = None,
+        student: Student | AutoStudent | None = None,
         seed: int = 0,
         floor: float = 0.0,
     ) -> None:
@@ -110,7 +121,8 @@ class Still:
             raise TypeError(f"teacher must be a teacher such as LinearTS(), got {teacher!r}")
         check_support(self.teacher, problem.actions)
         self.learning = learning(problem.actions)
-        self.student = student if student is not None else Student()
+        self.auto = student if isinstance(student, AutoStudent) else None
+        self.student = student.base if isinstance(student, AutoStudent) else student or Student()
         self.seed = seed
         self.policy = Policy.uniform(problem, seed=seed, floor=floor)
         self.state = self.teacher.init(problem)
@@ -148,11 +160,11 @@ class Still:
         key, told = Key(self.seed).child("batch", self.policy.version), _Told({}, on_stage, on_progress)
         with told.of("learn"):
             state, seen, new = self._learnt(observations, earlier, key, each or in_turn, on_progress)
-        if isinstance(contexts, UnlabelledContexts):
-            imitated = self._streamed(contexts, state, seen, key, told, each or in_turn)
-        else:
-            imitated = self._in_memory(contexts, state, seen, key, told)
         version = self.policy.version + 1 if version is None else version
+        if isinstance(contexts, UnlabelledContexts):
+            imitated = self._streamed(contexts, state, seen, key, told, each or in_turn, version)
+        else:
+            imitated = self._in_memory(contexts, state, seen, key, told, version)
         rewards = self._mean_rewards(state, imitated.held_out)
         policy, measured = self._distilled(imitated, seen, rewards, version, origin() if callable(origin) else origin)
         report = Report(
@@ -165,6 +177,7 @@ class Still:
             warm=imitated.warm,
             information_gain=self._information_gain(state, new),
             seconds=told.seconds,
+            choice=choice_report(imitated.chosen, policy, imitated.held_out) if imitated.chosen else None,
         )
         self.policy, self.state, self.seen, self.warm = policy, state, seen, True
         return report
@@ -243,7 +256,9 @@ class Still:
         everything = Observations.joined(self.problem, kept)
         return self.teacher.update(self.state, everything, key.child("learn")), seen
 
-    def _in_memory(self, contexts: Contexts | None, state: Any, seen: Seen, key: Key, told: _Told) -> _Imitated:
+    def _in_memory(
+        self, contexts: Contexts | None, state: Any, seen: Seen, key: Key, told: _Told, version: int
+    ) -> _Imitated:
         """Label all contexts, and imitate."""
         pool = seen.contexts
         if contexts is not None:
@@ -253,38 +268,73 @@ class Still:
         more = synthetic(self.problem, pool, self.student, key.child("imitate"))
         with told.of("label"):
             labels = label(self.learning, self.teacher, state, np.concatenate([pool, more]), key.child("label"))
+        key = key.child("imitate")
+
+        def train(student: Student) -> Imitation:
+            start = self._start()
+            return imitate(pool, labels, student, key, start=start, learning=self.learning, synthetic=more)
+
         with told.of("imitate"):
-            found = imitate(
-                pool,
-                labels,
-                self.student,
-                key.child("imitate"),
-                start=self._start(),
-                learning=self.learning,
-                synthetic=more,
-            )
-        mean, rows = pool.mean(axis=0, dtype=np.float64), found.held_out
-        return _Imitated(found.layers, found.steps, found.warm, len(pool), mean, pool[rows], labels[rows])
+            rows = partial(SearchRows.in_memory, pool, more, labels, self.student, key)
+            found, student, chosen = self._trained(train, rows, key, version)
+        mean, held_out = pool.mean(axis=0, dtype=np.float64), found.held_out
+        return _Imitated(
+            found.layers, found.steps, found.warm, len(pool), mean, pool[held_out], labels[held_out], student, chosen
+        )
 
     def _streamed(
-        self, contexts: UnlabelledContexts, state: Any, seen: Seen, key: Key, told: _Told, each: Map
+        self,
+        contexts: UnlabelledContexts,
+        state: Any,
+        seen: Seen,
+        key: Key,
+        told: _Told,
+        each: Map,
+        version: int,
     ) -> _Imitated:
         """Label contexts where they are, and imitate a shard at a time."""
         with told.of("label"):
             labels = contexts.label(self.teacher, state, seen.contexts, key.child("label"), told.progress)
         if not sum(labels.rows):
             raise _nothing()
-        with told.of("imitate"):
-            given = labels, self.student, key.child("imitate")
+        key = key.child("imitate")
+
+        def train(student: Student) -> StreamedImitation:
+            given, start = (labels, student, key), self._start()
             if contexts.students > 1:
-                found = imitate_averaged(
-                    *given, contexts.students, each, self._start(), told.progress, learning=self.learning
-                )
-            else:
-                found = imitate_streamed(*given, self._start(), told.progress, learning=self.learning)
+                return imitate_averaged(*given, contexts.students, each, start, told.progress, learning=self.learning)
+            return imitate_streamed(*given, start, told.progress, learning=self.learning)
+
+        with told.of("imitate"):
+            rows = partial(SearchRows.streamed, labels, self.student, self.learning, key)
+            found, student, chosen = self._trained(train, rows, key, version)
         return _Imitated(
-            found.layers, found.steps, found.warm, sum(labels.rows), labels.mean, found.contexts, found.labels
+            found.layers,
+            found.steps,
+            found.warm,
+            sum(labels.rows),
+            labels.mean,
+            found.contexts,
+            found.labels,
+            student,
+            chosen,
         )
+
+    def _trained(
+        self, train: Callable[[Student], I], rows: Callable[[], SearchRows], key: Key, version: int
+    ) -> tuple[I, Student, Chosen[I] | None]:
+        """The trained student, and how it was chosen if it was."""
+        auto = self.auto
+        if auto is None:
+            return train(self.student), self.student, None
+        chosen = choose_student(
+            auto,
+            StudentChoice.of(self.policy.metadata.lineage, auto),
+            train,
+            lambda: Search(auto, self.problem, self.learning, rows(), key, self.clock),
+            version,
+        )
+        return chosen.imitated, auto.student(chosen.choice.hidden, chosen.choice.steps), chosen
 
     def _mean_rewards(self, state: Any, contexts: Float32) -> NDArray[np.float64] | None:
         """The teacher's mean rewards of the contexts that the student is measured on; None if it gives none."""
@@ -315,14 +365,15 @@ class Still:
             seed=self.seed,
             parent=self.policy.version,
             floor=self.policy.floor,
-            activation=self.student.activation,
+            activation=imitated.student.activation,
             mean=imitated.mean.astype(np.float32),
             lineage=Lineage(
                 library=__version__,
                 seed=self.seed,
                 teacher=to_config(self.teacher),
                 exactness=msgspec.to_builtins(self.teacher.exactness),
-                student=self.student.config(),
+                student=imitated.student.config(),
+                choice=imitated.chosen.choice.record() if imitated.chosen else self.choice,
                 observations=int(seen.observations),
                 origin=origin,
             ),
@@ -346,6 +397,8 @@ class _Imitated(NamedTuple):
     mean: NDArray[np.float64]
     held_out: Float32
     labels: Float32
+    student: Student
+    chosen: Chosen[Any] | None
 
 
 class _Told(NamedTuple):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
 
+from potstill.decode import convert
 from potstill.policy import Activation
+from potstill.problem import seconds
 
 Optimiser = Literal["muon", "adam", "rmsprop"]
 Decay = Literal["linear", "inverse-time"]
@@ -85,6 +87,17 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             first="random",
         )
 
+    @classmethod
+    def auto(cls, budget: str = "30s", **options: Any) -> AutoStudent:
+        """A student that is chosen by its held-out divergence; see `AutoStudent`.
+
+        Args:
+            budget: Time to search in.
+            options: Options of `AutoStudent`, such as `tolerance`; all others are those of the student.
+        """
+        own = {name: options.pop(name) for name in AutoStudent.__struct_fields__ if name in options}
+        return AutoStudent(budget=budget, base=cls(**options), **own)
+
     def config(self) -> dict[str, Any]:
         """The options as plain values. Options that came later are left out at their defaults.
 
@@ -92,6 +105,66 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """
         config: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in config.items() if value != _LATER.get(name, ...)}
+
+
+class AutoStudent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A student whose layers and steps are chosen by held-out KL on an update's own labels.
+
+    The base student is tried first, whatever the budget. Then networks are compared by successive halving: all take
+    the fewest steps, the better half takes more, and so on. The smallest network that was tried is chosen whose
+    divergence is within the tolerance of the best; of its step counts, the smallest that is.
+
+    Args:
+        budget: Time to search in, such as ``30s``; a student that is not finished by then is not considered. The
+            training of the chosen student comes after it.
+        tolerance: How much more divergence than the best a smaller student may have, as a share of it.
+        negligible: Nats that are accepted beyond that; 0.001 moves at most 2.2 % of decisions, by Pinsker's
+            inequality.
+        again: An update keeps an earlier choice, unless its divergence then is above this many times that after the
+            last search, and the negligible nats.
+        networks: Units of the hidden layers of each network to try.
+        step_counts: Numbers of steps to try, the fewest first.
+        base: The student that is tried first, and whose other options all have.
+    """
+
+    budget: str = "30s"
+    tolerance: float = 0.1
+    negligible: float = 0.001
+    again: float = 2.0
+    networks: tuple[tuple[int, ...], ...] = ((), (16,), (32,), (100,), (32, 32), (100, 100), (200, 200))
+    step_counts: tuple[int, ...] = (250, 500, 1000, 2000)
+    base: Student = msgspec.field(default_factory=Student)
+
+    def __post_init__(self) -> None:
+        _ = self.budget_seconds
+        for field, (fits, expected) in _AUTO_RULES.items():
+            value = getattr(self, field)
+            if not fits(value):
+                raise ValueError(f"Student.auto: {field} must be {expected}, got {value!r}")
+        msgspec.structs.force_setattr(self, "networks", tuple(map(tuple, self.networks)))
+        msgspec.structs.force_setattr(self, "step_counts", tuple(self.step_counts))
+
+    @property
+    def budget_seconds(self) -> int:
+        """The budget in seconds."""
+        return seconds(self.budget, "Student.auto: budget")
+
+    def student(self, hidden: tuple[int, ...], steps: int) -> Student:
+        """The base student with other layers and steps."""
+        return msgspec.structs.replace(self.base, hidden=hidden, steps=steps)
+
+
+def student_from_config(config: Mapping[str, Any]) -> Student | AutoStudent:
+    """A student from plain options. ``auto`` is a budget, or a mapping of options of `AutoStudent`; None is none."""
+    options = dict(config)
+    auto = options.pop("auto", None)
+    base = convert(options, Student)
+    if auto is None:
+        return base
+    stated = convert({"budget": auto} if isinstance(auto, str) else auto, AutoStudent)
+    if "base" in auto:
+        raise ValueError("student.auto.base: state the options of the student beside auto, in [student]")
+    return msgspec.structs.replace(stated, base=base)
 
 
 #: Options that the first lineages lack, with their defaults.
@@ -104,6 +177,10 @@ def _count(value: object) -> bool:
 
 def _share(value: object) -> bool:
     return type(value) in (int, float) and 0 <= value < 1  # type: ignore[operator]
+
+
+def _not_negative(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value < math.inf  # type: ignore[operator]
 
 
 def _one_of(choices: object) -> tuple[Callable[[Any], bool], str]:
@@ -133,4 +210,18 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "rescale": (lambda rescale: type(rescale) is bool, "True or False"),
     "first": _one_of(LastLayer),
     "contexts": (lambda n: type(n) is int and n >= 0, "a whole number such as 4096, or 0 for none"),
+}
+
+_AUTO_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "tolerance": (_not_negative, "0 or more, such as 0.1"),
+    "negligible": (_not_negative, "0 or more, such as 0.001"),
+    "again": (lambda factor: type(factor) in (int, float) and 1 <= factor < math.inf, "1 or more, such as 2.0"),
+    "networks": (
+        lambda some: isinstance(some, (tuple, list)) and all(map(_RULES["hidden"][0], some)),
+        "lists of the units of hidden layers, such as ((), (32,), (100, 100))",
+    ),
+    "step_counts": (
+        lambda some: isinstance(some, (tuple, list)) and all(map(_count, some)) and sorted(set(some)) == list(some),
+        "whole numbers above 0, each larger than the one before, such as (250, 500, 1000)",
+    ),
 }

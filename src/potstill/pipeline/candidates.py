@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from potstill.decode import convert
-from potstill.distill import Student
+from potstill.distill import student_from_config
 from potstill.pipeline.load_teacher import load_teacher
 from potstill.workspace import InvalidConfig, Workspace
 
@@ -34,7 +33,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         """Raise `InvalidConfig` if there is no such teacher or student."""
         try:
             load_teacher(workspace, self.teacher)
-            convert(self.student, Student)
+            student_from_config(self.student)
         except ValueError as error:  # includes those of msgspec
             raise InvalidConfig(f"candidate {self.name!r}: {error}") from error
 

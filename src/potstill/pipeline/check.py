@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from potstill.decode import convert
 from potstill.pipeline.load_teacher import load_teacher
 from potstill.teachers import AnyTeacher, check_support
 from potstill.workspace import InvalidConfig, Workspace, check_code, is_own_code
 
 if TYPE_CHECKING:
-    from potstill.distill import Student
+    from potstill.distill import AutoStudent, Student
 
 
 def check_learning(workspace: Workspace) -> None:
@@ -40,11 +39,11 @@ def check_teacher(workspace: Workspace) -> AnyTeacher:
     return teacher
 
 
-def check_student(workspace: Workspace) -> Student:
+def check_student(workspace: Workspace) -> Student | AutoStudent:
     """The configured student; `InvalidConfig` if an option is unknown or has no such value."""
-    from potstill.distill import Student
+    from potstill.distill import student_from_config
 
     try:
-        return convert(workspace.config.student, Student)
+        return student_from_config(workspace.config.student)
     except ValueError as error:  # includes msgspec.ValidationError
         raise InvalidConfig(f"potstill.toml: {error}") from error

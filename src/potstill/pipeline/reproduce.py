@@ -74,6 +74,7 @@ def _reproduce(workspace: Workspace, published: Policy, replayed: list[int]) -> 
         seed=lineage.seed or 0,
         floor=published.floor,
     )
+    still.choice = lineage.choice  # a student that was searched for is trained, not searched for again
     still.measures = _measures(published.metadata.fidelity or {})
     if (parent := _parent(workspace, published)) is not None:
         continue_from(still, parent.with_floor(published.floor))

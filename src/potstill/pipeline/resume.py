@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from potstill.distill import Still, Student
+from potstill.distill import AutoStudent, Still, Student
 from potstill.pipeline.backlog import SameTeacher
 from potstill.pipeline.check import check_student, check_teacher
 from potstill.pipeline.load_teacher import is_recorded
@@ -33,7 +33,7 @@ class Start(NamedTuple):
     why_anew: str | None
 
 
-def configured(workspace: Workspace) -> tuple[AnyTeacher, Student]:
+def configured(workspace: Workspace) -> tuple[AnyTeacher, Student | AutoStudent]:
     """The teacher and the student of `potstill.toml`."""
     return check_teacher(workspace), check_student(workspace)
 

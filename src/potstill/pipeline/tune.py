@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.distill import Still, Student
+from potstill.distill import Still, student_from_config
 from potstill.errors import InvalidLog, InvalidOption
 from potstill.evaluate import (
     ESTIMATORS,
@@ -190,7 +190,7 @@ def _run(task: _Task) -> _Run:
     still = Still(
         workspace.problem,
         load_teacher(workspace, candidate.teacher),
-        student=msgspec.convert(candidate.student, Student),
+        student=student_from_config(candidate.student),
         seed=stated.seed,
         floor=stated.floor,
     )

@@ -38,6 +38,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         teacher: Configuration of the teacher.
         exactness: Exactness of the labels.
         student: Configuration of the student.
+        choice: How the student was chosen, if it was searched for: settings, students tried, and the choice.
         observations: Total number of observations that the teacher has learnt from.
         origin: Location of the last batch's observations, such as the cuts of a workspace's log.
     """
@@ -47,6 +48,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     teacher: dict[str, Any] | None = None
     exactness: dict[str, Any] | None = None
     student: dict[str, Any] | None = None
+    choice: dict[str, Any] | None = None
     observations: int = 0
     origin: dict[str, Any] | None = None
 

@@ -141,7 +141,7 @@ class Config(_Section, frozen=True):
 
     Attributes:
         teacher: Type and options of the teacher: one of Potstill's, a model file, or a class of a package.
-        student: Options of `potstill.Student`.
+        student: Options of `potstill.Student`; ``auto`` is a budget or options of `potstill.distill.AutoStudent`.
         policy: Options of distilled policies.
         join: How rewards become observations.
         update: When to distil a new policy.

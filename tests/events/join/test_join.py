@@ -134,17 +134,16 @@ def test_a_cut_says_what_was_joined_and_how(workspace):
     assert cut.problem == workspace.problem.hash
 
 
-def test_ids_whose_rows_state_several_actions_are_left_out_and_counted(workspace):
-    """A retry that was decided again by another version: nobody knows which answer was carried out."""
+def test_ids_whose_rows_state_several_decisions_are_left_out_and_counted(workspace):
+    """A retry that was decided again by another version: nobody knows which was answered, equal actions or not."""
     workspace.add(
         D("retried", BASE), D("retried", BASE + 5, action="r", policy=2), D("retried", BASE + 9), R("retried", BASE),
         D("same action", BASE), D("same action", BASE + 5, propensity=0.25, policy=2), R("same action", BASE + 9),
-        D("single", BASE),
+        D("repeated", BASE), D("repeated", BASE + 5), D("single", BASE),
     )  # fmt: skip
     report = workspace.join(after(BASE + 9))
-    assert (report.decisions, report.ambiguous, report.duplicates, report.conflicting) == (2, 1, 1, 2)
-    assert [row["id"] for row in workspace.observed()] == ["same action", "single"]
-    assert workspace.observed()[0]["said"] == (1, "l", 0.5)
+    assert (report.decisions, report.ambiguous, report.duplicates, report.conflicting) == (2, 2, 2, 2)
+    assert [row["id"] for row in workspace.observed()] == ["repeated", "single"]
 
 
 def test_a_fallback_that_was_answered_in_place_of_a_decision_counts(workspace):

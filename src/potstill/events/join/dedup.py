@@ -125,7 +125,7 @@ class Duplicates:
         firsts: Such an `id`, and the time of the row that counts; no time if none does.
         duplicates: Number of further rows that agree with the row that counts.
         conflicting: Number of further rows with another action, propensity or policy.
-        ambiguous: Number of ids with several actions, of which no row counts.
+        ambiguous: Number of ids whose rows are not of one decision, of which none counts.
     """
 
     firsts: pl.DataFrame
@@ -214,20 +214,27 @@ def _repeats(around: pl.DataFrame, firsts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ambiguous(rows: pl.DataFrame, firsts: pl.DataFrame) -> pl.DataFrame:
-    """Ids with rows of another action than the first, so that nobody knows which was carried out.
+    """Ids with rows of another action, propensity or policy than the first: it is not known which was answered.
+
+    Equal actions of two versions are no exception. Ids on which versions agree would be kept, and others left out: the
+    observations would be selected by the action, under propensities that know nothing of it.
 
     A decision one microsecond after a fallback was replaced by it: the fallback was answered.
     """
     fallbacks = rows.filter(mode="fallback").select("id", pl.col("time") + pl.duration(microseconds=1))
     answered = rows.join(fallbacks, on=["id", "time"], how="anti")
-    pairs = answered.join(firsts.select("id", "action"), on="id", suffix="_first")
-    return pairs.filter(~pl.col("action").eq_missing(pl.col("action_first"))).select("id").unique()
+    pairs = answered.join(firsts.select("id", *_ORDER), on="id", suffix="_first")
+    return pairs.filter(~_agrees("first")).select("id").unique()
 
 
 def _agreeing(rows: pl.DataFrame, reference: pl.DataFrame, on: str) -> int:
     """Number of rows that agree with their reference."""
-    pairs = rows.join(reference.select(on, *_ORDER), on=on, suffix="_reference")
-    return len(pairs.filter(*(pl.col(name).eq_missing(pl.col(f"{name}_reference")) for name in _ORDER)))
+    return len(rows.join(reference.select(on, *_ORDER), on=on, suffix="_reference").filter(_agrees("reference")))
+
+
+def _agrees(suffix: str) -> pl.Expr:
+    """Whether a row states the same decision as the row that it was joined with."""
+    return pl.all_horizontal(pl.col(name).eq_missing(pl.col(f"{name}_{suffix}")) for name in _ORDER)
 
 
 def _of(

@@ -1,16 +1,16 @@
 """The join: each decision becomes one observation when its window has closed.
 
-**Which decisions.** A cut joins the decisions whose window and settling time had passed when it was made
-(``time + window + settle <= made``) and that no earlier cut joined, including decisions that arrive weeks late. Cuts
-never go back in time: after the window was made longer, or a clock was set back, the join waits until it is past the
-last cut. Decisions that do not fit the present problem (`potstill.tables.validate`), or whose reward does not, are
-counted as unfit and left out for good. A decision is a duplicate if an earlier cut observed its id with a time at most
-one UTC day away, or conflicting if its action, propensity or policy differs from that observation's. Of the other
-decisions of one id in a cut the first by time counts (then the smallest policy, action, propensity), and the rest are
-duplicates or conflicting. If their actions differ, it is not known which was carried out: the id is ambiguous, and none
-counts; decisions of the same id within ten minutes of it are considered too, if they are shortly before or after the
-cut. A decision exactly one microsecond after one of mode ``fallback`` does not make it ambiguous: the service logs a
-fallback in this way when it answers it in place of that decision.
+**Which decisions.** A cut joins the decisions whose window and settling time had passed when it was made (``time +
+window + settle <= made``) and that no earlier cut joined, including decisions that arrive weeks late. Cuts never go
+back in time: after the window was made longer, or a clock was set back, the join waits until it is past the last cut.
+Decisions that do not fit the present problem (`potstill.tables.validate`), or whose reward does not, are counted as
+unfit and left out for good. A decision is a duplicate if an earlier cut observed its id with a time at most one UTC day
+away, or conflicting if its action, propensity or policy differs from that observation's. Of the other decisions of one
+id in a cut the first by time counts (then the smallest policy, action, propensity), and the rest are duplicates or
+conflicting. If they conflict, it is not known which was answered: the id is ambiguous, and none counts; decisions of
+the same id within ten minutes of it are considered too, if they are shortly before or after the cut. A decision exactly
+one microsecond after one of mode ``fallback`` does not make it ambiguous: the service logs a fallback in this way when
+it answers it in place of that decision.
 
 **Which rewards.** Rewards count from a minute before the decision, because clocks differ, to the end of its window,
 both included. Rewards of one id with the same key are one reward; so are rewards without a key of the same time and

@@ -44,8 +44,8 @@ class JoinCounts(msgspec.Struct, frozen=True, kw_only=True):
         defaulted: Number of observations with the default reward.
         duplicates: Number of decisions that repeat another one of the same id.
         conflicting: Number of decisions that disagree with the first one of the same id.
-        ambiguous: Number of decisions left out because rows of their id state different actions, so that it is not
-            known which was carried out; further rows of the id are counted as duplicates or conflicting.
+        ambiguous: Number of decisions left out because rows of their id differ in action, propensity or policy, so
+            that it is not known which was answered; further rows of the id are counted as duplicates or conflicting.
         unfit: Number of decisions that do not fit the problem, or whose reward does not.
         rewards: Counts of the rewards.
     """

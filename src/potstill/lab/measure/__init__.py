@@ -7,9 +7,10 @@ from potstill.lazy import lazy
 if TYPE_CHECKING:
     from potstill.lab.measure.complexity import Growth
     from potstill.lab.measure.latency import LEARNT, PROBLEMS, Latency
-    from potstill.lab.measure.measurements import Measurements, take_measurements
+    from potstill.lab.measure.measurements import Machine, Measurements, take_measurements
+    from potstill.lab.measure.same_language import SameLanguage
 
-__all__ = ["LEARNT", "PROBLEMS", "Growth", "Latency", "Measurements", "take_measurements"]
+__all__ = ["LEARNT", "PROBLEMS", "Growth", "Latency", "Machine", "Measurements", "SameLanguage", "take_measurements"]
 
 __getattr__ = lazy(
     __name__,
@@ -21,8 +22,10 @@ __getattr__ = lazy(
             "PROBLEMS",
         ),
         "measurements": (
+            "Machine",
             "Measurements",
             "take_measurements",
         ),
+        "same_language": ("SameLanguage",),
     },
 )

@@ -29,6 +29,7 @@ Decider = Callable[[Float32], Any]
 
 #: Ids are precomputed: online they come with the request.
 _IDS = [f"request-{i}" for i in range(10_000)]
+_ACTIVATIONS: dict[str, Callable[[Float32], Float32]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}
 
 
 def decider(agent: Agent, seed: int) -> Decider:
@@ -57,15 +58,34 @@ def by_policy(policy: Policy) -> Decider:
     return lambda context: decide(context, id=next(ids))
 
 
+def by_policy_in_numpy(policy: Policy, rng: np.random.Generator) -> Decider:
+    """A distilled policy in NumPy, optimised as the posteriors are: the network, and a draw with its propensity."""
+    *hidden, (weight, bias) = [(_float32(w), _float32(b)) for w, b in policy.layers]
+    activation, floor = _ACTIVATIONS[policy.metadata.activation], np.float32(policy.floor)
+    share = np.float32(1 - policy.floor * len(bias))
+
+    def decide(context: Float32) -> tuple[int, float]:
+        x = context
+        for w, b in hidden:
+            x = activation(x @ w + b)
+        scores = x @ weight + bias
+        p = np.exp(scores - scores.max())
+        p *= share / p.sum()
+        p += floor
+        cumulative = p.cumsum()
+        action = int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
+        return action, float(p[action])
+
+    return decide
+
+
 def by_posterior(posterior: Posterior, rng: np.random.Generator) -> Decider:
     """Linear-TS: the Student-t reward of each action, whose scale is ‖L⁻¹x‖ with precomputed inverse roots.
 
     The paper draws θ for each action by a triangular solve: the same arithmetic, k·d², and the same distribution.
     """
     k, p = posterior.mean.shape
-    unit = np.sqrt(posterior.beta / posterior.alpha)
-    inverse = np.stack([solve_triangular(L, np.eye(p), lower=True) for L in posterior.root]) * unit[:, None, None]
-    whitening, mean = inverse.astype(np.float32).reshape(k * p, p), posterior.mean.astype(np.float32)
+    whitening, mean = whitened(posterior).reshape(k * p, p), posterior.mean.astype(np.float32)
     dof, regressors = 2 * posterior.alpha, np.ones(p, np.float32)
 
     def decide(context: Float32) -> int:
@@ -77,15 +97,23 @@ def by_posterior(posterior: Posterior, rng: np.random.Generator) -> Decider:
     return decide
 
 
+def whitened(posterior: Posterior) -> Float32:
+    """For each action L⁻¹ in the unit of its reward, float32[k, p, p]: ‖L⁻¹x‖ is the scale of the reward at x."""
+    unit, identity = np.sqrt(posterior.beta / posterior.alpha), np.eye(posterior.mean.shape[1])
+    inverse = np.stack([solve_triangular(L, identity, lower=True) for L in posterior.root])
+    found: Float32 = (inverse * unit[:, None, None]).astype(np.float32)
+    return found
+
+
 def by_features(networks: Networks, posterior: Posterior, rng: np.random.Generator) -> Decider:
     """NeuralLinear-TS: Linear-TS on the last hidden layer."""
-    layers, on_features = _layers(networks, 0)[:-1], by_posterior(posterior, rng)
+    layers, on_features = layers_of(networks, 0)[:-1], by_posterior(posterior, rng)
     return lambda context: on_features(_hidden(layers, context))
 
 
 def by_networks(networks: Networks, rng: np.random.Generator) -> Decider:
     """The best prediction of a randomly chosen network: Bootstrap-NN-TS, and with one network Neural-Greedy."""
-    stacks, size = [_layers(networks, b) for b in range(networks.size)], networks.size
+    stacks, size = [layers_of(networks, b) for b in range(networks.size)], networks.size
 
     def decide(context: Float32) -> int:
         layers = stacks[rng.integers(size) if size > 1 else 0]
@@ -95,7 +123,8 @@ def by_networks(networks: Networks, rng: np.random.Generator) -> Decider:
     return decide
 
 
-def _layers(networks: Networks, b: int) -> list[tuple[Float32, Float32]]:
+def layers_of(networks: Networks, b: int) -> list[tuple[Float32, Float32]]:
+    """Weights and biases of network b of an ensemble."""
     pairs = zip(networks.weights, networks.biases, strict=True)
     return [(_float32(weight[b]), _float32(bias[b])) for weight, bias in pairs]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -111,15 +112,18 @@ def timed(
 
 
 def summary(problem: str, algorithm: str, nanoseconds: Sequence[int]) -> Latency:
-    """The figures of some calls."""
+    """The latency of an algorithm on a problem, from some calls."""
+    return Latency(problem=problem, algorithm=algorithm, **figures(nanoseconds))
+
+
+def figures(nanoseconds: Sequence[int]) -> dict[str, Any]:
+    """The figures of some calls, by the names of `Latency`."""
     us = np.asarray(nanoseconds, np.float64) / 1000
     spread = float(us.std(ddof=1)) if len(us) > 1 else 0.0
-    return Latency(
-        problem=problem,
-        algorithm=algorithm,
-        calls=len(us),
-        mean_us=float(us.mean()),
-        two_se_us=2 * spread / math.sqrt(len(us)),
-        median_us=float(np.median(us)),
-        p99_us=float(np.percentile(us, 99)),
-    )
+    return {
+        "calls": len(us),
+        "mean_us": float(us.mean()),
+        "two_se_us": 2 * spread / math.sqrt(len(us)),
+        "median_us": float(np.median(us)),
+        "p99_us": float(np.percentile(us, 99)),
+    }

@@ -14,6 +14,7 @@ from potstill._version import __version__
 from potstill.files import SHARED, write_atomically
 from potstill.lab.measure.complexity import Growth
 from potstill.lab.measure.latency import Latency
+from potstill.lab.measure.same_language import Language, SameLanguage, languages
 from potstill.parallel import ONE_THREAD, environment
 
 #: Calls of one decision at each size of a complexity sweep, at most.
@@ -46,6 +47,8 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
         algorithms: Algorithms whose latency was measured.
         latency: Latencies, in that order.
         complexity: One entry for each method and dimension.
+        languages: Languages in which Thompson sampling and distilled policies were timed alike.
+        same_language: Latencies in these languages.
     """
 
     library: str
@@ -55,6 +58,8 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     algorithms: list[str]
     latency: list[Latency]
     complexity: list[Growth]
+    languages: list[Language] = []
+    same_language: list[SameLanguage] = []
 
 
 def take_measurements(
@@ -78,9 +83,10 @@ def take_measurements(
         algorithms=list(algorithms),
         latency=[],
         complexity=[],
+        languages=languages(),
     )
     found = None if again else _read(kept)
-    if found and msgspec.structs.replace(found, latency=[], complexity=[]) == wanted:
+    if found and msgspec.structs.replace(found, latency=[], complexity=[], same_language=[]) == wanted:
         return found
     measured = _measured(wanted, say)
     write_atomically(kept, msgspec.json.format(msgspec.json.encode(measured), indent=1), SHARED)
@@ -112,11 +118,14 @@ def _measured(wanted: Measurements, say: Notify) -> Measurements:
 
 
 def _in_process(wanted: Measurements, there: Connection) -> None:
-    from potstill.lab.measure import complexity, latency
+    from potstill.lab.measure import complexity, latency, same_language
 
     timed = latency.measure(wanted.problems, wanted.algorithms, wanted.calls, on_progress=there.send)
+    alike = same_language.measure(
+        wanted.problems, wanted.algorithms, wanted.calls, wanted.languages, on_progress=there.send
+    )
     grown = complexity.measure(min(wanted.calls, _COMPLEXITY_CALLS), on_progress=there.send)
-    there.send(msgspec.structs.replace(wanted, latency=timed, complexity=grown))
+    there.send(msgspec.structs.replace(wanted, latency=timed, complexity=grown, same_language=alike))
 
 
 def _processor() -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from potstill.lab.measure import LEARNT, Measurements
 from potstill.lab.report import charts, tables
-from potstill.lab.report.rows import Compared, Final, Imitated, Timed, with_cost
+from potstill.lab.report.rows import Alike, Compared, Final, Imitated, Timed, with_cost
 from potstill.lab.report.runs import PEERS, Run, Runs, problem_title
 from potstill.lab.report.summary import Summary
 from potstill.lab.runs import LEAST_TRIALS
@@ -71,11 +71,24 @@ LATENCY = _flowed("""
     sampling is timed as it would be served from NumPy, with everything precomputed that does not depend on the context.
     Linear posteriors take one matrix product for the scale of every action's Student-t reward, the same amount of
     arithmetic as the paper's triangular solves. Ensembles run one network chosen at random. GP-TS and Adaptive-TS
-    sample from the joint posterior as the library does. Part of the ratio is therefore C against NumPy: the row of
-    Neural-Greedy shows a network of about the policy's size in NumPy.
+    sample from the joint posterior as the library does. Part of the ratio is therefore C against NumPy; the next
+    section compares them in one language.
 
     TS / IL is the ratio of medians, because means include delays by other programs on the machine; the paper's is a
     ratio of means. Slow algorithms were stopped after 20 s; their number of calls is smaller.
+""")
+
+SAME_LANGUAGE = _flowed("""
+    Medians in one language, on the same contexts, so that the ratio is not one of languages. In NumPy, Thompson
+    sampling is as above, and the distilled policy is its network, a softmax and a draw in float32. In C, both go
+    through the vectorised layers of the decision kernel, compiled with its flags, without Python between the calls. The
+    scales of a linear posterior are one more layer there, and rewards are drawn by NumPy's C library. The policy also
+    hashes the decision's id for its draw and returns the propensity, which Thompson sampling does not have.
+
+    Thompson sampling from a linear posterior takes k·d² products for k actions and d columns, and a draw for each
+    action. A policy with two layers of 100 units takes 100·(d + 100 + k) products. So Linear-TS with few columns and
+    actions is faster than its policy (a ratio below 1), and the policy is faster where k or d is large. Bootstrap-NN-TS
+    runs one network of the policy's size and is about as fast.
 """)
 
 COMPLEXITY = _flowed("""
@@ -133,10 +146,18 @@ def _headlines(said: Summary) -> list[tuple[str, str]]:
         lines.append(
             (
                 f"{tables.microseconds(typical)} µs",
-                f"per decision with a distilled policy. Thompson sampling takes {speedup:.0f} times as long (median).",
+                f"per decision with a distilled policy. Thompson sampling takes {speedup:.0f} times as long (median)"
+                f"{_in_one_language(said.same_language)}.",
             )
         )
     return lines
+
+
+def _in_one_language(rows: Sequence[Alike]) -> str:
+    """The median ratio in each language, in words."""
+    ratios = {name: [row.speedup for row in rows if row.language == name] for name in ("numpy", "c")}
+    told = [f"{float(np.median(found)):.1f} times in {name}" for name, found in ratios.items() if found]
+    return f"; in one language {' and '.join(told)}".replace("numpy", "NumPy").replace(" c", " C") if told else ""
 
 
 def _peer_headline(finals: Sequence[Final]) -> list[tuple[str, str]]:
@@ -233,6 +254,8 @@ def _measured(said: Summary) -> list[Section]:
     if measured is None:
         return []
     sections = [_latency(said.latency, measured)] if said.latency else []
+    if said.same_language:
+        sections.append(_same_language(said.same_language))
     return [*sections, _complexity(measured)]
 
 
@@ -244,6 +267,10 @@ def _latency(rows: Sequence[Timed], measured: Measurements) -> Section:
         tables.latency_tables(rows),
         wide=True,
     )
+
+
+def _same_language(rows: Sequence[Alike]) -> Section:
+    return Section("Decision latency in one language", SAME_LANGUAGE, {}, [tables.same_language_table(rows)], wide=True)
 
 
 def _complexity(measured: Measurements) -> Section:

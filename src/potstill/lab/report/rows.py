@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from potstill.lab.measure import Latency
+from potstill.lab.measure import Latency, SameLanguage
 from potstill.lab.report.along import Along, along
 from potstill.lab.report.runs import LATENCY_MS, PEERS, Run, Runs
 from potstill.lab.runs import ALGORITHMS, Comparison, Estimate, Measure, Trial
@@ -72,6 +72,29 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     paper_speedup: float | None
 
 
+class Alike(msgspec.Struct, frozen=True, kw_only=True):
+    """Thompson sampling and its distilled policy, timed in one language.
+
+    Attributes:
+        problem, algorithm: names; the algorithm is the Thompson sampling.
+        title: Title of the algorithm.
+        language: ``numpy`` or ``c``.
+        calls: Number of timed calls of each.
+        ts_us: Median microseconds of Thompson sampling.
+        il_us: Median microseconds of the distilled policy.
+        speedup: Their ratio.
+    """
+
+    problem: str
+    algorithm: str
+    title: str
+    language: str
+    calls: int
+    ts_us: float
+    il_us: float
+    speedup: float
+
+
 def finals(runs: Runs) -> list[Final]:
     """One row for each run."""
     return [_final(run, runs.best_peer(run.problem)) for run in runs.runs]
@@ -126,6 +149,25 @@ def _timed(one: Latency, here: dict[tuple[str, str], float]) -> Timed:
         speedup=here[taught_by] / one.median_us if taught_by in here else None,
         paper_speedup=LATENCY_MS[taught_by] / ms if ms is not None and taught_by in LATENCY_MS else None,
     )
+
+
+def alike(measured: Sequence[SameLanguage]) -> list[Alike]:
+    """One row for each problem, algorithm and language."""
+    by_name = {(one.problem, one.algorithm, one.language): one for one in measured}
+    return [
+        Alike(
+            problem=problem,
+            algorithm=algorithm,
+            title=ALGORITHMS[algorithm].title,
+            language=language,
+            calls=one.calls,
+            ts_us=one.median_us,
+            il_us=distilled.median_us,
+            speedup=one.median_us / distilled.median_us,
+        )
+        for (problem, algorithm, language), one in by_name.items()
+        if (distilled := by_name.get((problem, f"{algorithm}-il", language))) is not None
+    ]
 
 
 class Imitated(msgspec.Struct, frozen=True, kw_only=True):

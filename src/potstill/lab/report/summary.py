@@ -12,7 +12,18 @@ import msgspec
 from potstill._version import __version__
 from potstill.lab.measure import Measurements
 from potstill.lab.problems import is_known, scenario
-from potstill.lab.report.rows import Compared, Final, Imitated, Timed, comparisons, finals, imitation, latencies
+from potstill.lab.report.rows import (
+    Alike,
+    Compared,
+    Final,
+    Imitated,
+    Timed,
+    alike,
+    comparisons,
+    finals,
+    imitation,
+    latencies,
+)
 from potstill.lab.report.runs import PEERS, Run, Runs, deviations
 from potstill.lab.runs import ALGORITHMS, commit, expected_by_chance, results
 
@@ -111,6 +122,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         outside_by_chance: Expected number outside two standard errors if no policy differed.
         imitation: Imitation error of the distilled policies: KL, bound and measured cost.
         latency: Latencies, with the paper's where it has them.
+        same_language: Thompson sampling against distilled policies in one language.
         measurements: Raw measurements of this machine; None if none were made.
     """
 
@@ -126,6 +138,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     outside_by_chance: float
     imitation: list[Imitated]
     latency: list[Timed]
+    same_language: list[Alike]
     measurements: Measurements | None
 
 
@@ -145,5 +158,6 @@ def summary(runs: Runs, folder: Path, measured: Measurements | None, notes: str,
         outside_by_chance=expected_by_chance([row.comparison for row in compared]),
         imitation=imitation(runs),
         latency=latencies(measured.latency) if measured else [],
+        same_language=alike(measured.same_language) if measured else [],
         measurements=measured,
     )

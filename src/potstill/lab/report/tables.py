@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from potstill.lab.measure import Growth
 from potstill.lab.report.along import Along
-from potstill.lab.report.rows import Compared, Final, Imitated, Timed
+from potstill.lab.report.rows import Alike, Compared, Final, Imitated, Timed
 from potstill.lab.report.runs import problem_title
 from potstill.lab.runs import Comparison, Estimate
 from potstill.pages import Table
@@ -105,6 +105,29 @@ def _latency_table(rows: Sequence[Timed], problem: str) -> Table:
         for row in rows
     ]
     return Table(header, cells, f"{problem_title(problem)}:")
+
+
+def same_language_table(rows: Sequence[Alike]) -> Table:
+    """One row for each problem and algorithm; medians and their ratio in each language."""
+    header = ("problem", "algorithm", *(f"{name}, {what}" for name in _LANGUAGES.values() for what in _ALIKE))
+    by_name: dict[tuple[str, str], dict[str, Alike]] = {}
+    for row in rows:
+        by_name.setdefault((row.problem, row.title), {})[row.language] = row
+    cells = [
+        (problem_title(problem), title, *(cell for language in _LANGUAGES for cell in _alike(found.get(language))))
+        for (problem, title), found in by_name.items()
+    ]
+    return Table(header, cells)
+
+
+_LANGUAGES = {"numpy": "NumPy", "c": "C"}
+_ALIKE = ("TS µs", "IL µs", "TS / IL")
+
+
+def _alike(row: Alike | None) -> tuple[str, ...]:
+    if row is None:
+        return ("–",) * len(_ALIKE)
+    return microseconds(row.ts_us), microseconds(row.il_us), f"{row.speedup:.1f}"
 
 
 def complexity_table(rows: Sequence[Growth]) -> Table:

@@ -151,7 +151,6 @@ class LakeLog:
             groups={name: raw_values(frame[context_column(name)]) for name in self._by},
         )
 
-
     def _propensities(self, frame: pl.DataFrame, contexts: NDArray[np.float32]) -> NDArray[np.float64]:
         """Propensities given that the action is one of the problem's.
 

@@ -18,7 +18,7 @@ from potstill.teachers.contract import (
     Teacher,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
-from potstill.teachers.gp import Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
+from potstill.teachers.gp import DeepKernelTS, Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
 from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
 from potstill.teachers.plugins import load_class, make_teacher
@@ -37,6 +37,7 @@ __all__ = [
     "AnyFiniteTeacher",
     "AnyTeacher",
     "BootstrapTS",
+    "DeepKernelTS",
     "Design",
     "DiagonalLinearTS",
     "EpsilonGreedy",

@@ -396,6 +396,14 @@ def test_inducing_points_that_hold_all_points_have_the_same_information():
     assert 0 < gains[2] < gains[0]
 
 
+def test_weights_of_equal_propensities_do_not_change_the_information():
+    options = {"kernel": SMOOTH, "noise": 0.2, "fit_steps": 0}
+    observations = observed(TWO, [(i / 30, i % 2, i % 3) for i in range(30)])
+    equal, weighted = (GaussianProcessTS(**options, weighting=one) for one in ("equal", "inverse-propensity"))
+    gains = [one.information_gain(learnt(one, TWO, observations), 10) for one in (equal, weighted)]
+    assert gains[1] == pytest.approx(gains[0], rel=1e-6)
+
+
 def test_the_report_of_a_batch_has_its_information_gain():
     student = ps.Student(hidden=(4,), steps=20)
     still = ps.Still(PROBLEM, GaussianProcessTS(draws=64, fit_steps=0), student=student)

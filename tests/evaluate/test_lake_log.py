@@ -1,6 +1,7 @@
 """The log of a workspace: which observations, in which order, with what."""
 
 import datetime as dt
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from potstill.errors import InvalidLog
 from potstill.evaluate import WHY, lake_log
 from potstill.evaluate.lake_log import LakeLog, raw_values
 from potstill.events.lake.schema import table_schema
+from potstill.policy import Layer
 from potstill.tables import TIME
 from potstill.workspace import Workspace
 
@@ -223,3 +225,58 @@ def test_a_problem_without_features_can_be_read(tmp_path):
     ).with_columns(pl.col("time").cast(TIME))
     workspace.lake.append("observations", frame, writer="cuts", number=1)
     assert only(LakeLog(workspace)).contexts.shape == (1, 0)
+
+
+# ---- actions that were removed
+
+
+def removed_action(workspace):
+    """Log 4,000 decisions of a policy over l, m, r; then take r out of the problem."""
+    rng = np.random.default_rng(3)
+    layers = [Layer(rng.normal(0, 0.5, (workspace.problem.width, 3)).astype(np.float32), np.zeros(3, np.float32))]
+    policy = ps.Policy.build(workspace.problem, layers, version=1)
+    workspace.registry.publish(policy, teacher=None, report=b"{}", expected=0)
+    contexts = [
+        {"speed": float(s), "net": n}
+        for s, n in zip(rng.uniform(0, 10, 4000), rng.choice(["4g", "wifi"], 4000), strict=True)
+    ]
+    rows = []
+    for i, context in enumerate(contexts):
+        decision = policy.decide(context, id=f"1-{i}")
+        reward = {"l": 0.9, "m": 0.1, "r": 0.5}[decision.action] * context["speed"] / 10
+        rows.append({"action": decision.action, "propensity": decision.propensity, "reward": reward, "policy": 1,
+                     "context_speed": context["speed"], "context_net": context["net"]})  # fmt: skip
+    add(workspace, rows)
+    path = Path(workspace.url) / "problem.toml"
+    path.write_bytes(path.read_bytes().replace(b'"m", "r"', b'"m"'))
+    return Workspace(workspace.url), policy, contexts
+
+
+def test_propensities_are_those_given_the_actions_that_are_left(workspace):
+    """Rows of a removed action are left out; p(a) / (1 - p(removed)) is how often the others occur among the rest."""
+    changed, policy, contexts = removed_action(workspace)
+    log = LakeLog(changed)
+    block = only(log)
+    p = policy.probabilities_many(policy.problem.encode_many(contexts)).astype(np.float64)
+    kept = [i for i in range(4000) if policy.decide(contexts[i], id=f"1-{i}").action != "r"]
+    expected = p[kept, :2] / (1 - p[kept, 2:])
+    np.testing.assert_allclose(block.propensities, expected[np.arange(len(kept)), block.actions], rtol=1e-5)
+    assert log.left_out == {"unfit": 4000 - len(kept)}
+    # Weights add up to the rows for each action; with the stated propensities they add up to more.
+    weights = 1 / block.propensities
+    for action in (0, 1):
+        mine = np.where(block.actions == action, weights, 0.0)
+        error = mine.std() / np.sqrt(len(mine))
+        assert abs(mine.mean() - 1) < 4 * error  # false alarm rate below 1e-4
+    stated = np.where(block.actions == 0, 1 / p[kept, 0], 0.0)
+    assert stated.mean() > 1 + 4 * stated.std() / np.sqrt(len(stated))
+
+
+def test_propensities_that_the_policy_did_not_draw_by_stay(workspace):
+    changed, _, _ = removed_action(workspace)
+    add(workspace, [{"action": "l", "propensity": 1.0, "policy": 1, "time": 5_000 * SECOND}], cut=2)  # a fallback
+    add(
+        workspace, [{"action": "m", "propensity": 0.123, "policy": 9, "time": 5_001 * SECOND}], cut=3
+    )  # unknown version
+    block = only(LakeLog(Workspace(changed.url), after=1))
+    np.testing.assert_allclose(block.propensities, [1.0, 0.123], rtol=1e-6)

@@ -64,7 +64,7 @@ def requests(units, prefix="d", **stated):
 
 def test_the_design_is_that_of_the_teacher_with_its_information_gain(tmp_path, users):
     workspace = made(tmp_path)
-    design = make_design(workspace, users, 12, unit="user_id")
+    design = make_design(workspace, users, 12, unit="user_id", per_unit=None)
     assert msgspec.json.encode(read_design(workspace.storage)) == msgspec.json.encode(design)
     teacher = ps.teachers.GaussianProcessTS(draws=64, fit_steps=0)
     pool = [context for i, context in enumerate(worlds.contexts(UNITS)) if i != 5]
@@ -83,7 +83,7 @@ def test_the_design_is_that_of_the_teacher_with_its_information_gain(tmp_path, u
 
 def test_a_design_goes_through_the_circle(tmp_path, users):
     workspace = made(tmp_path)
-    design = make_design(workspace, users, 12, unit="user_id")
+    design = make_design(workspace, users, 12, unit="user_id", per_unit=None)
     points = [(point.unit, point.action) for point in design.points]
     units = [f"user-{i}" for i in range(UNITS)]
     batches = [requests(units, f"round{i}") for i in range(1 + max(Counter(unit for unit, _ in points).values()))]
@@ -113,7 +113,7 @@ def test_a_design_goes_through_the_circle(tmp_path, users):
 
 def test_each_point_is_handed_out_once_on_a_machine(tmp_path, users):
     workspace = made(tmp_path)
-    design = make_design(workspace, users, 6, unit="user_id")
+    design = make_design(workspace, users, 6, unit="user_id", per_unit=None)
     unit, count = Counter(point.unit for point in design.points).most_common(1)[0]
     replies = asked(workspace, [requests([unit], f"a{i}") for i in range(count + 2)])
     assert [batch[0]["mode"] for batch in replies] == ["design"] * count + ["online"] * 2
@@ -205,6 +205,17 @@ def test_a_unit_that_is_forgotten_leaves_the_design(tmp_path, users):
     left = read_design(workspace.storage)
     assert (left.id, len(left.points)) == (design.id, 3)
     assert unit not in msgspec.json.encode(left).decode()
+
+
+@pytest.mark.parametrize("per_unit", [1, 2])
+def test_a_unit_gets_no_more_points_than_it_may(tmp_path, users, per_unit):
+    workspace = made(tmp_path)
+    design = make_design(workspace, users, 20, unit="user_id", per_unit=per_unit)
+    assert max(Counter(point.unit for point in design.points).values()) == per_unit
+    free = make_design(workspace, users, 20, unit="user_id", per_unit=None, replace=True)
+    assert design.information_gain <= free.information_gain
+    with pytest.raises(InvalidDesign, match=f"39 units, too few for 100 points with {per_unit} for each"):
+        make_design(workspace, users, 100, unit="user_id", per_unit=per_unit, replace=True)
 
 
 def test_a_large_table_is_sampled(tmp_path, users, monkeypatch):

@@ -25,6 +25,9 @@ def design(
     ] = None,
     size: Annotated[int, typer.Option(min=1, help="Number of points.")] = 100,
     unit: Annotated[str, typer.Option(help="Column of the units, as requests state them.")] = "unit",
+    per_unit: Annotated[
+        int, typer.Option(min=0, help="Largest number of points of a unit; 0 for no limit, as in the paper.")
+    ] = 1,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing design.")] = False,
     end: Annotated[bool, typer.Option("--end", help="End the design: its points are no longer handed out.")] = False,
     as_json: AsJson = False,
@@ -50,14 +53,16 @@ def design(
             return
         if not replace and read_design(workspace.storage) is not None:
             fail("there is a design already; replace it with --replace, or end it with --end")
-        _make(workspace, contexts, size, unit, replace=replace, as_json=as_json)
+        _make(workspace, contexts, size, unit, per_unit or None, replace=replace, as_json=as_json)
 
 
 @requires("lake", "learn")
-def _make(workspace: Workspace, contexts: str, size: int, unit: str, *, replace: bool, as_json: bool) -> None:
+def _make(
+    workspace: Workspace, contexts: str, size: int, unit: str, per_unit: int | None, *, replace: bool, as_json: bool
+) -> None:
     from potstill.pipeline import make_design
 
-    made = make_design(workspace, contexts, size, unit=unit, replace=replace)
+    made = make_design(workspace, contexts, size, unit=unit, per_unit=per_unit, replace=replace)
     if as_json:
         print_json(made)
         return

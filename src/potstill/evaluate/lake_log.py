@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from potstill.errors import InvalidLog
 from potstill.evaluate.log import Block
 from potstill.policy import Policy
-from potstill.problem import Problem
-from potstill.registry import UnknownVersion
-from potstill.spaces import lake_columns
+from potstill.problem import Discrete, Problem
+from potstill.registry import CorruptVersion, UnknownVersion
+from potstill.spaces import FiniteDistribution, lake_columns
 from potstill.tables import context_column, decision_fits, encode_contexts, moment, reward_fits
 from potstill.workspace import Workspace
 
@@ -24,6 +24,8 @@ EXACT = ("log", "import")
 #: Approximate number of rows in memory at a time.
 ROWS = 200_000
 _WHY = "why"
+#: Relative precision of propensities in the lake.
+_FLOAT32 = 1e-6
 
 #: Called with the rows read so far and the total; a log is read several times.
 Progress = Callable[[int, int], None]
@@ -57,6 +59,7 @@ class LakeLog:
         self._lake, self._registry = workspace.lake, workspace.registry
         self._by, self._on_progress = tuple(by), on_progress
         self._files = self._lake.files("observations")
+        self._versions: dict[Any, Policy | None] = {}
         self._within = _within(after, to, since, until)
         _check_features(self.problem, self._by)
 
@@ -137,15 +140,67 @@ class LakeLog:
 
     def _block(self, frame: pl.DataFrame) -> Block:
         columns = lake_columns(self.problem.actions)
+        contexts = encode_contexts(frame, self.problem)
         return Block(
-            contexts=encode_contexts(frame, self.problem),
+            contexts=contexts,
             actions=columns.actions(frame["action"]),
             rewards=frame["reward"].to_numpy(),
-            propensities=frame["propensity"].to_numpy(),
+            propensities=self._propensities(frame, contexts),
             eligible=columns.allowed(frame["eligible"]),
             times=frame["time"].dt.epoch("us").to_numpy(),
             groups={name: raw_values(frame[context_column(name)]) for name in self._by},
         )
+
+    def _propensities(self, frame: pl.DataFrame, contexts: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Propensities given that the action is one of the problem's.
+
+        Rows of actions that were removed are left out, so that the others are as probable as their share of what is
+        left. Otherwise inverse-propensity weights would add up to too much.
+        """
+        propensities = frame["propensity"].to_numpy().astype(np.float64)
+        for (version, source), rows in frame.with_row_index("row").group_by("policy", "source"):
+            policy = self._wider(version) if source == "log" else None
+            if policy is not None:
+                at = rows["row"].to_numpy()
+                propensities[at] /= _share_left(policy, self.problem, rows, contexts[at])
+        return propensities
+
+    def _wider(self, version: Any) -> Policy | None:
+        """A version with the features of the problem and actions that the problem no longer has; None for others."""
+        if version not in self._versions:
+            try:
+                policy = self._registry.policy(int(version))
+            except (UnknownVersion, CorruptVersion, TypeError):
+                self._versions[version] = None
+            else:
+                wider = policy.problem.context == self.problem.context and bool(_removed(policy, self.problem))
+                self._versions[version] = policy if wider else None
+        return self._versions[version]
+
+
+def _removed(policy: Policy, problem: Problem) -> list[int]:
+    """Positions of the policy's actions that the problem does not have."""
+    before, after = policy.problem.actions, problem.actions
+    if not isinstance(before, Discrete) or not isinstance(after, Discrete):
+        return []
+    kept = set(after.names)
+    return [position for position, name in enumerate(before.names) if name not in kept]
+
+
+def _share_left(
+    policy: Policy, problem: Problem, rows: pl.DataFrame, contexts: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """The probability with which a policy chose any action that the problem still has; 1 where it did not choose."""
+    columns = lake_columns(policy.problem.actions)
+    allowed = columns.allowed(rows["eligible"])
+    distribution = policy.distribution(contexts, eligible=allowed)
+    assert isinstance(distribution, FiniteDistribution)
+    left = 1 - distribution.p[:, _removed(policy, problem)].sum(axis=1, dtype=np.float64)
+    # A fallback, the control arm and an initial design state propensities of their own, which need no correction.
+    computed = distribution.propensity(columns.actions(rows["action"]))
+    tolerance = policy.agreement(contexts, eligible=allowed) + _FLOAT32
+    drawn = np.abs(rows["propensity"].to_numpy() - computed) <= tolerance * computed
+    return np.where(drawn & (left > 0), left, 1.0)
 
 
 def raw_values(column: pl.Series) -> NDArray[Any]:

@@ -24,7 +24,13 @@ _UNIT = "unit"
 
 
 def make_design(
-    workspace: Workspace, contexts: str, size: int, *, unit: str = _UNIT, replace: bool = False
+    workspace: Workspace,
+    contexts: str,
+    size: int,
+    *,
+    unit: str = _UNIT,
+    per_unit: int | None = 1,
+    replace: bool = False,
 ) -> InitialDesign:
     """Select points by their posterior variance, and write them for the service.
 
@@ -36,6 +42,7 @@ def make_design(
         contexts: Table of units and their contexts (CSV, Parquet or Delta Lake).
         size: Number of points.
         unit: Column of the units, as requests state them.
+        per_unit: Largest number of points of a unit; None for no limit, as in the paper.
         replace: Whether an existing design may be replaced.
     """
     if size < 1:
@@ -44,7 +51,13 @@ def make_design(
     most = max(NUMBERS // (size * len(finite(problem.actions, "an initial design"))), 1)
     pool = _read(contexts, problem, unit, most, Key(workspace.config.policy.seed).child("design"))
     teacher, state = _process(workspace)
-    found = max_variance_design(teacher, problem, pool.contexts, size, state)
+    owners = np.unique(pool.units, return_inverse=True)[1]
+    found = max_variance_design(teacher, problem, pool.contexts, size, state, per_unit=per_unit, units=owners)
+    if len(found.actions) < size:
+        raise InvalidDesign(
+            f"{contexts} has {owners.max() + 1:,} units, too few for {size:,} points with {per_unit} for each; "
+            "choose a smaller --size, or a larger --per-unit"
+        )
     names, actions = pool.units, problem.actions.decode(found.actions)
     points = [
         DesignPoint(names[place], action, float(variance))

@@ -19,7 +19,7 @@ from potstill.teachers.contract import (
     has_informed_prior,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
-from potstill.teachers.gp import Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
+from potstill.teachers.gp import DeepKernelTS, Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
 from potstill.teachers.linear import Coefficient, DiagonalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
 from potstill.teachers.plugins import load_class, make_teacher
@@ -39,6 +39,7 @@ __all__ = [
     "AnyTeacher",
     "BootstrapTS",
     "Coefficient",
+    "DeepKernelTS",
     "Design",
     "DiagonalLinearTS",
     "EpsilonGreedy",

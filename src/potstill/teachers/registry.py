@@ -13,7 +13,7 @@ from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
-from potstill.teachers.gp import GaussianProcessTS, GaussianProcessUCB
+from potstill.teachers.gp import DeepKernelTS, GaussianProcessTS, GaussianProcessUCB
 from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS
 from potstill.teachers.plugins import own_options
@@ -23,6 +23,7 @@ from potstill.teachers.source import source_of_class
 TEACHERS: dict[str, type[AnyTeacher]] = {
     "adaptive-ts": AdaptiveTS,
     "bootstrap-ts": BootstrapTS,
+    "deep-kernel-ts": DeepKernelTS,
     "diagonal-linear-ts": DiagonalLinearTS,
     "epsilon-greedy": EpsilonGreedy,
     "gaussian-process-ts": GaussianProcessTS,

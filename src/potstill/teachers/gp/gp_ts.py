@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -82,9 +82,11 @@ class GaussianProcessTS(
         mean: Mean function of the prior. ``constant`` is the mean of the rewards. ``linear`` adds a linear function of
             the context for each action, whose coefficients are integrated out: far from observations, rewards then
             follow a line instead of returning to the mean.
+        standardise: Whether the prior is in units of the rewards' mean and standard deviation. False takes rewards as
+            they are: the prior has mean 0, and its variances are those of the kernel.
     """
 
-    later_options: ClassVar[tuple[str, ...]] = ("mean",)
+    later_options: ClassVar[tuple[str, ...]] = ("mean", "standardise")
 
     kernel: Kernel = Matern("context") + Matern("context") * Independent()
     action_features: tuple[tuple[float, ...], ...] | None = None
@@ -99,6 +101,7 @@ class GaussianProcessTS(
     window: int | None = None
     weighting: Weighting = "equal"
     mean: Literal["constant", "linear"] = "constant"
+    standardise: bool = True
 
     def __post_init__(self) -> None:
         least, most = regression.NOISE
@@ -123,24 +126,19 @@ class GaussianProcessTS(
 
     def init(self, problem: Problem) -> GaussianProcessState:
         """The prior."""
-        features = self._features(problem)
-        return GaussianProcessState(
-            features,
-            memory.empty(problem.width),
-            *self._start(problem.width, features)[1:3],
-            np.array([0.0, 1.0]),
-            regression.prior(problem.width),
-        )
+        return self._prior(problem, problem.width)
 
     def update(self, state: GaussianProcessState, observations: Observations, key: Key) -> GaussianProcessState:
         """The posterior after more observations."""
         if not len(observations):
             return state
         kept = state.memory.append(observations, self.window, weights(observations, self.weighting))
-        points, (unit, targets) = Points(kept.contexts, kept.actions), _standardise(kept.normalised())
-        model = self._fit(state, points, targets, key.child("fit"))
-        posterior = self._posterior(model, points, targets, key.child("inducing"))
-        return GaussianProcessState(state.features, kept, model.logs, model.relevance, unit, posterior)
+        learnt: GaussianProcessState = self._learn(state, kept, key)
+        return learnt
+
+    def inputs(self, state: GaussianProcessState, contexts: Float32) -> NDArray[Any]:  # noqa: ARG002
+        """Inputs of the kernel, [N, d'], for contexts float32[N, d]: the contexts themselves."""
+        return contexts
 
     def propensities(self, state: GaussianProcessState, contexts: Float32, key: Key) -> Float32:
         """The probability that each action is best, float32[N, K]: shares of joint draws; exact for two actions."""
@@ -178,11 +176,11 @@ class GaussianProcessTS(
         This is the paper's information gain of a batch, by the chain rule, at the present hyperparameters. Beyond
         `exact_limit` it is that of the inducing points, a lower bound of each term.
         """
-        model, memory = self.model(state), state.memory
-        points, total = Points(memory.contexts, memory.actions), len(memory.actions)
+        model, kept = self.model(state), state.memory.normalised()
+        points, total = self._points(state, kept), len(kept.actions)
 
         def gain(n: int) -> float:
-            some, weights = points.at(slice(0, n)), memory.weights[:n]
+            some, weights = points.at(slice(0, n)), kept.weights[:n]
             if not n:
                 return 0.0
             if total <= self.exact_limit:
@@ -196,12 +194,30 @@ class GaussianProcessTS(
         """The kernel with that of the mean function, whose coefficients have a vague prior."""
         return self.kernel if self.mean == "constant" else self.kernel + _LINEAR_MEAN
 
+    def _prior(self, problem: Problem, width: int) -> GaussianProcessState:
+        """The prior for kernels on inputs of `width` columns."""
+        features = self._features(problem)
+        logs, relevance = self._start(width, features)[1:3]
+        empty, unit = memory.empty(problem.width), np.array([0.0, 1.0])
+        return GaussianProcessState(features, empty, logs, relevance, unit, regression.prior(width))
+
+    def _learn(self, state: Any, kept: memory.Memory, key: Key) -> Any:
+        """The posterior given a memory."""
+        points, (unit, targets) = self._points(state, kept), self._targets(kept.normalised())
+        model = self._fit(state, points, targets, key.child("fit"))
+        posterior = self._posterior(model, points, targets, key.child("inducing"))
+        return state._replace(memory=kept, logs=model.logs, relevance=model.relevance, unit=unit, posterior=posterior)
+
+    def _points(self, state: GaussianProcessState, kept: memory.Memory) -> Points:
+        return Points(self.inputs(state, kept.contexts), kept.actions)
+
     def _joints(self, state: GaussianProcessState, contexts: Float32, draws: int) -> Iterator[Joint]:
         """The posterior in standardised units, in chunks of contexts that bound memory."""
         model, k = self.model(state), len(state.features)
         step = max(1, _CHUNK // (k * max(draws, k, len(state.posterior.weights))))
         for start in range(0, len(contexts), step):
-            yield Joint(*regression.predict(model, state.posterior, contexts[start : start + step]))
+            inputs = self.inputs(state, contexts[start : start + step])
+            yield Joint(*regression.predict(model, state.posterior, inputs))
 
     def _features(self, problem: Problem) -> Float64:
         k, given = self.count(problem.actions), self.action_features
@@ -221,12 +237,18 @@ class GaussianProcessTS(
         logs = np.append(self._prior_kernel.start(typical), np.log(self.noise))
         return regression.Model(self._prior_kernel, logs, np.zeros(width), features)
 
+    def _targets(self, kept: memory.Memory) -> tuple[Float64, regression.Targets]:
+        """The unit of the rewards, float64[2], and the rewards in it."""
+        if self.standardise:
+            return _standardise(kept)
+        return np.array([0.0, 1.0]), regression.Targets(kept.rewards.astype(np.float64), kept.weights)
+
     def _fit(
         self, state: GaussianProcessState, points: Points, targets: regression.Targets, key: Key
     ) -> regression.Model:
         if not self.fit_steps:
             return self.model(state)
-        some = _subsample(len(targets.values), self.fit_limit, key)
+        some = self._to_fit(len(targets.values), key)
         start = self._start(points.contexts.shape[1], state.features)
         chosen = regression.Targets(targets.values[some], targets.weights[some])
         return regression.fit(
@@ -239,6 +261,10 @@ class GaussianProcessTS(
             relevance=self.relevance,
             fixed=0 if self.mean == "constant" else _LINEAR_MEAN.size,
         )
+
+    def _to_fit(self, n: int, key: Key) -> NDArray[np.int64]:
+        """Positions of the observations to learn hyperparameters from, of n."""
+        return _subsample(n, self.fit_limit, key)
 
     def _posterior(
         self, model: regression.Model, points: Points, targets: regression.Targets, key: Key

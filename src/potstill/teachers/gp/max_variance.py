@@ -38,7 +38,14 @@ class Design(NamedTuple):
 
 
 def max_variance_design(
-    teacher: GaussianProcessTS, problem: Problem, pool: Contexts, n: int, state: GaussianProcessState | None = None
+    teacher: GaussianProcessTS,
+    problem: Problem,
+    pool: Contexts,
+    n: int,
+    state: GaussianProcessState | None = None,
+    *,
+    per_unit: int | None = None,
+    units: NDArray[np.int64] | None = None,
 ) -> Design:
     """Greedily select the n (context, action) pairs of a pool with the largest posterior variance.
 
@@ -55,6 +62,8 @@ def max_variance_design(
         pool: Candidate contexts.
         n: Number of pairs to select.
         state: State to start from, with its hyperparameters. Default: the prior.
+        per_unit: Largest number of pairs of one unit, which may ask only so often; None for no limit, as in the paper.
+        units: Number of the unit of each context, int64[P]. Default: each context is a unit.
     """
     contexts, k = problem.encode_many(pool), len(finite(problem.actions, "max_variance_design"))
     if n < 0 or not len(contexts):
@@ -63,9 +72,12 @@ def max_variance_design(
         )
     state = teacher.init(problem) if state is None else state
     model, posterior = teacher.model(state), state.posterior
-    candidates = Points(np.repeat(contexts, k, axis=0), np.tile(np.arange(k, dtype=np.int32), len(contexts)))
+    inputs = teacher.inputs(state, contexts)
+    candidates = Points(np.repeat(inputs, k, axis=0), np.tile(np.arange(k, dtype=np.int32), len(inputs)))
     known = posterior.root @ model.covariance(posterior.points, candidates)
-    chosen, variances = _least_certain(model, candidates, n, known, model.noise, floor=-np.inf)
+    owners = np.repeat(np.arange(len(contexts)) if units is None else units, k)
+    limit = None if per_unit is None else Limit(owners, per_unit)
+    chosen, variances = _least_certain(model, candidates, n, known, model.noise, floor=-np.inf, limit=limit)
     # By the chain rule, the information gains of the pairs, each given those before it, add up.
     gain = 0.5 * float(np.log1p(variances / model.noise).sum())
     return Design(chosen // k, chosen % k, state.unit[1] ** 2 * variances, gain)
@@ -77,8 +89,21 @@ def inducing_points(model: regression.Model, candidates: Points, m: int) -> Poin
     return candidates.at(_least_certain(model, candidates, m, np.zeros((0, len(candidates.actions))), 0.0, floor)[0])
 
 
+class Limit(NamedTuple):
+    """At most `most` candidates of one owner; `owners` of all candidates are int64[P]."""
+
+    owners: NDArray[np.int64]
+    most: int
+
+
 def _least_certain(
-    model: regression.Model, candidates: Points, n: int, known: Float64, noise: float, floor: float
+    model: regression.Model,
+    candidates: Points,
+    n: int,
+    known: Float64,
+    noise: float,
+    floor: float,
+    limit: Limit | None = None,
 ) -> tuple[NDArray[np.int64], Float64]:
     """Positions of n candidates and their variances, or fewer once all variances are at most `floor`.
 
@@ -100,4 +125,8 @@ def _least_certain(
         rows[i] = covariances / np.sqrt(max(variances[best], 0.0) + noise)
         variances -= rows[i] ** 2
         chosen.append(best)
+        if limit is not None:
+            owner = limit.owners == limit.owners[best]
+            if owner[chosen].sum() >= limit.most:
+                variances[owner] = -np.inf
     return np.array(chosen, np.int64), np.array(had)

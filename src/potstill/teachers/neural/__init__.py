@@ -3,7 +3,7 @@
 from potstill.teachers.neural import network, noise_selection
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.bootstrap_ts import BootstrapTS
-from potstill.teachers.neural.greedy import EpsilonGreedy, NeuralGreedy
+from potstill.teachers.neural.greedy import EpsilonGreedy, GreedyState, NeuralGreedy
 from potstill.teachers.neural.low_rank_ts import LowRankTS
 from potstill.teachers.neural.network import Networks, Units, standard
 from potstill.teachers.neural.neural_linear_ts import NeuralLinearTS
@@ -14,6 +14,7 @@ __all__ = [
     "PAPER",
     "BootstrapTS",
     "EpsilonGreedy",
+    "GreedyState",
     "LowRankTS",
     "Networks",
     "Neural",

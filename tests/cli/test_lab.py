@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from potstill.cli import app
+from potstill.lab.measure import Latency, Machine, Measurements, SameLanguage, measurements
 from potstill.lab.problems.scenarios import SCENARIOS
 from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.runner import Failure, Progress
@@ -202,3 +203,32 @@ def test_ctrl_c_keeps_finished_trials_and_says_how_to_go_on(tmp_path):
     assert "repeat the command to resume" in errors
     assert "Traceback" not in errors
     assert list(out.glob("wheel/paper/linear-ts/0000.json"))
+
+
+def test_latency_is_shown_as_served_and_in_one_language(tmp_path, monkeypatch):
+    figures = {"problem": "wheel", "calls": 9, "mean_us": 2.0, "two_se_us": 0.1, "p99_us": 3.0}
+    names = {"linear-ts": 6.0, "linear-ts-il": 4.0}
+    measured = Measurements(
+        library="0",
+        machine=Machine(processor="", python="", system=""),
+        calls=9,
+        problems=["wheel"],
+        algorithms=list(names),
+        latency=[Latency(algorithm=name, median_us=us, **figures) for name, us in names.items()],
+        complexity=[],
+        languages=["numpy"],
+        same_language=[
+            SameLanguage(algorithm=name, median_us=us, language="numpy", **figures) for name, us in names.items()
+        ],
+    )
+    asked = []
+    monkeypatch.setattr(measurements, "take_measurements", lambda *given, **_: asked.append(given) or measured)
+    options = ["--problem", "wheel", "--algorithms", ",".join(names), "--calls", "9", "--out", str(tmp_path)]
+    done = CliRunner(env=PLAIN).invoke(app, ["lab", "latency", *options])
+    assert done.exit_code == 0, done.output
+    assert asked[0][1:] == (["wheel"], list(names), 9)
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("Wheel") and "–" in line]
+    assert row[-6:] == ["6", "4", "1.5", "–", "–", "–"]
+    assert "There is no C compiler here" in done.stdout
+    refused = CliRunner(env=PLAIN).invoke(app, ["lab", "latency", "--algorithms", "cubic-ts"])
+    assert "unknown algorithm 'cubic-ts'" in refused.stderr

@@ -1,4 +1,4 @@
-"""Studies of the lab: imitation error by contexts and labels, and regret by update frequency."""
+"""Studies of the lab: imitation error by contexts and labels, Bayes regret, update frequency, and latency."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print results as JSON; pro
 Quick = Annotated[bool, typer.Option("--quick", help="Run at a small scale; stated options take precedence.")]
 
 QUICK_RATES: dict[str, Any] = {"contexts": (250, 1000, 4000, 16000), "labels": (1, 16, 256), "repeats": 2}
+QUICK_BAYES: dict[str, Any] = {"trials": 4, "batches": 3}
 QUICK_CADENCE: dict[str, Any] = {
     "decisions": 3_000,
     "batches": (100, 300, 1000),
@@ -37,6 +38,9 @@ QUICK_CADENCE: dict[str, Any] = {
 @requires("lab")
 def rates(
     problem: Problem = "video",
+    teacher: Annotated[
+        str, typer.Option(help="Teacher with exact labels: linear-ts or neural-linear-ts.")
+    ] = "linear-ts",
     contexts: Annotated[
         str | None, typer.Option(help="Numbers of contexts, by commas. Default: 250 to 64,000.")
     ] = None,
@@ -57,7 +61,7 @@ def rates(
 ) -> None:
     """Measure how imitation error falls with more contexts and labels.
 
-    Plots held-out divergence from Linear-TS against the number of contexts N, with exact labels and with N_a sampled
+    Plots held-out divergence from the teacher against the number of contexts N, with exact labels and with N_a sampled
     labels per context, and compares fitted exponents with the paper's bound, 1/N + 1/√(N·N_a).
     """
     from potstill.lab.studies import rates as study
@@ -69,7 +73,9 @@ def rates(
             "labels": _numbers(labels, "--labels"),
             "repeats": repeats,
         }
-        settings = study.Rates(problem=problem, seed=seed, **_chosen(given, QUICK_RATES if quick else {}))
+        settings = study.Rates(
+            problem=problem, teacher=teacher, seed=seed, **_chosen(given, QUICK_RATES if quick else {})
+        )
         environment = _scenario(problem, label, target, levels, without, settings.decisions + 1).environment()
         if contexts is None:
             settings = settings.fitted(environment)
@@ -156,6 +162,48 @@ def cadence(
     for sentence in charts.advice(found, units):
         console.print(f"{sentence}\n", highlight=False)
     _conclude(page, out / "cadence.html", console)
+
+
+@lab.command()
+@requires("lab")
+def bayes(
+    prior: Annotated[str, typer.Option(help="Prior to draw reward functions from: linear or gp.")] = "linear",
+    trials: Annotated[int | None, typer.Option(min=2, help="Number of reward functions. Default: 40.")] = None,
+    batches: Annotated[int | None, typer.Option(min=1, help="Number of batches. Default: 10.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Decisions of a batch. Default: 100.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Number of features. Default: 5; gp: 2.")] = None,
+    actions: Annotated[int | None, typer.Option(min=2, help="Number of actions. Default: 5.")] = None,
+    jobs: Jobs = None,
+    seed: Seed = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the data.")] = Path("potstill-bayes"),
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure Bayes regret, and the terms that the paper bounds it by.
+
+    Draws reward functions from the teacher's own prior, runs Thompson sampling, its distilled policy and batch UCB on
+    each, and computes the terms of the paper's decomposition beside the measured regret.
+    """
+    from potstill.lab.studies import bayes as study
+    from potstill.lab.studies import bayes_charts as charts
+
+    if prior not in study.PRIORS:
+        fail(f"--prior must be one of {', '.join(study.PRIORS)}; got {prior!r}")
+    given = {"trials": trials, "batches": batches, "batch": batch, "width": width, "actions": actions}
+    defaults = {**({"width": 2} if prior == "gp" else {}), **(QUICK_BAYES if quick else {})}
+    with exit_on(ValueError, OSError):
+        settings = study.Bayes(prior=prior, seed=seed, **_chosen(given, defaults))
+        make_directory(out)
+        console = Console(stderr=as_json)
+        found = study.study(settings, _mapped(jobs, settings.steps, "batches", console))
+        page = charts.page(found)
+        _write(page, found, out / f"bayes-{prior}")
+    if as_json:
+        print_json(found)
+        return
+    for table in (charts.regret_table(found), charts.terms_table(found), charts.lemma_table(found)):
+        _print(table, console)
+    _conclude(page, out / f"bayes-{prior}.html", console)
 
 
 @lab.command()

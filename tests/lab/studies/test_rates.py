@@ -196,3 +196,15 @@ def test_rows_of_a_table_are_imitated_on_or_measured_on(tmp_path):
     assert [len(point.kl) for point in learn(lessons(settings, few)[-1])] == [2, 2]
     with pytest.raises(ValueError, match="few has 400 rows, of which half are held out: give --contexts up to 200"):
         lessons(msgspec.structs.replace(settings, contexts=(250,)), few)
+
+
+def test_another_teacher_with_exact_labels_is_imitated():
+    rates = Rates(problem="wheel", teacher="neural-linear-ts", contexts=(30,), labels=(1,), repeats=1, decisions=60)
+    found = study(rates, Wheel(), map)
+    assert [point.contexts for point in found.points] == [30, 30]
+    assert all(point.mean > 0 for point in found.points)
+    assert "NeuralLinear-TS on wheel" in rates_charts.page(found).html()
+    with pytest.raises(
+        ValueError, match="teacher must be one with exact labels: linear-ts, neural-linear-ts; got 'gp'"
+    ):
+        Rates(teacher="gp")

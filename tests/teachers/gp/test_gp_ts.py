@@ -543,3 +543,25 @@ def test_bad_options_are_named(options, message):
 def test_action_features_have_to_fit_the_actions(features):
     with pytest.raises(ValueError, match="the same number of finite values for each of 3 actions"):
         GaussianProcessTS(action_features=features).init(PROBLEM)
+
+
+def test_without_standardising_the_prior_is_that_of_the_kernel():
+    """The textbook formula on rewards as they are: one distant reward of 50 moves neither mean nor unit elsewhere."""
+    rows = [(0.1, 0, 50.0), (0.9, 1, -1.0), (0.85, 1, 0.5)]
+    teacher = GaussianProcessTS(
+        kernel=RBF("context", length_scale=0.1) * Independent(), noise=0.25, fit_steps=0, standardise=False
+    )
+    state = learnt(teacher, TWO, observed(TWO, rows))
+    model = teacher.model(state)
+    points = pairs.Points(np.array([[x] for x, _, _ in rows], np.float32), np.array([a for _, a, _ in rows], np.int32))
+    at = pairs.Points(np.array([[0.8], [0.8]], np.float32), np.array([0, 1], np.int32))
+    cross = model.covariance(at, points)
+    expected = cross @ np.linalg.solve(model.covariance(points, points) + 0.25 * np.eye(3), [r for _, _, r in rows])
+    np.testing.assert_allclose(teacher.mean_rewards(state, np.float32([[0.8]]))[0], expected, atol=1e-6)
+    assert abs(expected[0]) < 1e-3  # far from the only observation of this action, the prior's mean
+    assert state.unit.tolist() == [0.0, 1.0]
+
+
+def test_the_default_does_not_show_in_configurations():
+    assert "standardise" not in to_config(GaussianProcessTS())
+    assert from_config(to_config(GaussianProcessTS(standardise=False))) == GaussianProcessTS(standardise=False)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         World,
         regrets,
     )
+    from potstill.lab.problems.prior import GaussianProcessPrior, LinearPrior
     from potstill.lab.problems.scenarios import (
         SCENARIOS,
         OwnTable,
@@ -39,6 +40,8 @@ __all__ = [
     "Environment",
     "Float32",
     "Float64",
+    "GaussianProcessPrior",
+    "LinearPrior",
     "MissingData",
     "OwnTable",
     "Scenario",
@@ -73,6 +76,10 @@ __getattr__ = lazy(
             "Simulation",
             "World",
             "regrets",
+        ),
+        "prior": (
+            "GaussianProcessPrior",
+            "LinearPrior",
         ),
         "scenarios": (
             "OwnTable",

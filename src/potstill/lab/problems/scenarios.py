@@ -14,6 +14,7 @@ import msgspec
 from potstill.errors import LabError
 from potstill.keys import Key
 from potstill.lab.problems.environment import Environment, Simulation, World
+from potstill.lab.problems.prior import GaussianProcessPrior, LinearPrior
 from potstill.lab.problems.replay import Progress, Replay, parts_of, rows_for, upload_log
 from potstill.lab.problems.table import ClassificationProblem, DoseProblem
 from potstill.lab.problems.video import VideoUpload
@@ -151,6 +152,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def world(self, seed: int) -> World:
         """Requests of a trial; equal seeds give equal requests and reward noise."""
         environment, key = self.environment(), Key(seed).child("world")
+        if isinstance(environment, (LinearPrior, GaussianProcessPrior)):
+            environment = environment.drawn(key)
         if self.log_rows is None:
             return Simulation(environment, self.decisions, key)
         return Replay(environment.problem, parts_of(upload_log(environment, self.log_rows), environment.problem, key))
@@ -231,6 +234,24 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
+#: Problems whose reward function is drawn from a teacher's prior in each trial; not among `all`.
+FROM_PRIORS: dict[str, Scenario] = {
+    one.name: one
+    for one in (
+        Scenario(
+            name="linear-prior", title="Drawn from a linear prior", decisions=1_000, batch=100, environment=LinearPrior
+        ),
+        Scenario(
+            name="gp-prior",
+            title="Drawn from a Gaussian process",
+            decisions=500,
+            batch=50,
+            environment=GaussianProcessPrior,
+        ),
+    )
+}
+
+
 def is_known(name: str) -> bool:
     """Whether a scenario has that name."""
     try:
@@ -242,13 +263,14 @@ def is_known(name: str) -> bool:
 
 def scenario(name: str) -> Scenario:
     """A scenario by name; ``wheel-0.5`` is the wheel with another delta, ``video-8m`` a log of 8 million rows."""
-    if name in SCENARIOS:
-        return SCENARIOS[name]
+    if name in SCENARIOS or name in FROM_PRIORS:
+        return SCENARIOS.get(name) or FROM_PRIORS[name]
     if match := re.fullmatch(r"wheel-(0(\.\d+)?)", name):
         return _wheel(float(match[1]), name)
     if match := re.fullmatch(r"video-([1-9]\d*)m", name):
         return _video(int(match[1]), name)
     raise LabError(
         f"unknown problem {name!r}; the problems are {', '.join(SCENARIOS)};"
-        " also wheel-0.5, for any delta from 0 to below 1, and video-8m, for a log of 8 million rows"
+        " also wheel-0.5, for any delta from 0 to below 1, video-8m, for a log of 8 million rows, and"
+        f" {' and '.join(FROM_PRIORS)}, drawn from a teacher's prior in each trial"
     )

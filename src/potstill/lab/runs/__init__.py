@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from potstill.lab.runs.results import Trial
     from potstill.lab.runs.run_spec import RunSpec
     from potstill.lab.runs.terminal import display, duration, print_rows
-    from potstill.lab.runs.trial import Agent, Fixed, Turn, Undistilled, UpdateResult, play
+    from potstill.lab.runs.trial import Agent, Distilled, Fixed, Turn, Undistilled, UpdateResult, play
 
 __all__ = [
     "ALGORITHMS",
@@ -21,6 +21,7 @@ __all__ = [
     "PRESETS",
     "Agent",
     "Comparison",
+    "Distilled",
     "Estimate",
     "Fixed",
     "Measure",
@@ -60,6 +61,7 @@ __getattr__ = lazy(
         ),
         "trial": (
             "Agent",
+            "Distilled",
             "Fixed",
             "UpdateResult",
             "Turn",

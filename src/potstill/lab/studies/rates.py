@@ -1,4 +1,4 @@
-"""How imitation error falls with contexts and labels: the paper's generalisation theorem, measured on Linear-TS.
+"""How imitation error falls with contexts and labels: the paper's generalisation theorem, measured.
 
 Theorem "generalization" bounds the held-out KL divergence of a policy fitted on N contexts with N_a sampled actions
 each by a multiple of
@@ -30,8 +30,10 @@ from potstill.lab.runs import Undistilled, play
 from potstill.parallel import advance
 from potstill.policy import outputs
 from potstill.spaces import FiniteDistribution, learning
-from potstill.teachers import LinearTS
+from potstill.teachers import LinearTS, NeuralLinearTS
 
+#: Teachers whose labels are exact, by name.
+TEACHERS: dict[str, LinearTS | NeuralLinearTS] = {"linear-ts": LinearTS(), "neural-linear-ts": NeuralLinearTS()}
 #: Number of labels that stands for exact ones.
 EXACT = 0
 #: Divergences below this multiple of the smallest may be limited by the network and its training steps, not by labels.
@@ -51,6 +53,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         problem: Name of the problem.
+        teacher: Name of the teacher, one of `TEACHERS`.
         contexts: N, in ascending order.
         labels: N_a, sampled actions per context, in ascending order; exact labels are always added.
         repeats: Number of repeats of everything but the teacher: contexts, labels and training.
@@ -59,6 +62,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     problem: str = "video"
+    teacher: str = "linear-ts"
     contexts: tuple[int, ...] = (250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 64000)
     labels: tuple[int, ...] = (1, 4, 16, 64, 256, 2048)
     repeats: int = 4
@@ -66,6 +70,8 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.teacher not in TEACHERS:
+            raise LabError(f"teacher must be one with exact labels: {', '.join(TEACHERS)}; got {self.teacher!r}")
         for field, least in (("contexts", LEAST_CONTEXTS), ("labels", 1)):
             values = getattr(self, field)
             if not values or min(values) < least or list(values) != sorted(set(values)):
@@ -146,7 +152,7 @@ class Slope(msgspec.Struct, frozen=True, kw_only=True):
 
 def lessons(rates: Rates, environment: Environment) -> list[Lesson]:
     """Tasks of a study, longest first; one for each N, so that each program is compiled once."""
-    state = taught(environment, rates.decisions, rates.seed)
+    state = taught(environment, rates.decisions, rates.seed, TEACHERS[rates.teacher])
     fresh = environment
     if isinstance(environment, TableProblem):
         environment, fresh = _held_out(environment, rates)
@@ -164,9 +170,11 @@ def _held_out(table: TableProblem, rates: Rates) -> tuple[Any, Any]:
     return imitated, fresh
 
 
-def taught(environment: Environment, decisions: int, seed: int) -> Any:
-    """State of Linear-TS after taking `decisions` decisions."""
-    agent = Undistilled(environment.problem, LinearTS(), Key(seed).child("agent").integer())
+def taught(
+    environment: Environment, decisions: int, seed: int, teacher: LinearTS | NeuralLinearTS = TEACHERS["linear-ts"]
+) -> Any:
+    """State of a teacher after taking `decisions` decisions."""
+    agent = Undistilled(environment.problem, teacher, Key(seed).child("agent").integer())
     whole, rest = divmod(decisions, _BATCH)
     # A trial does not learn from its last batch, so one more batch of a single decision is added.
     sizes = [*[_BATCH] * whole, *[rest] * (rest > 0), 1]
@@ -182,7 +190,7 @@ def learn(lesson: Lesson) -> list[Point]:
     kl: dict[int, list[float]] = {kind: [] for kind in rates.kinds}
     for repeat in range(rates.repeats):
         key = Key(rates.seed).child("repeat", repeat)
-        contexts, exact = _labelled(lesson.environment, lesson.contexts, lesson.state, key.child("contexts"))
+        contexts, exact = _labelled(lesson, lesson.environment, lesson.contexts, key.child("contexts"))
         for kind in rates.kinds:
             labels = sampled(exact, kind, key.child("labels", lesson.contexts, kind)) if kind else exact
             imitation = imitate(
@@ -208,13 +216,13 @@ def blind(lesson: Lesson) -> float:
 def _fresh(lesson: Lesson) -> tuple[Float32, Float32]:
     """Held-out contexts and their exact labels; a table may have fewer."""
     count = min(_FRESH, lesson.fresh.rows) if isinstance(lesson.fresh, TableProblem) else _FRESH
-    return _labelled(lesson.fresh, count, lesson.state, Key(lesson.rates.seed).child("fresh"))
+    return _labelled(lesson, lesson.fresh, count, Key(lesson.rates.seed).child("fresh"))
 
 
-def _labelled(environment: Environment, n: int, state: Any, key: Key) -> tuple[Float32, Float32]:
+def _labelled(lesson: Lesson, environment: Environment, n: int, key: Key) -> tuple[Float32, Float32]:
     """Contexts, float32[n, d], and their exact labels, float32[n, K]."""
     contexts = environment.encode(environment.contexts(n, key.generator()))
-    return contexts, LinearTS().propensities(state, contexts, key)
+    return contexts, TEACHERS[lesson.rates.teacher].propensities(lesson.state, contexts, key)
 
 
 def sampled(exact: Float32, draws: int, key: Key) -> Float32:

@@ -10,6 +10,7 @@ import polars as pl
 from potstill.lab.studies.rates import ABOVE_FLOOR, AS_GOOD, BELOW_BLIND, EXACT, Findings, Point, Slope
 from potstill.pages import Chart, Page, Section, Table
 
+TEACHER_TITLES = {"linear-ts": "Linear-TS", "neural-linear-ts": "NeuralLinear-TS"}
 _COPPER, _GREY = "#c8662b", "#8b919b"
 # From many labels to few; all are distinguishable on white and on near-black.
 _BLUES = ["#2f5d9b", "#4a83c4", "#6ba3d6", "#3f9c8f", "#63b78a", "#9ccb72", "#c9b458"]
@@ -20,12 +21,13 @@ def page(findings: Findings) -> Page:
     rates = findings.rates
     return Page(
         "How many contexts, how many labels",
-        f"Policies distilled from Linear-TS on {rates.problem}, after {rates.decisions:,} decisions. Each is trained "
-        "on N contexts, with exact labels or with N_a actions sampled from the posterior per context, and measured by "
+        f"Policies distilled from {TEACHER_TITLES[rates.teacher]} on {rates.problem}, after {rates.decisions:,} "
+        "decisions. Each is trained on N contexts, with exact labels or with N_a actions sampled from the posterior "
+        "per context, and measured by "
         f"its KL divergence from the teacher on fresh contexts. {rates.repeats} repeats, seed {rates.seed}.",
         headlines(findings),
         [_contexts(findings), _labels(findings), _worth(findings), _conditions(findings)],
-        name=f"Potstill: rates, {rates.problem}",
+        name=f"Potstill: rates, {rates.teacher} on {rates.problem}",
     )
 
 

@@ -82,9 +82,11 @@ class GaussianProcessTS(
         mean: Mean function of the prior. ``constant`` is the mean of the rewards. ``linear`` adds a linear function of
             the context for each action, whose coefficients are integrated out: far from observations, rewards then
             follow a line instead of returning to the mean.
+        standardise: Whether the prior is in units of the rewards' mean and standard deviation. False takes rewards as
+            they are: the prior has mean 0, and its variances are those of the kernel.
     """
 
-    later_options: ClassVar[tuple[str, ...]] = ("mean",)
+    later_options: ClassVar[tuple[str, ...]] = ("mean", "standardise")
 
     kernel: Kernel = Matern("context") + Matern("context") * Independent()
     action_features: tuple[tuple[float, ...], ...] | None = None
@@ -99,6 +101,7 @@ class GaussianProcessTS(
     window: int | None = None
     weighting: Weighting = "equal"
     mean: Literal["constant", "linear"] = "constant"
+    standardise: bool = True
 
     def __post_init__(self) -> None:
         least, most = regression.NOISE
@@ -200,7 +203,7 @@ class GaussianProcessTS(
 
     def _learn(self, state: Any, kept: memory.Memory, key: Key) -> Any:
         """The posterior given a memory."""
-        points, (unit, targets) = self._points(state, kept), _standardise(kept.normalised())
+        points, (unit, targets) = self._points(state, kept), self._targets(kept.normalised())
         model = self._fit(state, points, targets, key.child("fit"))
         posterior = self._posterior(model, points, targets, key.child("inducing"))
         return state._replace(memory=kept, logs=model.logs, relevance=model.relevance, unit=unit, posterior=posterior)
@@ -233,6 +236,12 @@ class GaussianProcessTS(
         typical = Typical(max(width, 1) ** 0.5 / 2, between_actions or 1.0)
         logs = np.append(self._prior_kernel.start(typical), np.log(self.noise))
         return regression.Model(self._prior_kernel, logs, np.zeros(width), features)
+
+    def _targets(self, kept: memory.Memory) -> tuple[Float64, regression.Targets]:
+        """The unit of the rewards, float64[2], and the rewards in it."""
+        if self.standardise:
+            return _standardise(kept)
+        return np.array([0.0, 1.0]), regression.Targets(kept.rewards.astype(np.float64), kept.weights)
 
     def _fit(
         self, state: GaussianProcessState, points: Points, targets: regression.Targets, key: Key

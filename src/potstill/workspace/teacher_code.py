@@ -76,7 +76,7 @@ def states_prior(section: Mapping[str, Any]) -> bool:
 
     A class of a package is not asked, because that would run it: an update does.
     """
-    return bool(section.get("prior")) or section.get("type") == PROGRAM
+    return section.get("type") == PROGRAM or (bool(section.get("prior")) and not is_own_code(section))
 
 
 def installed_teachers() -> dict[str, str]:

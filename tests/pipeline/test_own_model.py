@@ -335,6 +335,17 @@ def test_a_class_that_is_no_teacher_is_refused(tmp_path, package, kind, why):
         run_update(workspace)
 
 
+def test_a_name_that_two_packages_offer_is_refused_only_where_it_is_used(tmp_path, package):
+    info = package / "other-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[potstill.teachers]\nmean-ts = other:Mean\n")
+    workspace = made(str(tmp_path / "w"), section(b'[teacher]\ntype = "mean-ts"\n'))
+    with pytest.raises(InvalidConfig, match=r"state one of other:Mean, still_means\.teacher:Mean as the type"):
+        run_update(workspace)
+    check_learning(changed(workspace, b'[teacher]\ntype = "linear-ts"\n'))
+
+
 def test_options_of_a_class_are_checked(tmp_path, package):
     workspace = made(str(tmp_path / "w"), section(b'[teacher]\ntype = "mean-ts"\npriors = 1.0\n'))
     with pytest.raises(InvalidConfig, match=r"unknown key 'priors' .did you mean 'prior'"):

@@ -224,3 +224,12 @@ def test_students_that_are_averaged_are_reproduced_too(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr("potstill.pipeline.shards.SHARD_ROWS", 100)
     assert reproduce_version(workspace, 1).identical
+
+
+def test_a_student_searched_for_on_streamed_labels_is_reproduced(tmp_path):
+    auto = b'[student]\nauto = {budget = "9d", networks = [[]], step_counts = [50]}\n'
+    workspace = workspace_with_contexts(str(tmp_path), config=STREAMED.replace(b"[student]\n", auto))
+    report = run_update(workspace, now=LATER)
+    assert (report.still.choice.searched, report.still.contexts) == (True, 530)
+    assert {one.hidden for one in report.still.choice.tried} == {(16,), ()}
+    assert reproduce_version(workspace, 1).identical

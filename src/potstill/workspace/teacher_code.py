@@ -71,6 +71,14 @@ def is_own_code(section: Mapping[str, Any]) -> bool:
     return kind == PROGRAM or (isinstance(kind, str) and (":" in kind or kind in installed_teachers()))
 
 
+def states_prior(section: Mapping[str, Any]) -> bool:
+    """Whether a section states a prior that prefers actions: an option ``prior``, or a program.
+
+    A class of a package is not asked, because that would run it: an update does.
+    """
+    return bool(section.get("prior")) or section.get("type") == PROGRAM
+
+
 def installed_teachers() -> dict[str, list[str]]:
     """Teachers that installed packages offer, by the name of their entry point: ``yourpackage.module:YourTeacher``."""
     found: dict[str, set[str]] = {}

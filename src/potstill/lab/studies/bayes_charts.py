@@ -167,5 +167,6 @@ def _after_the_first(findings: Findings, name: str) -> Estimate:
 
 def _number(value: float) -> str:
     """A number with as many decimals as its size warrants."""
+    value = round(value, 2) + 0.0  # adding 0 makes a plain zero of a negative one
     text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
     return text.replace("-", "−")

@@ -57,6 +57,7 @@ def test_nothing_uniform_is_served_in_its_place(tmp_path):
     with pytest.raises(NoFirstPolicy, match=r"Run potstill update, .*potstill\[learn\]; or .*potstill serve --fresh"):
         workspace.start()
     assert workspace.registry.head() is None
+    assert read_status(workspace, now=LATER).decides.startswith("nothing yet: the first policy imitates")
     assert workspace.start(fresh=True).version == 0
 
 

@@ -27,7 +27,10 @@ from potstill.workspace import (
     in_words,
     notices,
     same_code,
+    states_prior,
 )
+
+_PRIOR = "nothing yet: the first policy imitates the teacher's prior; potstill update or serve distils it"
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +116,7 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         problem_hash=workspace.problem.hash,
         serving=policy.version,
         published=published,
-        decides=in_words(policy),
+        decides=in_words(policy) if published or not states_prior(workspace.config.teacher) else _PRIOR,
         since=served[0] if published and served else None,
         learnt=policy.metadata.lineage.observations,
         fidelity=policy.metadata.fidelity,

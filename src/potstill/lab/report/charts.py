@@ -137,6 +137,7 @@ def differences(compared: Sequence[Compared]) -> Chart:
             "panel": f"{problem_title(one.problem)} · {one.preset}",
             "algorithm": one.title,
             "decisions": decisions,
+            "zero": 0.0,
             "cost": 100 * cost,
             "low": 100 * (cost - two_se),
             "high": 100 * (cost + two_se),
@@ -152,9 +153,11 @@ def differences(compared: Sequence[Compared]) -> Chart:
         color=_top("algorithm", list(known), list(known.values())),
     )
     title = "IL − TS so far, % of TS"
-    bands = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    bands = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     lines = base.mark_line(strokeWidth=2).encode(y=alt.Y("cost:Q", title=title))
-    zero = base.mark_rule(strokeDash=[4, 4], color=_GREY).encode(y=alt.datum(0), color=alt.value(_GREY))
+    zero = base.mark_line(strokeDash=[4, 4], strokeWidth=1).encode(
+        y=alt.Y("zero:Q", title=title), color=alt.value(_GREY)
+    )
     chart: alt.FacetChart = (
         alt.layer(zero, bands, lines)
         .facet(alt.Facet("panel:N", title=None, sort=panels), columns=4)

@@ -216,8 +216,7 @@ def _imitated(run: Run, teacher: Run | None) -> Imitated:
         decisions=int(run.decisions[-1]),
         kl=[float(kl) for kl in np.mean([trial.kl or [] for trial in run.trials], axis=0)],
         given_up=_summed([trial.cost for trial in run.trials], run),
-        # Before costs were measured, the range was that of the rewards seen, which bounds nothing.
-        price=_summed([trial.price if trial.cost else None for trial in run.trials], run),
+        price=_summed([trial.price for trial in run.trials], run),
         cost=_cost(run, teacher),
     )
 

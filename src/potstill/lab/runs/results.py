@@ -32,7 +32,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         regret: Total regret of each batch; None where expected rewards are unknown.
         kl: Held-out KL divergence of the policy distilled after each batch but the last; None without distillation.
         price: Upper bound on the reward per decision that this divergence can cost (the paper's bound); None without a
-            declared range of rewards. Trials from before there were costs took the range of the rewards seen.
+            declared range of rewards.
         cost: Reward per decision that imitation gives up by the teacher's mean rewards, for the same policies.
     """
 

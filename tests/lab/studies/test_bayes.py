@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from potstill.cli import app
 from potstill.errors import LabError
 from potstill.lab.studies import bayes_charts
-from potstill.lab.studies.bayes import METHODS, BatchTerms, Bayes, Estimate, Findings, decomposed, study
+from potstill.lab.studies.bayes import METHODS, BatchTerms, Bayes, Estimate, Findings, Trial, decomposed, study
+from potstill.teachers import LinearTS
 
 SMALL = Bayes(prior="linear", trials=3, batches=3, batch=20, width=2, actions=3, seed=4)
 
@@ -29,6 +30,7 @@ def test_terms_by_hand():
     assert found.width == pytest.approx(0.6 * 1 + 0.4 * 1.5)
     assert found.matching == pytest.approx(2 - (0.6 * 2 + 0.4 * 1.5))
     assert found.gap == pytest.approx(0.6 - 0.5)
+    assert found.calibration == pytest.approx(0.6 - (0.6**2 + 0.4**2))
     assert found.kl == pytest.approx(0.6 * np.log(1.2) + 0.4 * np.log(0.8))
     assert found.squared_range == 1
 
@@ -56,17 +58,22 @@ def test_thompson_sampling_learns_and_its_policy_follows(found):
     assert found.bound > found.terms["ts-il"]["gap"].mean
 
 
-def test_matching_has_no_mean_over_the_prior():
-    """A posterior of another width would show: 60 draws, and 4 standard errors, which 1 in 15,000 fails."""
-    bayes = msgspec.structs.replace(SMALL, trials=60)
-    from potstill.lab.studies.bayes import _Trial
+def calibration(teacher, trials=60):
+    """The calibration of Thompson sampling with this prior on problems of the default prior, in standard errors."""
+    found = []
+    for number in range(trials):
+        trial = Trial(SMALL, number)
+        drawn = trial.environment.parameters
+        trial.environment = msgspec.structs.replace(trial.environment, teacher=teacher)
+        trial.environment.__dict__["parameters"] = drawn
+        found.append(sum(batch.calibration for batch in trial.play("ts")))
+    return np.mean(found) / (np.std(found, ddof=1) / np.sqrt(trials))
 
-    terms = [_Trial(bayes, trial).play("ts") for trial in range(60)]
-    matching = np.array([sum(batch.matching for batch in trial) for trial in terms])
-    width = np.array([sum(batch.width for batch in trial) for trial in terms])
-    error = matching.std(ddof=1) / np.sqrt(60)
-    assert abs(matching.mean()) < 4 * error
-    assert 4 * error < 0.25 * width.mean()  # or the test would see nothing
+
+def test_labels_are_calibrated_over_the_prior_and_those_of_another_prior_are_not():
+    """Four standard errors, which one seed in 15,000 exceeds."""
+    assert abs(calibration(LinearTS())) < 4
+    assert calibration(LinearTS(alpha=60.0, beta=600.0)) > 8  # ten times the noise: not sure enough
 
 
 def test_estimates_are_over_trials():

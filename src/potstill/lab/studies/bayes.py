@@ -7,10 +7,11 @@ of a decision is the sum of
     optimism  f(A*) - U(A*)          matching  U(A*) - E U(Ā)
     width     E[U(Ā) - f(Ā)]         gap       E f(Ā) - E f(A)
 
-Given the history, A* and Ā have one distribution, so that matching has mean 0 over the prior: it shows whether labels
-are the posterior's. Optimism and width together are the lemma's term (a), the same for every U, and the gap is at most
-its term (b), L·√(½ KL(π̄ ‖ π)). L is the root mean square of the range of f over actions, for which Pinsker's inequality
-has this constant.
+Given the history, A* and Ā have one distribution, so that matching has mean 0 over the prior, and so has the difference
+of any other function of the history. Calibration is that of π̄ itself, π̄(A*) - E π̄(Ā): below 0, Thompson sampling is
+surer than it should be. Optimism and width together are the lemma's term (a), the same for every U, and the gap is at
+most its term (b), L·√(½ KL(π̄ ‖ π)). L is the root mean square of the range of f over actions, for which Pinsker's
+inequality has this constant.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class BatchTerms(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         regret: Regret of the policy that decides.
         optimism, width, matching, gap: Terms of the decomposition, which add up to the regret.
+        calibration: π̄(A*) - Σ π̄², whose mean over the prior is 0 if π̄ is the posterior's.
         kl: KL(π̄ ‖ π) in nats, the mean over the batch.
         squared_range: Square of the range of f over actions, the mean over the batch.
     """
@@ -102,6 +104,7 @@ class BatchTerms(msgspec.Struct, frozen=True, kw_only=True):
     width: float = 0.0
     matching: float = 0.0
     gap: float = 0.0
+    calibration: float = 0.0
     kl: float = 0.0
     squared_range: float = 0.0
 
@@ -132,6 +135,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         regret: Bayes regret of each method.
         against_ts: Bayes regret less that of Thompson sampling, paired by trial.
         terms: Terms of the decomposition for Thompson sampling and its distilled policy.
+        calibration: π̄(A*) - Σ π̄² per decision, for the same two.
         bound: Term (b) of the lemma for the distilled policy: L·Σ √(½ KL).
         range: L, the root mean square of the range of f over actions.
     """
@@ -141,6 +145,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     regret: dict[str, Estimate]
     against_ts: dict[str, Estimate]
     terms: dict[str, dict[str, Estimate]]
+    calibration: dict[str, Estimate]
     bound: float
     range: float
 
@@ -158,6 +163,9 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
             regret={name: Estimate.of(values) for name, values in totals.items()},
             against_ts={name: Estimate.of(values - totals["ts"]) for name, values in totals.items() if name != "ts"},
             terms={name: {term: Estimate.of(totals_of(trials, name, term)) for term in TERMS} for name in with_terms},
+            calibration={
+                name: Estimate.of(totals_of(trials, name, "calibration") / bayes.decisions) for name in with_terms
+            },
             bound=width * bayes.batch * float(np.sqrt(kl / 2).sum()),
             range=width,
         )
@@ -173,7 +181,7 @@ class _Task(NamedTuple):
     trial: int
 
 
-class _Trial:
+class Trial:
     """One drawn problem with its requests, which are the same for all methods."""
 
     def __init__(self, bayes: Bayes, trial: int) -> None:
@@ -299,6 +307,7 @@ def decomposed(means: Float64, bounds: Float64, sampled: Float64, decides: Float
         width=float((sampled * (bounds - means)).sum()),
         matching=float((bound_of_best - (sampled * bounds).sum(axis=1)).sum()),
         gap=float(((sampled - decides) * means).sum()),
+        calibration=float(np.take_along_axis(sampled, best, axis=1).sum() - (sampled**2).sum()),
         kl=max(float(rel_entr(sampled, np.maximum(decides, tiny)).sum(axis=1).mean()), 0.0),
         squared_range=float((np.ptp(means, axis=1) ** 2).mean()),
     )
@@ -306,7 +315,7 @@ def decomposed(means: Float64, bounds: Float64, sampled: Float64, decides: Float
 
 def run_trial(task: _Task) -> TrialTerms:
     """All methods on one drawn problem."""
-    trial = _Trial(task.bayes, task.trial)
+    trial = Trial(task.bayes, task.trial)
     return {method: trial.play(method) for method in METHODS}
 
 

@@ -61,8 +61,9 @@ def _decomposition(findings: Findings) -> Section:
         "The decomposition",
         'Terms of the paper\'s lemma "imitation controls decomposition", summed over all decisions, with the bounds U '
         "of the paper's β on the history of each method. Optimism, width, matching and gap add up to the regret in "
-        "every trial. Matching has mean 0 if labels have the posterior's distribution. Optimism and width are the "
-        "lemma's term (a), that of any batch UCB algorithm. Its term (b), L·Σ √(½ KL), bounds the gap.",
+        "every trial. Matching has mean 0 if labels have the posterior's distribution, and so has calibration, the "
+        "probability that Thompson sampling gives to the best action less the one that it expects to. Optimism and "
+        "width are the lemma's term (a), that of any batch UCB algorithm. Its term (b), L·Σ √(½ KL), bounds the gap.",
         tables=[terms_table(findings), lemma_table(findings)],
     )
 
@@ -110,6 +111,7 @@ def terms_table(findings: Findings) -> Table:
     rows = [
         [title, *(amount(findings.terms[name][term]) for name in ("ts", "ts-il"))] for term, title in titles.items()
     ]
+    rows.append(["calibration, per decision", *(_small(findings.calibration[name]) for name in ("ts", "ts-il"))])
     return Table(["term, summed over decisions", "TS ± 2 s.e.", "TS-IL ± 2 s.e."], rows)
 
 
@@ -159,6 +161,10 @@ def curve(findings: Findings) -> Chart:
 def amount(found: Estimate) -> str:
     """A mean with two standard errors."""
     return f"{_number(found.mean)} ± {_number(2 * found.error)}"
+
+
+def _small(found: Estimate) -> str:
+    return f"{found.mean:.4f} ± {2 * found.error:.4f}".replace("-", "−")
 
 
 def _after_the_first(findings: Findings, name: str) -> Estimate:

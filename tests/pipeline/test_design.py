@@ -127,7 +127,19 @@ def test_each_point_is_handed_out_once_on_a_machine(tmp_path, users):
 
 def test_workers_share_the_claims(tmp_path):
     one, other = (Claims(tmp_path / "spool" / "design.claims", 3) for _ in range(2))
-    assert [one.take(0), other.take(0), other.take(1), one.take(1), one.take(2)] == [True, False, True, False, True]
+    assert [one.take(0, "a"), other.take(0, "b"), other.take(1, "b"), one.take(1, "c")] == [True, False, True, False]
+    assert other.take(0, "a")  # a request that is repeated at another worker
+
+
+def test_an_empty_restriction_is_refused(tmp_path, users):
+    workspace = made(tmp_path)
+    design = make_design(workspace, users, 1, unit="user_id")
+
+    async def run():
+        async with opened(workspace) as asker:
+            return await asker.post("decide", {**requests([design.points[0].unit])[0], "eligible": []})
+
+    assert asyncio.run(run()).status == 422
 
 
 def test_a_restriction_keeps_the_point_for_later(tmp_path, users):

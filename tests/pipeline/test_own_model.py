@@ -13,6 +13,7 @@ import potstill as ps
 from potstill.errors import InvalidOption
 from potstill.pipeline.candidates import make_candidates
 from potstill.pipeline.check import check_learning
+from potstill.pipeline.first_policy import publish_first
 from potstill.pipeline.reproduce import NotReproducible, reproduce_version
 from potstill.pipeline.status import read_status
 from potstill.pipeline.tune import run_tuning
@@ -60,6 +61,7 @@ def with_model(place, text=MODEL, config=PROGRAM, path="models.py") -> Workspace
 
 
 def grown(workspace, versions=1):
+    publish_first(workspace)
     for seed in range(versions):
         log(workspace, workspace.start(), 100, seed=seed)
         run_update(workspace, now=LATER)
@@ -213,6 +215,7 @@ def test_workers_of_an_engine_run_the_text_that_they_are_sent(ray_engine, tmp_pa
     extra = f'contexts = "{table}"\ncontexts_in_memory = 0\n'.encode()
     for name, engine in (("local", None), ("ray", ray_engine)):
         workspace = with_model(tmp_path / name, config=extra + PROGRAM)
+        publish_first(workspace)
         log(workspace, workspace.start(), 100)
         run_update(workspace, now=LATER, engine=engine)
         files[name] = [layer for pair in workspace.serving().layers for layer in pair]
@@ -330,6 +333,17 @@ def test_a_class_that_is_no_teacher_is_refused(tmp_path, package, kind, why):
     workspace = made(str(tmp_path / "w"), section(f'[teacher]\ntype = "{kind}"\n'.encode()))
     with pytest.raises(InvalidConfig, match=f"potstill.toml: .*{why}"):
         run_update(workspace)
+
+
+def test_a_name_that_two_packages_offer_is_refused_only_where_it_is_used(tmp_path, package):
+    info = package / "other-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[potstill.teachers]\nmean-ts = other:Mean\n")
+    workspace = made(str(tmp_path / "w"), section(b'[teacher]\ntype = "mean-ts"\n'))
+    with pytest.raises(InvalidConfig, match=r"state one of other:Mean, still_means\.teacher:Mean as the type"):
+        run_update(workspace)
+    check_learning(changed(workspace, b'[teacher]\ntype = "linear-ts"\n'))
 
 
 def test_options_of_a_class_are_checked(tmp_path, package):

@@ -3,6 +3,7 @@
 from potstill.distill.choice import ChoiceReport, StudentChoice, TriedStudent
 from potstill.distill.fidelity import MEASURES, Fidelity, fidelity
 from potstill.distill.imitate import Imitation, imitate
+from potstill.distill.prior import declared_contexts, prior_policy
 from potstill.distill.reservoir import Part
 from potstill.distill.shard_order import Labels
 from potstill.distill.still import Report, Still
@@ -26,8 +27,10 @@ __all__ = [
     "TriedStudent",
     "UnlabelledContexts",
     "children",
+    "declared_contexts",
     "fidelity",
     "imitate",
+    "prior_policy",
     "student_from_config",
     "synthetic",
 ]

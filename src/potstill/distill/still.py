@@ -17,6 +17,7 @@ from potstill.distill.averaged import imitate_averaged
 from potstill.distill.choice import ChoiceReport, StudentChoice
 from potstill.distill.fidelity import MEASURES, Fidelity, fidelity
 from potstill.distill.imitate import Imitation, imitate
+from potstill.distill.prior import prior_policy
 from potstill.distill.reservoir import Part, ReadParts, Seen, declared_range, observations_of, seen_in, summarised
 from potstill.distill.search import Chosen, Clock, Imitated, Search, SearchRows, choice_report, choose_student
 from potstill.distill.streamed import OnProgress, StreamedImitation, UnlabelledContexts, imitate_streamed
@@ -36,6 +37,7 @@ from potstill.teachers import (
     Rereading,
     Summarising,
     check_support,
+    has_informed_prior,
     label,
     pack,
     to_config,
@@ -85,9 +87,10 @@ class Still:
     Decision(id='upload-123', action='480p', propensity=0.25, policy=0)
     >>> report = still.update(observations)
 
-    The policy is uniform before the first batch. Batches may have any size. Two stills with equal arguments that are
-    given equal batches make equal policies, to the bit. An update that fails changes nothing. With `Student.auto` the
-    policies are equal where the choices are, which depend on the time that the search had.
+    Before the first batch the policy imitates the prior: it is uniform, unless the teacher's prior is informed. Batches
+    may have any size. Two stills with equal arguments that are given equal batches make equal policies, to the bit. An
+    update that fails changes nothing. With `Student.auto` the policies are equal where the choices are, which depend on
+    the time that the search had.
 
     Args:
         problem: What is decided.
@@ -124,11 +127,25 @@ class Still:
         self.auto = student if isinstance(student, AutoStudent) else None
         self.student = student.base if isinstance(student, AutoStudent) else student or Student()
         self.seed = seed
-        self.policy = Policy.uniform(problem, seed=seed, floor=floor)
+        self._policy = Policy.uniform(problem, seed=seed, floor=floor)
+        #: Whether version 0 is yet to be distilled from the prior, which takes seconds: it waits until it is asked for.
+        self._from_prior = has_informed_prior(self.teacher)
         self.state = self.teacher.init(problem)
         self.seen = Seen.nothing(problem)
         #: Whether imitation may continue from the policy's weights.
         self.warm = True
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that is being served."""
+        if self._from_prior:
+            made_by = self.problem, self.teacher, self.state, self.student
+            self.policy = prior_policy(*made_by, seed=self.seed, floor=self._policy.floor)
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy, self._from_prior = policy, False
 
     def update(
         self,
@@ -157,10 +174,10 @@ class Still:
             on_progress: Called with the number of observations or contexts done in a stage, and of all (0: not known).
             each: Maps functions over parts of the observations, and over shards; one after the other, if left out.
         """
-        key, told = Key(self.seed).child("batch", self.policy.version), _Told({}, on_stage, on_progress)
+        key, told = Key(self.seed).child("batch", self._policy.version), _Told({}, on_stage, on_progress)
         with told.of("learn"):
             state, seen, new = self._learnt(observations, earlier, key, each or in_turn, on_progress)
-        version = self.policy.version + 1 if version is None else version
+        version = self._policy.version + 1 if version is None else version
         if isinstance(contexts, UnlabelledContexts):
             imitated = self._streamed(contexts, state, seen, key, told, each or in_turn, version)
         else:
@@ -329,7 +346,7 @@ class Still:
             return train(self.student), self.student, None
         chosen = choose_student(
             auto,
-            StudentChoice.of(self.policy.metadata.lineage, auto),
+            StudentChoice.of(self._policy.metadata.lineage, auto),
             train,
             lambda: Search(auto, self.problem, self.learning, rows(), key, self.clock),
             version,
@@ -347,7 +364,7 @@ class Still:
         return seen.spread(self.problem.reward) if self.measures < MEASURES else declared_range(self.problem.reward)
 
     def _start(self) -> Sequence[Layer] | None:
-        return self.policy.layers if self.policy.version and self.warm else None
+        return self._policy.layers if self._policy.version and self.warm else None
 
     def _distilled(
         self,
@@ -363,8 +380,8 @@ class Still:
             imitated.layers,
             version=version,
             seed=self.seed,
-            parent=self.policy.version,
-            floor=self.policy.floor,
+            parent=self._policy.version,
+            floor=self._policy.floor,
             activation=imitated.student.activation,
             mean=imitated.mean.astype(np.float32),
             lineage=Lineage(

@@ -20,10 +20,15 @@ def training_rows(log: Log, target: Target) -> int | None:
     A log that can tell has a method ``training_rows(policy)``, as `LakeLog` has.
     """
     policy: Policy | None = getattr(target, "policy", None)
-    if policy is None or not (policy.metadata.lineage.observations or policy.metadata.lineage.origin):
+    if policy is None or not _has_learnt(policy):
         return 0
     count = getattr(log, "training_rows", None)
     return None if count is None else count(policy)
+
+
+def _has_learnt(policy: Policy) -> bool:
+    lineage = policy.metadata.lineage
+    return bool(lineage.observations) or (lineage.origin is not None and not lineage.origin.get("prior"))
 
 
 def with_training_overlap(found: Trust, learnt: int | None, rows: int) -> Trust:

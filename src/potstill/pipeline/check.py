@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from potstill.pipeline.load_teacher import load_teacher
 from potstill.teachers import AnyTeacher, check_support
-from potstill.workspace import InvalidConfig, Workspace, check_code, is_own_code
+from potstill.workspace import PROGRAM, InvalidConfig, Workspace, check_code, is_own_code, states_prior
 
 if TYPE_CHECKING:
     from potstill.distill import AutoStudent, Student
@@ -34,6 +34,8 @@ def check_teacher(workspace: Workspace) -> AnyTeacher:
     try:
         teacher = load_teacher(workspace, workspace.config.teacher)
         check_support(teacher, workspace.problem.actions)
+        if states_prior(workspace.config.teacher) and workspace.config.teacher.get("type") != PROGRAM:
+            teacher.init(workspace.problem)  # names of the prior are those of the problem
     except ValueError as error:
         raise InvalidConfig(f"potstill.toml: {error}") from error
     return teacher

@@ -19,6 +19,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         cut: Cut up to which this policy has learnt.
         contexts: Extra contexts that it was distilled on, if any: table, number of rows and SHA-256.
         without: Arms of experiments whose observations were excluded.
+        prior: Whether it is the first policy, distilled from the prior of its teacher before any observation.
     """
 
     base: int | None = None
@@ -26,6 +27,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cut: int = 0
     contexts: dict[str, Any] | None = None
     without: tuple[str, ...] = ()
+    prior: bool = False
 
     @classmethod
     def of(cls, policy: Policy) -> Origin:

@@ -76,6 +76,8 @@ def _reproduce(workspace: Workspace, published: Policy, replayed: list[int]) -> 
     )
     still.choice = lineage.choice  # a student that was searched for is trained, not searched for again
     still.measures = _measures(published.metadata.fidelity or {})
+    if origin.prior:
+        return still  # its policy is that of the prior
     if (parent := _parent(workspace, published)) is not None:
         continue_from(still, parent.with_floor(published.floor))
     if origin.base is not None:

@@ -60,7 +60,7 @@ def start(workspace: Workspace, serving: Policy) -> Start:
     still = Still(workspace.problem, teacher, student=student, seed=stated.seed, floor=stated.floor)
     policy = continue_from(still, serving.with_floor(stated.floor))
     without = left_out(workspace, serving)
-    if policy.metadata.lineage.teacher is None:
+    if policy.metadata.lineage.teacher is None or Origin.of(policy).prior:
         return Start(still, None, 0, without, None)
     try:
         still.recall(policy, workspace.registry.teacher(policy.version))

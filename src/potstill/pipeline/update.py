@@ -24,6 +24,7 @@ from potstill.files import hold, make_folder
 from potstill.pipeline.backlog import backlog
 from potstill.pipeline.contexts import extra_contexts
 from potstill.pipeline.engines import Engine, LocalEngine
+from potstill.pipeline.first_policy import publish_first
 from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.origin import Origin
@@ -269,6 +270,7 @@ def _start(workspace: Workspace) -> Policy:
     Where the problem has changed so that no version fits, it is a uniform one that is not published: a service must
     not find it in place of what was learnt.
     """
+    publish_first(workspace)
     try:
         return workspace.start()
     except OtherProblem:

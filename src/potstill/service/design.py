@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import logging
 import os
+import secrets
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +15,19 @@ from typing import Any
 
 from potstill.files import make_folder
 from potstill.service.decide import Batch
-from potstill.spaces import ActionSpace
+from potstill.spaces import ActionSpace, Restriction
 from potstill.storage import child
 from potstill.workspace import DESIGN, InitialDesign, InvalidDesign, Workspace, decode_design
 
 _logger = logging.getLogger(__name__)
 
 
+#: Bytes of a claim.
+_BYTES = 8
+
+
 class Claims:
-    """Which points of a design were handed out: one byte each, in a file that the workers of a machine share.
+    """Which decisions got the points of a design: a digest of the id each, in a file that a machine's workers share.
 
     Machines do not see each other's claims: a unit that asks two of them may get its point twice.
     """
@@ -29,15 +35,17 @@ class Claims:
     def __init__(self, path: Path, count: int) -> None:
         make_folder(path.parent)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.truncate(path, max(os.fstat(self._descriptor).st_size, count))
+        os.truncate(path, max(os.fstat(self._descriptor).st_size, count * _BYTES))
 
-    def take(self, number: int) -> bool:
-        """Whether a point is free; it is taken then."""
+    def take(self, number: int, decision: str) -> bool:
+        """Whether a point is free, and then taken, or was taken by this decision: a repeated request gets it again."""
+        token, place = hashlib.blake2b(decision.encode(), digest_size=_BYTES).digest(), number * _BYTES
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         try:
-            if os.pread(self._descriptor, 1, number) == b"1":
-                return False
-            os.pwrite(self._descriptor, b"1", number)
+            found = os.pread(self._descriptor, _BYTES, place)
+            if any(found):
+                return found == token
+            os.pwrite(self._descriptor, token, place)
             return True
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
@@ -70,23 +78,27 @@ class ServedDesign:
         A point whose action a request does not allow waits for the unit's next request.
         """
         asked = [place for place, request in enumerate(batch.requests) if request.unit in self._points]
-        allowed = {place: self._space.restrict(one) for place in asked if (one := batch.requests[place].eligible)}
+        eligible = {place: batch.requests[place].eligible for place in asked}
+        allowed = {place: self._space.restrict(one) for place, one in eligible.items() if one is not None}
         found: dict[int, Any] = {}
         for place in asked:
-            unit, restriction = batch.requests[place].unit or "", allowed.get(place)
-            points = self._points[unit]
-            while points and place not in found and (restriction is None or restriction.permits(points[0][1])):
-                number, action = points.popleft()
-                if self._take(number):
-                    found[place] = action
-            if not points:
-                self._points.pop(unit, None)
+            name = batch.ids[place] or secrets.token_hex(16)
+            action = self._next(batch.requests[place].unit or "", name, allowed.get(place))
+            if action is not None:
+                found[place] = action
         return found
 
-    def _take(self, number: int) -> bool:
-        with contextlib.suppress(OSError):  # no room on the disk: the policy decides
-            return self._claims.take(number)
-        return False
+    def _next(self, unit: str, decision: str, allowed: Restriction | None) -> Any:
+        """The action of a unit's next point, which is taken; None if it has none that is allowed."""
+        points = self._points.get(unit, deque())
+        while points and (allowed is None or allowed.permits(points[0][1])):
+            number, action = points.popleft()
+            if not points:
+                del self._points[unit]
+            with contextlib.suppress(OSError):  # no room on the disk: the policy decides
+                if self._claims.take(number, decision):
+                    return action
+        return None
 
 
 class DesignWatcher:

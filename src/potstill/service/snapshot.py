@@ -16,14 +16,14 @@ from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import InvalidProblem, difference
 from potstill.registry import Conflict, CorruptVersion, Entry, Hold, OtherProblem, UnknownVersion
 from potstill.storage import Storage, child
-from potstill.workspace import InvalidConfig, ServeConfig, ServeMode, Workspace, check_mode
+from potstill.workspace import InvalidConfig, NoFirstPolicy, ServeConfig, ServeMode, Workspace, check_mode
 
 FILE = "mode.json"
 #: Number of reloads after which the registry must still hold the entry that serves; reading it costs a request.
 CONFIRM = 10
 _logger = logging.getLogger(__name__)
 #: Errors of an unusable version or mode; the current one keeps serving.
-_UNUSABLE = (CorruptVersion, InvalidPolicy, InvalidProblem, OtherProblem, UnknownVersion, InvalidConfig)
+_UNUSABLE = (CorruptVersion, InvalidPolicy, InvalidProblem, OtherProblem, UnknownVersion, InvalidConfig, NoFirstPolicy)
 #: Errors of unavailable storage.
 _UNAVAILABLE = (OSError, Conflict)
 

@@ -16,10 +16,11 @@ from potstill.teachers.contract import (
     Stats,
     Summarising,
     Teacher,
+    has_informed_prior,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
 from potstill.teachers.gp import DeepKernelTS, Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
-from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
+from potstill.teachers.linear import Coefficient, DiagonalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
 from potstill.teachers.plugins import load_class, make_teacher
 from potstill.teachers.probability_best import probability_best
@@ -37,6 +38,7 @@ __all__ = [
     "AnyFiniteTeacher",
     "AnyTeacher",
     "BootstrapTS",
+    "Coefficient",
     "DeepKernelTS",
     "Design",
     "DiagonalLinearTS",
@@ -70,6 +72,7 @@ __all__ = [
     "check_teacher",
     "digest",
     "from_config",
+    "has_informed_prior",
     "label",
     "load_class",
     "load_state",

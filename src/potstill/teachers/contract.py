@@ -6,6 +6,7 @@ key. `check_teacher` tests any teacher, your own included, against this contract
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -31,11 +32,25 @@ class Exactness(msgspec.Struct, frozen=True, omit_defaults=True):
         kind: ``exact`` means exact to float32; ``sampled`` means estimated from draws.
         draws: Number of posterior draws per context.
         standard_error: Largest standard error of a propensity at that number of draws.
+        shared_by: Number of contexts that share the same draws, and with them their errors.
+        distinct: Number of distinct draws that all contexts share; None if there is no limit.
     """
 
     kind: Literal["exact", "sampled"]
     draws: int | None = None
     standard_error: float | None = None
+    shared_by: int = 1
+    distinct: int | None = None
+
+    def mean_standard_error(self, contexts: int) -> float:
+        """Largest standard error of an action's mean propensity over a number of contexts; 0 if exact.
+
+        Errors of contexts with draws of their own average out. Those of contexts that share draws need not.
+        """
+        if self.draws is None or not contexts:
+            return 0.0
+        drawn = self.draws * math.ceil(contexts / self.shared_by)
+        return 0.5 / math.sqrt(drawn if self.distinct is None else min(drawn, self.distinct))
 
 
 EXACT = Exactness("exact")
@@ -89,6 +104,14 @@ class Informative(Protocol):
 
     def information_gain(self, state: Any, new: int) -> float:
         """Mutual information, in nats, between rewards and the latest `new` observations, given the earlier ones."""
+
+
+def has_informed_prior(teacher: Teacher[Any]) -> bool:
+    """Whether a teacher's prior prefers actions, so that its first policy imitates the prior; if not, it is uniform.
+
+    The teacher says so by an attribute `informed`; without it, the prior treats all actions alike.
+    """
+    return bool(getattr(teacher, "informed", False))
 
 
 class NeedsFiniteActions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from potstill.teachers.contract import Float32
+
+Float64 = NDArray[np.float64]
+#: From covariances float64[N, K, K] to R with R·Rᵀ equal to them.
+Root = Callable[[Float64], Float64]
+#: Added to variances, relative to the sum of a context's variances, so that rounding leaves them positive definite.
+_JITTER = 1e-9
 
 
 class Joint(NamedTuple):
@@ -23,24 +30,37 @@ class Joint(NamedTuple):
     covariance: NDArray[np.float64]
 
 
-def draws(joint: Joint, n: int, rng: np.random.Generator) -> Float32:
+def eigen_root(covariance: Float64) -> Float64:
+    """A root by eigenvalues, which exist also if actions are perfectly correlated."""
+    size, vectors = np.linalg.eigh(covariance)
+    root: Float64 = vectors * np.sqrt(np.maximum(size, 0.0))[:, None, :]
+    return root
+
+
+def cholesky_root(covariance: Float64) -> Float64:
+    """A root by Cholesky factors, which cost a fraction of eigenvalues; by those where there is no factor."""
+    shift = _JITTER * np.trace(covariance, axis1=1, axis2=2)[:, None, None] * np.eye(covariance.shape[1])
+    try:
+        return np.asarray(np.linalg.cholesky(covariance + shift), np.float64)
+    except np.linalg.LinAlgError:
+        return eigen_root(covariance)
+
+
+def draws(joint: Joint, n: int, rng: np.random.Generator, root: Root = eigen_root) -> Float32:
     """Joint draws of the rewards in each context, float32[N, K, n], minus the context's largest mean.
 
-    The shift does not change which action is the best, and saves float32 precision.
+    The shift does not change which action is the best, and saves float32 precision. Contexts have draws of their own.
     """
-    # Eigenvalues, because the covariance has no Cholesky factor if actions are perfectly correlated.
-    size, vectors = np.linalg.eigh(joint.covariance)
-    root = vectors * np.sqrt(np.maximum(size, 0.0))[:, None, :]
     normal = rng.standard_normal((*joint.mean.shape, n), dtype=np.float32)
     centred = joint.mean - joint.mean.max(axis=1, keepdims=True)
-    return np.asarray(root.astype(np.float32) @ normal + centred.astype(np.float32)[:, :, None])
+    return np.asarray(root(joint.covariance).astype(np.float32) @ normal + centred.astype(np.float32)[:, :, None])
 
 
-def shares(joint: Joint, n: int, rng: np.random.Generator) -> Float32:
+def shares(joint: Joint, n: int, rng: np.random.Generator, root: Root = eigen_root) -> Float32:
     """The probability that each action is the best, float32[N, K]: the share of n draws; exact for two actions."""
     if joint.mean.shape[1] == 2:
         return _best_of_two(joint)
-    rewards = draws(joint, n, rng)
+    rewards = draws(joint, n, rng, root)
     wins = (rewards == rewards.max(axis=1, keepdims=True)).sum(axis=2, dtype=np.float32)
     # A tie counts as a win for each tied action.
     return np.asarray(wins / wins.sum(axis=1, keepdims=True))

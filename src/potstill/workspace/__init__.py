@@ -38,9 +38,10 @@ from potstill.workspace.teacher_code import (
     is_own_code,
     model_reference,
     same_code,
+    states_prior,
 )
 from potstill.workspace.template import log_example
-from potstill.workspace.workspace import CONFIG, PROBLEM, NoWorkspace, Workspace, WorkspaceExists
+from potstill.workspace.workspace import CONFIG, PROBLEM, NoFirstPolicy, NoWorkspace, Workspace, WorkspaceExists
 
 if TYPE_CHECKING:
     from potstill.workspace.forget import CannotForget as CannotForget
@@ -66,6 +67,7 @@ __all__ = [
     "InvalidDesign",
     "Manifest",
     "NoBackup",
+    "NoFirstPolicy",
     "NoWorkspace",
     "Overview",
     "RegistryAccess",
@@ -101,6 +103,7 @@ __all__ = [
     "restore",
     "rules_of",
     "same_code",
+    "states_prior",
     "template",
     "write_design",
 ]

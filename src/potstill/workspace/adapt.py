@@ -116,6 +116,8 @@ def in_words(policy: Policy) -> str:
         return _adapted_in_words(policy, adaptation)
     if is_uniform(policy):
         return "uniform: it has learnt nothing"
+    if (lineage.origin or {}).get("prior"):
+        return "imitates its teacher's prior: it has learnt nothing yet"
     return f"learnt from {lineage.observations:,} observations"
 
 

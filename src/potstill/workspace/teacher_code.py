@@ -71,21 +71,30 @@ def is_own_code(section: Mapping[str, Any]) -> bool:
     return kind == PROGRAM or (isinstance(kind, str) and (":" in kind or kind in installed_teachers()))
 
 
-def installed_teachers() -> dict[str, str]:
+def states_prior(section: Mapping[str, Any]) -> bool:
+    """Whether a section states a prior that prefers actions: an option ``prior``, or a program.
+
+    A class of a package is not asked, because that would run it: an update does.
+    """
+    return section.get("type") == PROGRAM or (bool(section.get("prior")) and not is_own_code(section))
+
+
+def installed_teachers() -> dict[str, list[str]]:
     """Teachers that installed packages offer, by the name of their entry point: ``yourpackage.module:YourTeacher``."""
-    found: dict[str, str] = {}
+    found: dict[str, set[str]] = {}
     for point in entry_points(group=GROUP):
-        if found.setdefault(point.name, point.value) != point.value:
-            raise InvalidConfig(
-                f"teacher {point.name!r} is offered by two packages, as {found[point.name]} and as {point.value}; "
-                "state one of these as the type"
-            )
-    return found
+        found.setdefault(point.name, set()).add(point.value)
+    return {name: sorted(found[name]) for name in sorted(found)}
 
 
 def class_reference(kind: str) -> str:
     """The class that a type names, as ``module:Class``; the type itself if it is no entry point."""
-    return kind if ":" in kind else installed_teachers().get(kind, kind)
+    references = [kind] if ":" in kind else installed_teachers().get(kind, [kind])
+    if len(references) > 1:
+        raise InvalidConfig(
+            f"teacher {kind!r} is offered by several packages: state one of {', '.join(references)} as the type"
+        )
+    return references[0]
 
 
 def model_files(config: Config) -> list[str]:

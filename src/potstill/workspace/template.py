@@ -65,6 +65,9 @@ type = "linear-ts"
 # discount = 0.99
 # Your own model (docs/teachers.md): type "program" with model "models.py:uploads", a NumPyro program in a file beside
 # this one; or type "yourpackage:YourTeacher", a class of an installed package.
+# What is known before the first observation (docs/teachers.md): the mean of a coefficient, and how many observations
+# that is worth. The first policy then imitates this prior instead of being uniform.
+# prior.360p.intercept = { mean = 0.4, precision = 20 }
 
 # The student: the network that imitates the teacher. It sets the size and speed of the policy.
 [student]

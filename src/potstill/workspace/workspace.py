@@ -18,6 +18,7 @@ from potstill.registry import Conflict, Hold, OtherProblem, Registry, UnknownVer
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_storage
 from potstill.workspace.adapt import adapt, can_adapt, in_words, is_uniform
 from potstill.workspace.config import Config, InvalidConfig, read_config
+from potstill.workspace.teacher_code import states_prior
 
 if TYPE_CHECKING:
     from potstill.events.lake import Flusher, Lake
@@ -31,6 +32,10 @@ class NoWorkspace(PotstillError, FileNotFoundError):
 
 class WorkspaceExists(PotstillError, FileExistsError):
     """There is a workspace at this place already."""
+
+
+class NoFirstPolicy(PotstillError, LookupError):
+    """Nothing is published yet, and the first policy is to be distilled from the teacher's prior."""
 
 
 class Workspace:
@@ -146,9 +151,16 @@ class Workspace:
                 pinned uniform policy would serve until somebody noticed.
 
         Raises:
+            NoFirstPolicy: Nothing is published, the configuration states a prior, and `fresh` is false.
             OtherProblem: The problem has changed so that no version fits, and `fresh` is false.
         """
         head, policy = self.registry.head(), self.serving()
+        if head is None and not fresh and states_prior(self.config.teacher):
+            raise NoFirstPolicy(
+                f"{self.url}: no policy is published yet, and the teacher of potstill.toml has a prior that the first "
+                "one imitates. Run potstill update, which distils it and needs potstill[learn]; or start from a "
+                "uniform policy with potstill serve --fresh"
+            )
         if head is not None and policy.version == head.serving:
             return policy
         if head is not None and self._read_problem().hash != self.problem.hash:

@@ -9,9 +9,11 @@ from scipy.stats import multivariate_normal
 from potstill.keys import Key
 from potstill.problem import Discrete, Numeric, Observations, Problem
 from potstill.teachers import AdaptiveTS, check_teacher, load_state, save_state
+from potstill.teachers import joint_normal as joints
 from potstill.teachers.adaptive import coregional, evidence
 from potstill.teachers.linear import nig
 
+KEY = Key(1)
 QUICK = {"hidden": (16, 8), "draws": 2000}
 
 
@@ -60,7 +62,7 @@ def test_the_posterior_is_that_of_a_gaussian_process_with_the_same_covariance(se
     total = nig.sums(x, actions, rewards, np.ones(len(x)), k)
     fitted = coregional.posterior(factors, total, blocks, noise)
     new = np.random.default_rng(seed + 1).standard_normal((4, sum(blocks)))
-    joint = coregional.joint(fitted, new, blocks, temperature=1.0)
+    joint = coregional.joint(fitted, new, blocks)
     gram = prior_covariance(factors, x, actions, x, actions, blocks) + noise * np.eye(len(x))
     for i, row in enumerate(new):
         rows, every = np.repeat(row[None], k, axis=0), np.arange(k)
@@ -79,29 +81,63 @@ def test_residuals_from_sums_are_those_of_the_rows():
     assert coregional.residuals(total, beta) == pytest.approx(direct, rel=1e-10)
 
 
-def test_shares_of_draws_are_those_of_the_joint_normal():
+def whole(parts):
+    return joints.Joint(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+@pytest.mark.parametrize("unused", [0, 4], ids=["all blocks", "one left out"])
+def test_covariances_of_many_contexts_at_once_are_those_of_each(rows, unused):
+    """By the inverse of the precision and, for few contexts, by solving; a block of rank 0 changes nothing."""
+    blocks, k = (1, 2), 3
+    factors, x, actions, rewards = regression(5, k, blocks)
+    fitted = coregional.posterior(factors, nig.sums(x, actions, rewards, np.ones(len(x)), k), blocks, 0.3)
+    expected = coregional.joint(fitted, x, blocks)
+    wider = np.concatenate([x, np.full((len(x), unused), 7.0)], axis=1)
+    idle = fitted._replace(factors=(*factors, np.zeros((k, 0))))
+    for n in (len(x), 1):
+        found = whole(coregional.joints(idle, wider[:n], (*blocks, unused), rows))
+        np.testing.assert_allclose(found.mean, expected.mean[:n], atol=1e-10)
+        np.testing.assert_allclose(found.covariance, expected.covariance[:n], atol=1e-10)
+
+
+@pytest.mark.parametrize("root", [joints.eigen_root, joints.cholesky_root])
+def test_shares_of_draws_are_those_of_the_joint_normal(root):
     """Each of 12 shares of 20,000 draws lies within 5 standard errors (false alarm below 1e-5)."""
     blocks, k, n = (1, 2), 3, 20_000
     factors, x, actions, rewards = regression(5, k, blocks)
     fitted = coregional.posterior(factors, nig.sums(x, actions, rewards, np.ones(len(x)), k), blocks, 0.3)
-    new = np.random.default_rng(6).standard_normal((4, 3))
-    shares = coregional.shares(fitted, new, blocks, 0.7, n, Key(1))
-    joint, rng = coregional.joint(fitted, new, blocks, 0.7), np.random.default_rng(7)
-    for i in range(len(new)):
+    joint = coregional.joint(fitted, np.random.default_rng(6).standard_normal((4, 3)), blocks)
+    shares, rng = joints.shares(joint, n, Key(1).generator(), root), np.random.default_rng(7)
+    for i in range(4):
         best = rng.multivariate_normal(joint.mean[i], joint.covariance[i], n).argmax(axis=1)
         expected = np.bincount(best, minlength=k) / n
         assert np.abs(shares[i] - expected).max() < 5 * np.sqrt(2 * 0.25 / n)
 
 
-def test_a_block_that_is_left_out_changes_no_share():
-    factors, x, actions, rewards = regression(5)
-    fitted = coregional.posterior(factors, nig.sums(x, actions, rewards, np.ones(len(x)), 3), (1, 2), 0.3)
-    idle = fitted._replace(factors=(*factors, np.zeros((3, 0))))
-    wider = np.concatenate([x, np.full((len(x), 4), 7.0)], axis=1)
-    np.testing.assert_array_equal(
-        coregional.shares(fitted, x, (1, 2), 0.7, 500, Key(1)),
-        coregional.shares(idle, wider, (1, 2, 4), 0.7, 500, Key(1)),
+def test_a_covariance_without_a_factor_is_drawn_from_too():
+    nothing = joints.Joint(np.array([[0.0, 2.0, 1.0]]), np.zeros((1, 3, 3)))
+    np.testing.assert_array_equal(joints.shares(nothing, 10, Key(1).generator(), joints.cholesky_root), [[0, 1, 0]])
+
+
+def test_every_context_has_draws_of_its_own():
+    """500 labels of one context differ, and their mean has the error of 500 times the draws.
+
+    With draws that all contexts share, the labels were equal, and so was their error: up to 0.5/√64 = 0.06.
+    """
+    teacher = AdaptiveTS(**{**QUICK, "draws": 64})
+    state = teacher.update(
+        teacher.init(problem(5, 2)),
+        observations(5, 60, lambda x, a, rng: x[:, 0] * a / 5 + rng.standard_normal(len(a))),
+        KEY,
     )
+    contexts = np.repeat(observations(5, 1, lambda x, a, rng: x[:, 0]).contexts, 500, axis=0)
+    labels = teacher.propensities(state, contexts, KEY)
+    assert len(np.unique(labels, axis=0)) > 100
+    truth = teacher.propensities(state, np.repeat(contexts[:1], 20_000, axis=0), Key(77)).mean(axis=0)
+    stated = teacher.exactness.mean_standard_error(500)
+    assert stated == pytest.approx(0.5 / np.sqrt(64 * 500))
+    assert np.abs(labels.mean(axis=0) - truth).max() < 5 * stated
 
 
 def test_the_evidence_is_the_density_of_the_rewards_and_its_gradient_is_right():

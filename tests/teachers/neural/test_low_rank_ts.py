@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,6 +13,8 @@ from potstill.teachers.conformance import PROBLEM, example_contexts, example_obs
 
 KEY = Key(1)
 SMALL = LowRankTS(hidden=(6,), recipe=Recipe(steps=50, batch=32), rank=5, draws=100)
+#: Undecided between actions.
+WIDE = msgspec.structs.replace(SMALL, spread=30.0)
 
 
 def updated(teacher, observations, state=None):
@@ -30,7 +33,9 @@ def flat(networks):
 def test_draws_have_half_the_covariance_of_the_path_and_half_its_diagonal():
     """Covariance DᵀD/(2(R-1)) + diag(DᵀD/R)/2, and 20,000 draws: entries within 6 standard errors of √(2/20000)·σσ'."""
     state = updated(SMALL, example_observations(50))
-    drawn = np.concatenate([flat(stack) for stack in SMALL._drawn(state, 20_000, KEY)]).astype(float)
+    drawn = np.concatenate([flat(stack) for stack in SMALL._low_rank(state).draw(20_000, KEY.generator())]).astype(
+        float
+    )
     deviations = flat(state.deviations)
     gram = deviations.T @ deviations
     expected = gram / 8 + np.diag(np.diag(gram)) / 10
@@ -42,7 +47,7 @@ def test_draws_have_half_the_covariance_of_the_path_and_half_its_diagonal():
 def test_propensities_count_drawn_networks():
     state, contexts = updated(SMALL, example_observations(30)), example_contexts(15)
     counted = np.zeros((15, 3))
-    for stack in SMALL._drawn(state, 100, KEY):
+    for stack in SMALL._low_rank(state).draw(100, KEY.generator()):
         for predicted in stack.predict(contexts):
             counted[np.arange(15), predicted.argmax(axis=1)] += 1
     np.testing.assert_allclose(SMALL.propensities(state, contexts, KEY), counted / 100, atol=1e-6)
@@ -51,6 +56,25 @@ def test_propensities_count_drawn_networks():
 def test_exactness_declares_the_draws():
     exactness = LowRankTS(draws=400).exactness
     assert (exactness.kind, exactness.draws, exactness.standard_error) == ("sampled", 400, 0.025)
+    assert exactness.mean_standard_error(4 * 128) == 0.0125
+
+
+def test_contexts_share_networks_in_small_groups_only():
+    """Five groups of 128 equal contexts: equal labels within a group, others in the next."""
+    state = updated(WIDE, example_observations(30))
+    labels = WIDE.propensities(state, np.repeat(example_contexts(1), 640, axis=0), KEY)
+    groups = labels.reshape(5, 128, 3)
+    assert (groups == groups[:, :1]).all()
+    assert len(np.unique(groups[:, 0], axis=0)) > 1
+
+
+def test_every_context_is_given_networks_of_its_own_to_act_by():
+    state = updated(WIDE, example_observations(30))
+    actions = WIDE.sample_actions(state, np.repeat(example_contexts(1), 300, axis=0), 1, KEY)[:, 0]
+    share = WIDE.propensities(state, np.repeat(example_contexts(1), 128 * 40, axis=0), Key(3)).mean(axis=0)
+    assert 0.05 < share.max() < 0.98, "something must be left to draw"
+    counted = np.bincount(actions, minlength=3) / 300
+    assert np.abs(counted - share).max() < 5 * np.sqrt(0.25 / 300)
 
 
 def test_deviations_average_to_nothing_and_narrow_with_observations():

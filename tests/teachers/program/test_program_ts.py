@@ -40,7 +40,7 @@ def slopes(contexts, actions, rewards=None):
 
 
 # One teacher for nearly all tests, because each number of draws and of chains is compiled apart.
-SLOPES = ProgramTS(slopes, chains=2)
+SLOPES = ProgramTS(slopes, chains=2, sets=1, thin=2)
 
 
 def with_options(**options):
@@ -63,7 +63,7 @@ def conjugate():
         np.linspace(0.1, 0.9, 60).astype(np.float32),
     )
     weighting = "inverse-propensity"
-    teachers = ProgramTS(regression, draws=2000, weighting=weighting), LinearTS(weighting=weighting)
+    teachers = ProgramTS(regression, draws=2000, sets=1, thin=2, weighting=weighting), LinearTS(weighting=weighting)
     return [(teacher, updated(teacher, uneven)) for teacher in teachers]
 
 
@@ -212,6 +212,17 @@ def test_many_contexts_are_labelled_as_few_are():
     np.testing.assert_array_equal(whole[4990:], teacher.propensities(state, contexts[4990:], KEY))
 
 
+def test_chunks_of_contexts_use_other_draws():
+    teacher = ProgramTS(slopes, draws=50, sets=3)
+    state = teacher.init(PROBLEM)
+    labels = teacher.propensities(state, np.repeat(example_contexts(1), 4 * 256, axis=0), KEY).reshape(4, 256, 3)
+    assert (labels == labels[:, :1]).all()
+    assert len(np.unique(labels[:3, 0], axis=0)) > 1
+    np.testing.assert_array_equal(labels[3], labels[0])
+    assert len(teacher.posterior(state)["slope"]) == 150
+    assert teacher.exactness.mean_standard_error(10_000) == pytest.approx(0.5 / np.sqrt(150))
+
+
 def test_shares_are_those_of_counting():
     """Against a NumPy count over the kept draws."""
     teacher = SLOPES
@@ -312,8 +323,8 @@ def test_options_are_checked(options, message):
 
 def test_its_description_has_no_address_in_memory():
     assert repr(ProgramTS(slopes)) == (
-        "ProgramTS(slopes, draws=1000, inference='nuts', warmup=400, thin=2, chains=1, nuts_limit=5000, steps=2000, "
-        "window=None, weighting='equal')"
+        "ProgramTS(slopes, draws=1000, sets=4, inference='nuts', warmup=400, thin=1, chains=1, nuts_limit=5000, "
+        "steps=2000, window=None, weighting='equal')"
     )
 
 

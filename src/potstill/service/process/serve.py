@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -20,7 +22,7 @@ from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec
 from potstill.service.tokens import InvalidToken, TokenFile, token_file
-from potstill.workspace import Config, Workspace, check_config
+from potstill.workspace import Config, NoFirstPolicy, Workspace, check_config
 
 #: Seconds for workers to finish requests, and for the last flush, at shutdown.
 DRAIN, LAST_FLUSH = 7.0, 2.5
@@ -163,8 +165,20 @@ def _start(workspace: Workspace, warn: Callable[[str], None], *, fresh: bool) ->
             warn(f"{workspace.problem.name}: {head.note}")
     except OtherProblem:
         raise
+    except NoFirstPolicy as error:
+        _distil_first(workspace, error, warn)
     except (PotstillError, OSError):
         return
+
+
+def _distil_first(workspace: Workspace, why: NoFirstPolicy, warn: Callable[[str], None]) -> None:
+    """Run the first update in a process of its own: this one never imports what learns."""
+    warn(f"{workspace.problem.name}: distilling the first policy from the teacher's prior")
+    command = [sys.executable, "-m", "potstill.cli", "update", workspace.url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "TERM": "dumb"})
+    if workspace.registry.head() is None:
+        said = " ".join((done.stderr or done.stdout).split())
+        raise CannotServe(f"{why}. The update failed: {said}")
 
 
 def _refuse_open(settings: Settings, places: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ a network.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -41,8 +42,8 @@ _NOISE_WEIGHT = 20.0
 _LEAST_NOISE = 1e-3
 #: Number of observations per action that doubles the learnt prior variances.
 _FADING = 150.0
-#: Number of contexts whose covariances are computed at once.
-_CHUNK = 512
+#: Numbers per chunk of contexts, for draws or covariances: 4 MB, so that they stay near the processor.
+_CHUNK = 1_000_000
 
 
 class AdaptiveState(NamedTuple):
@@ -148,17 +149,14 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
 
     def propensities(self, state: AdaptiveState, contexts: Float32, key: Key) -> Float32:
         """The probability that each action is best, float32[N, K]: shares of draws; exact for two actions."""
-        if self._actions(state) == 2:
-            rng = key.generator()
-            parts = [joints.shares(joint, self.draws, rng) for joint in self._joints(state, contexts)]
-            return np.concatenate([np.zeros((0, 2), np.float32), *parts])
-        fitted, x = state.posterior, self._regressors(state, contexts)
-        return coregional.shares(fitted, x, self._blocks(state), self.temperature, self.draws, key)
+        rng, found = key.generator(), self._joints(state, contexts, self.draws)
+        parts = [joints.shares(joint, self.draws, rng, joints.cholesky_root) for joint in found]
+        return np.concatenate([np.zeros((0, self._actions(state)), np.float32), *parts])
 
     def sample_actions(self, state: AdaptiveState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Thompson-sampled actions, int64[N, n]."""
-        rng = key.generator()
-        parts = [joints.draws(joint, n, rng).argmax(axis=1) for joint in self._joints(state, contexts)]
+        rng, found = key.generator(), self._joints(state, contexts, n)
+        parts = [joints.draws(joint, n, rng, joints.cholesky_root).argmax(axis=1) for joint in found]
         return np.concatenate([np.zeros((0, n), np.int64), *parts])
 
     def mean_rewards(self, state: AdaptiveState, contexts: Float32) -> Float64:
@@ -167,10 +165,12 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         offset, scale = state.unit
         return np.asarray(offset + scale * (self._regressors(state, contexts) @ coefficients.T))
 
-    def _joints(self, state: AdaptiveState, contexts: Float32) -> list[joints.Joint]:
-        x, blocks = self._regressors(state, contexts), self._blocks(state)
-        chunks = [x[i : i + _CHUNK] for i in range(0, len(x), _CHUNK)]
-        return [coregional.joint(state.posterior, chunk, blocks, self.temperature) for chunk in chunks]
+    def _joints(self, state: AdaptiveState, contexts: Float32, draws: int) -> Iterator[joints.Joint]:
+        """The tempered posterior of the mean rewards, in chunks of contexts that bound memory."""
+        k, x = self._actions(state), self._regressors(state, contexts)
+        rows = max(1, _CHUNK // (k * max(draws, k)))
+        for joint in coregional.joints(state.posterior, x, self._blocks(state), rows):
+            yield joint._replace(covariance=self.temperature**2 * joint.covariance)
 
     def _relearn(self, state: AdaptiveState, key: Key) -> AdaptiveState:
         """Retrain the network, learn the prior scales, and choose the model with or without the network."""

@@ -9,21 +9,22 @@ rank of B_b and p_b the number of features.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotri
 
-from potstill.keys import Key
 from potstill.teachers.joint_normal import Joint
 from potstill.teachers.linear import Float64, Sums
 
 #: Eigenvalues of a covariance between actions below this share of the largest are dropped.
 _NEGLIGIBLE = 1e-4
-#: Rewards (contexts × actions × draws) computed at once: 64 MB.
-_CHUNK = 16_000_000
+#: Products of features computed at once: 32 MB.
+_CHUNK = 4_000_000
 
 
 class Posterior(NamedTuple):
@@ -94,35 +95,70 @@ def predictive(fitted: Posterior, regressors: Float64, actions: NDArray[np.int32
     return Joint((design @ fitted.mean)[:, None], variance[:, None, None])
 
 
-def joint(fitted: Posterior, regressors: Float64, blocks: tuple[int, ...], temperature: float) -> Joint:
-    """Joint normal of the mean rewards of all actions, with standard deviations scaled by a temperature."""
+def joints(fitted: Posterior, regressors: Float64, blocks: tuple[int, ...], rows: int) -> Iterator[Joint]:
+    """Joint normals of the mean rewards of all actions, in chunks of at most `rows` contexts."""
+    n, k = len(regressors), len(fitted.factors[0])
+    if n * k <= len(fitted.mean):
+        # Few contexts: solving for them costs less than inverting the precision.
+        yield from (joint(fitted, regressors[i : i + rows], blocks) for i in range(0, n, rows))
+        return
+    counted = _counted(fitted, blocks)
+    x, means, packed = regressors[:, counted], coefficients(fitted, blocks)[:, counted], _packed(fitted, blocks)
+    rows = min(rows, max(1, _CHUNK // len(packed)))
+    for i in range(0, n, rows):
+        yield Joint(x[i : i + rows] @ means.T, _unpacked(_pairs(x[i : i + rows]) @ packed, k))
+
+
+def joint(fitted: Posterior, regressors: Float64, blocks: tuple[int, ...]) -> Joint:
+    """Joint normal of the mean rewards of all actions in each context."""
     design = _design(fitted.factors, regressors, blocks)
     n, k, d = design.shape
     spread = solve_triangular(fitted.root, design.reshape(n * k, d).T, lower=True).T.reshape(n, k, d)
-    return Joint(design @ fitted.mean, temperature**2 * (spread @ spread.transpose(0, 2, 1)))
+    return Joint(design @ fitted.mean, spread @ spread.transpose(0, 2, 1))
 
 
-def shares(
-    fitted: Posterior, regressors: Float64, blocks: tuple[int, ...], temperature: float, draws: int, key: Key
-) -> NDArray[np.float32]:
-    """The share of draws in which each action is the best, float32[N, K]. All contexts share the draws."""
-    normal = key.generator().standard_normal((len(fitted.mean), draws))
-    drawn = fitted.mean[:, None] + temperature * solve_triangular(fitted.root, normal, lower=True, trans="T")
-    weights = np.concatenate([np.einsum("kr,rpn->pkn", u, part) for u, part in _parts(fitted, drawn, blocks)])
-    # Skip blocks of rank 0: an unused network block would cost more than all others.
-    counted = np.repeat([u.shape[1] > 0 for u in fitted.factors], blocks)
-    k = weights.shape[1]
-    flat, x = weights[counted].astype(np.float32).reshape(-1, k * draws), regressors[:, counted].astype(np.float32)
-    step = max(1, _CHUNK // (k * draws))
-    parts = [_wins(x[i : i + step], flat, k) for i in range(0, len(x), step)]
-    return np.concatenate([np.zeros((0, k), np.float32), *parts])
+def _packed(fitted: Posterior, blocks: tuple[int, ...]) -> Float64:
+    """Posterior covariances of coefficients, float64[p(p + 1)/2, K(K + 1)/2], such that `_pairs` of the features times
+    it are the covariances of rewards, of each pair of actions once.
+
+    One matrix product then gives the covariances of many contexts: the cost of a context does not depend on D.
+    """
+    k, counted = len(fitted.factors[0]), _counted(fitted, blocks)
+    p = int(counted.sum())
+    lower, _ = dpotri(fitted.root, lower=1)
+    covariance = np.tril(lower) + np.tril(lower, -1).T
+    i, j = np.triu_indices(p)
+    packed = np.empty((len(i), k * (k + 1) // 2))
+    column = 0
+    for a in range(k):
+        of_action = np.concatenate([np.tensordot(u[a], part, 1) for u, part in _parts(fitted, covariance, blocks)])
+        others = np.concatenate(
+            [np.einsum("ks,sqp->kpq", u[a:], part) for u, part in _parts(fitted, of_action.T, blocks)], axis=2
+        )
+        both = others[:, i, j] + others[:, j, i]
+        both[:, i == j] /= 2
+        packed[:, column : column + k - a] = both.T
+        column += k - a
+    return packed
 
 
-def _wins(x: NDArray[np.float32], flat: NDArray[np.float32], k: int) -> NDArray[np.float32]:
-    n = len(x)
-    best = (x @ flat).reshape(n, k, -1).argmax(axis=1)
-    counts = np.bincount((best + k * np.arange(n)[:, None]).ravel(), minlength=n * k)
-    return np.asarray(counts.reshape(n, k) / best.shape[1], np.float32)
+def _pairs(x: Float64) -> Float64:
+    """Products of each pair of features once, float64[N, p(p + 1)/2]."""
+    i, j = np.triu_indices(x.shape[1])
+    return x[:, i] * x[:, j]
+
+
+def _unpacked(values: Float64, k: int) -> Float64:
+    """Symmetric matrices, float64[N, k, k], from their upper triangles."""
+    i, j = np.triu_indices(k)
+    whole = np.empty((len(values), k, k))
+    whole[:, i, j] = whole[:, j, i] = values
+    return whole
+
+
+def _counted(fitted: Posterior, blocks: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which features are of blocks of rank 1 or more: an unused network block would cost more than all others."""
+    return np.repeat([u.shape[1] > 0 for u in fitted.factors], blocks)
 
 
 def _design(factors: tuple[Float64, ...], regressors: Float64, blocks: tuple[int, ...]) -> Float64:

@@ -4,5 +4,16 @@ from potstill.teachers.linear import nig
 from potstill.teachers.linear.lin_ucb import LinUCB
 from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
 from potstill.teachers.linear.nig import Float64, Posterior, Sums, WeightedSums
+from potstill.teachers.linear.prior import Coefficient
 
-__all__ = ["DiagonalLinearTS", "Float64", "LinUCB", "LinearTS", "Posterior", "Sums", "WeightedSums", "nig"]
+__all__ = [
+    "Coefficient",
+    "DiagonalLinearTS",
+    "Float64",
+    "LinUCB",
+    "LinearTS",
+    "Posterior",
+    "Sums",
+    "WeightedSums",
+    "nig",
+]

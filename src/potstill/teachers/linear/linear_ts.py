@@ -13,15 +13,23 @@ from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.linear import nig
+from potstill.teachers.linear.prior import Coefficients, decoded, resolve
 from potstill.teachers.memory import Weighting, Weights, weights
 from potstill.teachers.probability_best import probability_best
 
 
 class LinearState(NamedTuple):
-    """Sufficient statistics of all observations, and the posterior given them."""
+    """Sufficient statistics of all observations, and the posterior given them.
+
+    Attributes:
+        sums: Sufficient statistics.
+        posterior: The posterior.
+        prior: Means and precisions of an informative prior; empty if the teacher has none.
+    """
 
     sums: nig.Sums | nig.WeightedSums
     posterior: nig.Posterior
+    prior: nig.Prior | tuple[()] = ()
 
 
 class LinearTS(
@@ -38,6 +46,9 @@ class LinearTS(
         beta: Scale of the prior on the noise variance.
         discount: Factor on all earlier observations at each update. Below 1 it forgets, for drifting rewards.
         weighting: Weighting of observations.
+        prior: Mean and precision of coefficients, by action and then by column of the context or ``intercept``, such
+            as ``{"480p": {"intercept": Coefficient(mean=0.6, precision=20)}}``. Others have mean 0 and `precision`.
+            With it, the first policy imitates the prior instead of being uniform.
     """
 
     precision: float = 0.25
@@ -45,8 +56,12 @@ class LinearTS(
     beta: float = 6.0
     discount: float = 1.0
     weighting: Weighting = "equal"
+    # Unset, it is left out of configurations, so that states and lineages without a prior are what they were.
+    prior: Coefficients | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
+        if self.prior is not msgspec.UNSET:
+            msgspec.structs.force_setattr(self, "prior", decoded(self.prior) or msgspec.UNSET)
         for field in ("precision", "alpha", "beta"):
             value = getattr(self, field)
             if not 0 < value < np.inf:
@@ -59,9 +74,15 @@ class LinearTS(
         """Exact, by quadrature."""
         return EXACT
 
+    @property
+    def informed(self) -> bool:
+        """Whether it has an informative prior."""
+        return self.prior is not msgspec.UNSET
+
     def init(self, problem: Problem) -> LinearState:
         """The prior."""
-        return self._state(self.summarise(Observations.none(problem)))
+        prior = () if self.prior is msgspec.UNSET else resolve(self.prior, problem, self.precision)
+        return self._state(self.summarise(Observations.none(problem)), prior)
 
     def update(self, state: LinearState, observations: Observations, key: Key) -> LinearState:  # noqa: ARG002
         """The posterior after more observations."""
@@ -81,7 +102,7 @@ class LinearTS(
 
     def absorb(self, state: LinearState, stats: nig.Sums | nig.WeightedSums) -> LinearState:
         """The posterior after the observations behind `stats`."""
-        return self._state(state.sums.scaled(self.discount) + stats)  # type: ignore[operator]
+        return self._state(state.sums.scaled(self.discount) + stats, state.prior)  # type: ignore[operator]
 
     def propensities(self, state: LinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The probability that each action is best, float32[N, K]."""
@@ -99,8 +120,11 @@ class LinearTS(
         """The posterior mean reward of each action, float64[N, K]."""
         return nig.with_intercept(contexts) @ state.posterior.mean.T
 
-    def _state(self, total: nig.Sums | nig.WeightedSums) -> LinearState:
-        return LinearState(total, nig.posterior(total.normalised(), self.precision, self.alpha, self.beta))
+    def _state(self, total: nig.Sums | nig.WeightedSums, prior: nig.Prior | tuple[()] = ()) -> LinearState:
+        sums = total.normalised()
+        if isinstance(prior, nig.Prior):
+            return LinearState(total, nig.posterior(prior.added_to(sums), 0.0, self.alpha, self.beta), prior)
+        return LinearState(total, nig.posterior(sums, self.precision, self.alpha, self.beta))
 
 
 class DiagonalLinearTS(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="diagonal-linear-ts"):
@@ -109,6 +133,6 @@ class DiagonalLinearTS(LinearTS, frozen=True, kw_only=True, tag_field="type", ta
     A baseline, from the paper's appendix on complexity and Riquelme et al. (2018).
     """
 
-    def _state(self, total: nig.Sums | nig.WeightedSums) -> LinearState:
-        exact = super()._state(total)
-        return LinearState(total, nig.diagonal(exact.posterior))
+    def _state(self, total: nig.Sums | nig.WeightedSums, prior: nig.Prior | tuple[()] = ()) -> LinearState:
+        exact = super()._state(total, prior)
+        return exact._replace(posterior=nig.diagonal(exact.posterior))

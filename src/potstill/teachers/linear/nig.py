@@ -78,6 +78,19 @@ class WeightedSums(NamedTuple):
         return self.sums.scaled(float(self.rows) / weight) if weight else self.sums
 
 
+class Prior(NamedTuple):
+    """Means and precisions of the coefficients of each action before any observation, float64[K, p] each."""
+
+    mean: Float64
+    precision: Float64
+
+    def added_to(self, total: Sums) -> Sums:
+        """Sufficient statistics with those of the prior, as if it had been observed too, though not counted in n."""
+        weighted = self.precision * self.mean
+        gram = total.gram + self.precision[:, :, None] * np.eye(self.precision.shape[1])
+        return Sums(gram, total.moment + weighted, total.square + np.einsum("kp,kp->k", weighted, self.mean), total.n)
+
+
 class Posterior(NamedTuple):
     """NIG(mean, Λ, alpha, beta) for each action.
 
@@ -151,7 +164,10 @@ def _blocks(actions: NDArray[np.int32], k: int) -> Iterator[tuple[int, NDArray[n
 
 
 def posterior(total: Sums, precision: float, alpha: float, beta: float) -> Posterior:
-    """The posterior after the observations behind `total`, from the prior NIG(0, precision·I, alpha, beta)."""
+    """The posterior after the observations behind `total`, from the prior NIG(0, precision·I, alpha, beta).
+
+    For another mean or precision, add a `Prior` to `total` and let `precision` be 0.
+    """
     root = np.linalg.cholesky(total.gram + precision * np.eye(total.gram.shape[-1])).astype(np.float64)
     mean = np.stack([cho_solve((L, True), m) for L, m in zip(root, total.moment, strict=True)])
     # Rounding can make the residual sum of squares negative when rewards are huge and nearly equal.

@@ -22,6 +22,8 @@ from potstill.teachers.neural.noise_selection import Noise
 
 #: Networks drawn at once: enough for large matrix products, few enough for memory.
 _AT_ONCE = 32
+#: Contexts that share the drawn networks. Drawing them anew for so few takes two to three times as long as for all.
+_SHARED_BY = 128
 
 
 class LowRankState(NamedTuple):
@@ -45,7 +47,7 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
 
     After training, the optimiser continues at a constant rate, and its iterates give mean and covariance. Their spread
     comes from minibatch noise. It is scaled by √(batch / observations), the rate at which a posterior narrows (Mandt,
-    Hoffman, Blei 2017). Propensities are shares of draws of networks, which all contexts of a call have in common.
+    Hoffman, Blei 2017). Propensities are shares of drawn networks, which 128 contexts have in common.
 
     Args:
         rank: Number of iterates to keep.
@@ -73,7 +75,7 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
     @property
     def exactness(self) -> Exactness:
         """Sampled: propensities are shares of `draws` networks."""
-        return Exactness("sampled", self.draws, 0.5 / self.draws**0.5)
+        return Exactness("sampled", self.draws, 0.5 / self.draws**0.5, shared_by=_SHARED_BY)
 
     def init(self, problem: Problem) -> LowRankState:
         """Weights of 0 with variance 0, so that all actions tie."""
@@ -94,22 +96,23 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
 
     def propensities(self, state: LowRankState, contexts: Float32, key: Key) -> Float32:
         """The share of drawn networks that prefer each action, ties split evenly, float32[N, K]."""
+        gaussian, rng = self._low_rank(state), key.generator()
         wins = np.zeros((len(contexts), state.networks.sizes[-1]))
-        for drawn in self._drawn(state, self.draws, key):
-            for rows in network.chunks(len(contexts), drawn.size):
-                predicted = drawn.predict(contexts[rows])
-                best = predicted == predicted.max(axis=2, keepdims=True)
+        for first in range(0, len(contexts), _SHARED_BY):
+            rows = slice(first, first + _SHARED_BY)
+            for drawn in gaussian.draw(self.draws, rng):
+                best = _best(drawn, contexts[rows])
                 wins[rows] += (best / best.sum(axis=2, keepdims=True)).sum(axis=0)
         return (wins / self.draws).astype(np.float32)
 
     def sample_actions(self, state: LowRankState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
-        """The best action of each of n drawn networks, int64[N, n]; ties are broken at random."""
-        rng, chosen = key.child("ties").generator(), []
-        for drawn in self._drawn(state, n, key):
-            predicted = drawn.predict(contexts)
-            best = predicted == predicted.max(axis=2, keepdims=True)
-            chosen.append((best * rng.random(best.shape)).argmax(axis=2))
-        return np.concatenate(chosen).T
+        """The best action of n drawn networks for each context, int64[N, n]; ties are broken at random."""
+        gaussian, rng, ties = self._low_rank(state), key.generator(), key.child("ties").generator()
+        chosen = np.zeros((len(contexts), n), np.int64)
+        for row, of_context in enumerate(chosen):
+            best = np.concatenate([_best(drawn, contexts[row : row + 1])[:, 0] for drawn in gaussian.draw(n, rng)])
+            of_context[:] = (best * ties.random(best.shape)).argmax(axis=1)
+        return chosen
 
     def mean_rewards(self, state: LowRankState, contexts: Float32) -> NDArray[np.float64]:
         """The reward of each action as the mean network predicts it, float64[N, K]: the posterior mean, linearised."""
@@ -129,15 +132,34 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
         narrowed = self.spread * min(1.0, self.recipe.batch / n) ** 0.5
         return mean, path.map(lambda a: narrowed * (a - a.mean(axis=0)))
 
-    def _drawn(self, state: LowRankState, n: int, key: Key) -> Iterator[Networks]:
-        """Stacks of in total n networks: mean + (deviations·z₁/√(rank - 1) + √diagonal·z₂) / √2, in float32."""
-        rng, half = key.generator(), 0.5**0.5
-        mean = _centred(state.networks).map(_float32)
-        low_rank = state.deviations.map(lambda a: _float32(half / (self.rank - 1) ** 0.5 * a))
-        diagonal = state.deviations.map(lambda a: _float32(half * a.std(axis=0)))
+    def _low_rank(self, state: LowRankState) -> _Gaussian:
+        half = 0.5**0.5
+        return _Gaussian(
+            _centred(state.networks).map(_float32),
+            state.deviations.map(lambda a: _float32(half / (self.rank - 1) ** 0.5 * a)),
+            state.deviations.map(lambda a: _float32(half * a.std(axis=0))),
+        )
+
+
+class _Gaussian(NamedTuple):
+    """The Gaussian over weights in float32: mean, low-rank part and standard deviations of the diagonal part."""
+
+    mean: Networks
+    low_rank: Networks
+    diagonal: Networks
+
+    def draw(self, n: int, rng: np.random.Generator) -> Iterator[Networks]:
+        """Stacks of in total n networks: mean + (deviations·z₁/√(rank - 1) + √diagonal·z₂) / √2."""
         for first in range(0, n, _AT_ONCE):
-            z = rng.standard_normal((min(_AT_ONCE, n - first), self.rank), np.float32)
-            yield _shifted(mean, low_rank, diagonal, z, rng)
+            z = rng.standard_normal((min(_AT_ONCE, n - first), self.low_rank.size), np.float32)
+            yield _shifted(*self, z, rng)
+
+
+def _best(drawn: Networks, contexts: Float32) -> NDArray[np.bool_]:
+    """Which actions have the highest reward in each context under each network, bool[B, N, K]."""
+    predicted = drawn.predict(contexts)
+    best: NDArray[np.bool_] = predicted == predicted.max(axis=2, keepdims=True)
+    return best
 
 
 def _shifted(mean: Networks, low_rank: Networks, diagonal: Networks, z: Array, rng: np.random.Generator) -> Networks:

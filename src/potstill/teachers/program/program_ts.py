@@ -21,8 +21,10 @@ from potstill.teachers.propensities import sample_rows
 if TYPE_CHECKING:
     from types import ModuleType
 
-#: Contexts per label batch: few enough for the cache. A power of two, as are the sizes of smaller batches.
+#: Contexts per batch of mean rewards: few enough for the cache. A power of two, as are the sizes of smaller batches.
 _CHUNK = 4096
+#: Contexts that share one set of draws for their labels.
+_SHARED_BY = 256
 
 
 class ProgramState(NamedTuple):
@@ -57,12 +59,15 @@ class ProgramTS(NeedsFiniteActions, Weights):
     parameters must be learnt, from few observations. `potstill.lab.demo.upload_program` is a worked example.
 
     Propensities are the shares of posterior draws under which each action has the largest mean reward. A draw covers
-    all parameters, so actions are correlated as the program implies. The declared standard error holds for independent
-    draws: SVI draws are independent, NUTS draws nearly so after thinning (check with ``posterior``).
+    all parameters, so actions are correlated as the program implies. Every 256 contexts use another of the `sets`, so
+    that errors average out over contexts as those of ``draws * sets`` draws. The declared standard errors hold for
+    independent draws: SVI draws are independent, NUTS draws of one set nearly so, as they are `sets` steps apart (check
+    with ``posterior``).
 
     Args:
         program: Program from (contexts, actions, rewards) to mean rewards.
-        draws: Number of posterior draws to keep.
+        draws: Number of posterior draws for a label.
+        sets: Number of sets of so many draws to keep.
         inference: ``nuts`` samples the posterior itself; ``svi`` samples a normal distribution fitted to it in
             unconstrained parameters, which is faster and only as good as that approximation.
         warmup: Number of NUTS warm-up steps.
@@ -77,9 +82,10 @@ class ProgramTS(NeedsFiniteActions, Weights):
     program: Callable[..., Any]
     _: KW_ONLY
     draws: int = 1000
+    sets: int = 4
     inference: Literal["nuts", "svi"] = "nuts"
     warmup: int = 400
-    thin: int = 2
+    thin: int = 1
     chains: int = 1
     nuts_limit: int = 5000
     steps: int = 2000
@@ -87,7 +93,7 @@ class ProgramTS(NeedsFiniteActions, Weights):
     weighting: Weighting = "equal"
 
     def __post_init__(self) -> None:
-        for field in ("draws", "warmup", "thin", "chains", "nuts_limit", "steps"):
+        for field in ("draws", "sets", "warmup", "thin", "chains", "nuts_limit", "steps"):
             self._check(getattr(self, field) >= 1, field, "at least 1")
         self._check(self.draws % self.chains == 0, "draws", f"a multiple of chains, {self.chains}")
         self._check(self.inference in ("nuts", "svi"), "inference", "'nuts' or 'svi'")
@@ -96,13 +102,24 @@ class ProgramTS(NeedsFiniteActions, Weights):
     @property
     def exactness(self) -> Exactness:
         """Sampled: a share of `draws` has a standard error of at most ½/√draws."""
-        return Exactness("sampled", draws=self.draws, standard_error=0.5 / self.draws**0.5)
+        return Exactness(
+            "sampled",
+            draws=self.draws,
+            standard_error=0.5 / self.draws**0.5,
+            shared_by=_SHARED_BY,
+            distinct=self.draws * self.sets,
+        )
+
+    @property
+    def informed(self) -> bool:
+        """True: a program's prior rarely treats all actions alike."""
+        return True
 
     def init(self, problem: Problem) -> ProgramState:
         """Prior draws; checks what the program registers and returns."""
         inference, names = _inference(), self._latents(problem.width)
         self._check_actions(problem)
-        drawn = inference.prior(self.program, names, problem.width, self.draws, inference.jax_key(Key(0)))
+        drawn = inference.prior(self.program, names, problem.width, self.draws * self.sets, inference.jax_key(Key(0)))
         draws = tuple(np.asarray(drawn[name]) for name in names)
         return ProgramState(memories.empty(problem.width), np.array(self.count(problem.actions)), draws, np.array(0.0))
 
@@ -120,11 +137,13 @@ class ProgramTS(NeedsFiniteActions, Weights):
             )
         return ProgramState(memory, state.actions, draws, np.array(diverged, np.float64))
 
-    def propensities(self, state: ProgramState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """The share of posterior draws under which each action is best, ties split evenly, float32[N, K]."""
+    def propensities(self, state: ProgramState, contexts: Float32, key: Key) -> Float32:
+        """The share of a set of draws under which each action is best, ties split evenly, float32[N, K]."""
         k, draws, won = int(state.actions), self.posterior(state), [np.zeros((0, int(state.actions)))]
-        for first, rows in _filled(contexts):
-            count, bad = _inference().wins(self.program, draws, rows, k)
+        start = int(key.generator().integers(self.sets))
+        for number, (first, rows) in enumerate(_filled(contexts, _SHARED_BY)):
+            one = {name: values[(start + number) % self.sets :: self.sets] for name, values in draws.items()}
+            count, bad = _inference().wins(self.program, one, rows, k)
             self._check_finite(np.asarray(bad)[: len(contexts) - first], first)
             won.append(np.asarray(count))
         return (np.concatenate(won)[: len(contexts)] / self.draws).astype(np.float32)
@@ -136,7 +155,7 @@ class ProgramTS(NeedsFiniteActions, Weights):
     def mean_rewards(self, state: ProgramState, contexts: Float32) -> NDArray[np.float64]:
         """The mean reward of each action over the posterior draws, float64[N, K]."""
         k, draws = int(state.actions), self.posterior(state)
-        parts = [_inference().means(self.program, draws, rows, k) for _, rows in _filled(contexts)]
+        parts = [_inference().means(self.program, draws, rows, k) for _, rows in _filled(contexts, _CHUNK)]
         return np.concatenate([np.zeros((0, k)), *parts])[: len(contexts)].astype(np.float64)
 
     def posterior(self, state: ProgramState) -> dict[str, NDArray[Any]]:
@@ -150,9 +169,9 @@ class ProgramTS(NeedsFiniteActions, Weights):
 
         data = inference.padded(memory.normalised())
         if self.inference == "svi" or n > self.nuts_limit:
-            drawn = inference.fit(self.program, data, n, kept, key, count=self.draws, steps=self.steps)
+            drawn = inference.fit(self.program, data, n, kept, key, count=self.draws * self.sets, steps=self.steps)
         else:
-            plan = {"count": self.draws, "warmup": self.warmup, "thin": self.thin, "chains": self.chains}
+            plan = {"count": self.draws * self.sets, "warmup": self.warmup, "thin": self.thin, "chains": self.chains}
             drawn = inference.nuts(self.program, data, kept, key, **plan)
         return drawn[0], float(drawn[1])
 
@@ -185,9 +204,9 @@ class ProgramTS(NeedsFiniteActions, Weights):
         return f"ProgramTS({', '.join([name_of(self.program), *options])})"
 
 
-def _filled(contexts: Float32) -> Iterator[tuple[int, Float32]]:
+def _filled(contexts: Float32, at_once: int) -> Iterator[tuple[int, Float32]]:
     """Contexts in chunks of one size, the last filled up with copies of its last row; and the first row of each."""
-    step = min(_CHUNK, 1 << max(len(contexts) - 1, 0).bit_length())
+    step = min(at_once, 1 << max(len(contexts) - 1, 0).bit_length())
     for first in range(0, len(contexts), step):
         rows = contexts[first : first + step]
         yield first, np.pad(rows, ((0, step - len(rows)), (0, 0)), mode="edge")

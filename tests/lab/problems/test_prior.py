@@ -10,6 +10,7 @@ from potstill.lab.runs import Fixed
 from potstill.policy import Policy
 from potstill.teachers import LinearTS
 from potstill.teachers.gp import Points
+from potstill.teachers.linear import Coefficient
 
 
 def test_parameters_have_the_moments_of_the_prior():
@@ -20,6 +21,15 @@ def test_parameters_have_the_moments_of_the_prior():
     assert variances.mean() == pytest.approx(4 / 8, abs=5 * variances.std() / 20)  # beta / (alpha - 1)
     squares = np.concatenate([theta.ravel() ** 2 for theta, _ in drawn])
     assert squares.mean() == pytest.approx(0.5 / 0.5, abs=5 * squares.std() / np.sqrt(len(squares) / 6))
+
+
+def test_an_informative_prior_is_drawn_from():
+    """One coefficient of mean 3 and a standard deviation of about 0.1; 100 draws of it."""
+    teacher = LinearTS(prior={"a1": {"x0": Coefficient(mean=3.0, precision=100.0)}})
+    drawn = np.array([LinearPrior(teacher=teacher, width=2).drawn(Key(i)).parameters[0] for i in range(100)])
+    assert drawn[:, 1, 0].mean() == pytest.approx(3.0, abs=0.06)
+    assert drawn[:, 1, 0].std() < 0.2 < 1 < drawn[:, 1, 1].std()
+    assert abs(drawn[:, 0, 0].mean()) < 1.1
 
 
 def test_a_path_has_the_covariance_of_the_kernel():

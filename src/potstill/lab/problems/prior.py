@@ -70,10 +70,11 @@ class LinearPrior(_Drawn, frozen=True, kw_only=True, dict=True):
     @cached_property
     def parameters(self) -> tuple[Float64, Float64]:
         """θ of each action, float64[K, width + 1] with the intercept last, and its noise variance, float64[K]."""
-        rng, prior = self._rng, self.teacher
-        variance = prior.beta / rng.gamma(prior.alpha, size=self.actions)
-        unit = rng.standard_normal((self.actions, self.width + 1))
-        theta: Float64 = unit * np.sqrt(variance / prior.precision)[:, None]
+        rng, prior = self._rng, self.teacher.init(self.problem).posterior
+        variance = prior.beta / rng.gamma(prior.alpha)
+        unit = rng.standard_normal(prior.mean.shape)
+        apart = np.stack([np.linalg.solve(root.T, z) for root, z in zip(prior.root, unit, strict=True)])
+        theta: Float64 = prior.mean + np.sqrt(variance)[:, None] * apart
         return theta, variance
 
     def contexts(self, n: int, rng: np.random.Generator) -> Columns:

@@ -95,7 +95,7 @@ def regret_table(findings: Findings) -> Table:
         ]
         for name in METHODS
     ]
-    header = ["method", "Bayes regret ± 2 s.e.", "of it after the first batch", "less that of TS ± 2 s.e."]
+    header = ["method", "Bayes regret ± 2 s.e.", "after batch 1", "less TS"]
     return Table(header, rows)
 
 

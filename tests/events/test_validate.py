@@ -195,7 +195,7 @@ BAD_DECISIONS = [
     ({"floor": 1.0}, "floor must be"),
     ({"floor": -0.1}, "floor must be"),
     ({"unit": ""}, "unit must be"),
-    ({"mode": "online"}, "mode must be one of apprentice, log-only, fallback, control, or left out"),
+    ({"mode": "online"}, "mode must be one of apprentice, log-only, fallback, control, design, or left out"),
     ({"time": -1}, "time must be microseconds since 1970"),
     ({"time": 7_258_118_400_000_000}, "before the year 2200"),
     ({"time": 1.5}, "time must be a whole number"),

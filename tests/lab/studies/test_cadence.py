@@ -219,7 +219,7 @@ def test_decisions_are_told_as_time(decisions, text):
         ({"delays": (-1,)}, "delays must be integers of 0 or more in ascending order"),
         ({"trials": 0}, "trials must be 1 or more, got 0"),
         ({"algorithm": "oracle"}, "unknown algorithm 'oracle' in preset potstill; there are uniform, "),
-        ({"preset": "best"}, "unknown preset 'best'; the presets are paper, potstill"),
+        ({"preset": "best"}, "unknown preset 'best'; the presets are paper, paper-fresh, potstill"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong, message):

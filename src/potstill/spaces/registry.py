@@ -10,6 +10,7 @@ import msgspec
 
 from potstill.decode import convert, unknown_name
 from potstill.errors import InvalidProblem
+from potstill.spaces.continuous import Continuous
 from potstill.spaces.contract import ActionSpace, LakeColumns, Learning, OffPolicy
 from potstill.spaces.discrete import Discrete
 
@@ -30,8 +31,9 @@ class Registered(NamedTuple):
     lake: str | None = None
 
 
-_DISCRETE = "potstill.spaces.discrete"
+_CONTINUOUS, _DISCRETE = "potstill.spaces.continuous", "potstill.spaces.discrete"
 SPACES: dict[str, Registered] = {
+    "continuous": Registered(Continuous, f"{_CONTINUOUS}.learn", f"{_CONTINUOUS}.ope", f"{_CONTINUOUS}.lake"),
     "discrete": Registered(Discrete, f"{_DISCRETE}.learn", f"{_DISCRETE}.ope", f"{_DISCRETE}.lake"),
 }
 

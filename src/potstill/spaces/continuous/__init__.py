@@ -1,5 +1,6 @@
-"""Actions that are numbers, such as doses. The space is not built yet; only its estimators (``ope``) exist."""
+"""A number from an interval, decided by a histogram. ``learn``, ``ope`` and ``lake`` are loaded only offline."""
 
-from potstill.spaces.continuous import ope
+from potstill.spaces.continuous.head import HistogramDistribution, HistogramHead
+from potstill.spaces.continuous.space import Continuous
 
-__all__ = ["ope"]
+__all__ = ["Continuous", "HistogramDistribution", "HistogramHead"]

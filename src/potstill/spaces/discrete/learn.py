@@ -64,6 +64,10 @@ class FiniteLearning(msgspec.Struct, frozen=True):
             )
         return finite_divergences(labels.astype(np.float64), distribution.p.astype(np.float64))
 
+    def labels_of(self, distribution: FiniteDistribution) -> Float32:
+        """The probabilities."""
+        return distribution.p
+
 
 def finite_divergences(teacher: Float64, student: Float64) -> Divergences:
     """Distance between rows of probabilities [N, K]."""

@@ -35,7 +35,7 @@ class Kernel:
         version: int,
         decision: type[Decision],
         array: type[NDArray[Any]],
-        edges: NDArray[np.float64] | None = None,
+        edges: NDArray[np.float64] | None,
     ) -> Kernel: ...
     def decide(
         self,

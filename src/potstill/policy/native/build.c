@@ -257,11 +257,11 @@ PyObject *Kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"features", "layers",  "actions",  "activation", "salt",
                             "floor",    "version", "decision", "array",      "edges", NULL};
-    PyObject *features, *layers, *actions, *version, *decision, *array, *edges = Py_None;
+    PyObject *features, *layers, *actions, *version, *decision, *array, *edges;
     const char *activation;
     Py_buffer salt;
     double floor;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!sy*dOOO|O:Kernel", names, &PyTuple_Type, &features,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!sy*dOOOO:Kernel", names, &PyTuple_Type, &features,
                                      &PyTuple_Type, &layers, &PyTuple_Type, &actions, &activation, &salt, &floor,
                                      &version, &decision, &array, &edges))
         return NULL;

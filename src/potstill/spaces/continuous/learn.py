@@ -9,7 +9,7 @@ import numpy as np
 from potstill.spaces.continuous.head import HistogramDistribution
 from potstill.spaces.continuous.space import Continuous
 from potstill.spaces.contract import Divergences, Float32, Float64
-from potstill.spaces.discrete.learn import FiniteLearning
+from potstill.spaces.finite_learning import FiniteLearning
 
 #: Contexts whose sampled actions are in memory at once.
 _CHUNK = 2048

@@ -1,4 +1,4 @@
-"""Imitation on a list of actions: labels are probabilities, the loss is their cross-entropy."""
+"""Imitation on a list of actions, or of bins: labels are probabilities, the loss is their cross-entropy."""
 
 from __future__ import annotations
 

@@ -32,11 +32,11 @@ from potstill.teachers import (
     AnyTeacher,
     Exactness,
     Informative,
-    LinearTS,
     MeanRewards,
     Rereading,
     Summarising,
     check_support,
+    default_teacher,
     has_informed_prior,
     label,
     pack,
@@ -93,7 +93,7 @@ class Still:
 
     Args:
         problem: What is decided.
-        teacher: The posterior to imitate.
+        teacher: The posterior to imitate. Default: `LinearTS` for a list of actions, `ContinuousLinearTS` for a number.
         student: The shape of the policy and how it learns; `Student.auto` chooses them.
         seed: Seed of everything random.
         floor: The smallest propensity of an action, for policies that must keep exploring.
@@ -118,7 +118,7 @@ class Still:
         floor: float = 0.0,
     ) -> None:
         self.problem = problem
-        self.teacher: AnyTeacher = teacher if teacher is not None else LinearTS()
+        self.teacher: AnyTeacher = default_teacher(problem.actions) if teacher is None else teacher
         if isinstance(teacher, type) or not hasattr(self.teacher, "sample_actions"):
             raise TypeError(f"teacher must be a teacher such as LinearTS(), got {teacher!r}")
         check_support(self.teacher, problem.actions)

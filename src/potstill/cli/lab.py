@@ -30,6 +30,7 @@ app.add_typer(lab)
 Names = list[str]
 Label = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: column of the class label.")]
 Target = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: column of the number to predict.")]
+Dose = Annotated[str | None, typer.Option(help="The same, to be chosen as a number and not among levels.")]
 Levels = Annotated[int, typer.Option(min=2, help="With --target: number of levels to choose from.")]
 Without = Annotated[Names | None, typer.Option(help="For a file: column to ignore, such as an id; repeat for more.")]
 
@@ -39,7 +40,10 @@ Without = Annotated[Names | None, typer.Option(help="For a file: column to ignor
 def run(
     problem: Annotated[
         Names | None,
-        typer.Option(help="Problem of --list, `all`, or your own table; repeat, or separate by commas."),
+        typer.Option(
+            help="Problem of --list, `all`, `numbers` (those whose action is a number), or your own table; repeat, or "
+            "separate by commas."
+        ),
     ] = None,
     algorithms: Annotated[
         Names | None,
@@ -61,6 +65,7 @@ def run(
     quick: Annotated[bool, typer.Option("--quick", help="Run at a small scale: 5 trials of 3 updates each.")] = False,
     label: Label = None,
     target: Target = None,
+    dose: Dose = None,
     levels: Levels = 20,
     without: Without = None,
     listing: Annotated[bool, typer.Option("--list", help="List problems and algorithms, and exit.")] = False,
@@ -77,6 +82,8 @@ def run(
     potstill lab run --problem mushroom,warfarin-20 --algorithms linear-ts,linear-ts-il,peers
 
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
+
+    potstill lab run --problem houses.csv --dose price --algorithms continuous-linear-ts-il,vw-cats-32
     """
     from potstill.lab.problems import OwnTable
     from potstill.lab.runs import RunSpec
@@ -95,7 +102,7 @@ def run(
             trials=trials,
             decisions=decisions,
             seed=seed,
-            own=OwnTable(label=label, target=target, levels=levels, without=tuple(without or ())),
+            own=OwnTable(label=label, target=target, dose=dose, levels=levels, without=tuple(without or ())),
             quick=quick,
         )
         _run(experiment, jobs or cores(), out, as_json=as_json)
@@ -137,23 +144,24 @@ def _split(names: Names | None) -> Names:
 
 
 def _print_list(as_json: bool) -> None:
-    from potstill.lab.problems import SCENARIOS
+    from potstill.lab.problems import NUMBERS, SCENARIOS
     from potstill.lab.runs import ALGORITHMS
 
     if as_json:
         problems = [
-            {"name": s.name, "title": s.title, "decisions": s.decisions, "batch": s.batch} for s in SCENARIOS.values()
+            {"name": s.name, "title": s.title, "decisions": s.decisions, "batch": s.batch}
+            for s in (SCENARIOS | NUMBERS).values()
         ]
         algorithms = [{"name": a.name, "about": a.about, "presets": a.presets} for a in ALGORITHMS.values()]
         print_json({"problems": problems, "algorithms": algorithms})
         return
     console = Console()
     table = Table("problem", "what", "decisions", "update every", title="Problems", title_justify="left")
-    for one in SCENARIOS.values():
+    for one in (SCENARIOS | NUMBERS).values():
         table.add_row(one.name, one.title, f"{one.decisions:,}", f"{one.batch:,}")
     console.print(table)
     console.print(
-        "and wheel-DELTA, such as wheel-0.5, video-8m for a longer log, or a table with --label or --target\n",
+        "and wheel-DELTA, such as wheel-0.5, video-8m for a longer log, or a table with --label, --target or --dose\n",
         highlight=False,
     )
     table = Table("algorithm", "what", "presets", title="Algorithms", title_justify="left")

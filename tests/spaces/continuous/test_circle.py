@@ -105,7 +105,7 @@ def test_log_lake_join_audit_and_reproduction(workspace):
 
 
 def test_off_policy_evaluation_from_the_lake(workspace):
-    """A fixed price within four standard errors and the bias of smoothing; the policy earns more (both have margins)."""
+    """A fixed price, up to the bias of smoothing; the policy earns more (both with margins of several errors)."""
     found = evaluate(LakeLog(workspace), workspace.serving(), against=8.0, estimators=("snips", "dr"))
     demand = np.linspace(0, 1, 1001)
     fixed = float((1 - ((8 - best(demand)) / 6) ** 2).mean())

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from potstill.errors import PotstillError
+from potstill.errors import PotstillError, UnsupportedSpace, shown
 from potstill.lab.problems import Float32, Float64
 from potstill.lab.runs import Agent, UpdateResult
 from potstill.problem import Observations, Problem
-from potstill.spaces import finite
+from potstill.spaces import ActionSpace, Continuous, FiniteSpace, finite
 
 
 class MissingPackage(PotstillError, ValueError):
@@ -36,6 +36,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
         file: Module in this folder whose ``make(actions, seed, **options)`` gives an agent.
         options: Hyperparameters.
         cost: Approximate seconds per update.
+        number: Whether its action is a number; ``make`` then takes the problem in place of the number of actions.
     """
 
     name: str
@@ -45,12 +46,21 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     options: dict[str, Any]
     cost: float
+    number: bool = False
+
+    def supports(self, space: ActionSpace) -> str | None:
+        """Why it cannot choose from an action space; None if it can."""
+        if self.number:
+            return None if isinstance(space, Continuous) else "it chooses a number from an interval"
+        return None if isinstance(space, FiniteSpace) else "it needs a finite list of actions"
 
     def make(self, problem: Problem, seed: int) -> Agent:
         """Make an agent for one trial."""
         self.version()
-        actions = len(finite(problem.actions, self.title))
-        agent: Agent = import_module(f"{__name__}.{self.file}").make(actions, seed, **self.options)
+        if reason := self.supports(problem.actions):
+            raise UnsupportedSpace(f"{self.title} does not support {shown(problem.actions)}: {reason}")
+        given = problem if self.number else len(finite(problem.actions, self.title))
+        agent: Agent = import_module(f"{__name__}.{self.file}").make(given, seed, **self.options)
         return agent
 
     def why_not(self) -> str | None:
@@ -90,6 +100,19 @@ def _mabwiser(name: str, title: str, about: str, policy: str, alpha: float) -> P
     )
 
 
+def _cats(actions: int) -> Peer:
+    return Peer(
+        name=f"vw-cats-{actions}",
+        title=f"VW CATS {actions}",
+        about=f"Vowpal Wabbit, a tree over {actions} bins of a number, ε-greedy",
+        package="vowpalwabbit",
+        file="vowpal_cats",
+        options={"actions": actions},
+        cost=0.1,
+        number=True,
+    )
+
+
 PEERS = (
     _vowpal("vw-bag", "VW bag 10", "Vowpal Wabbit, ten bootstrapped linear models that vote", "--bag 10", 0.1),
     _vowpal("vw-squarecb", "VW SquareCB", "Vowpal Wabbit, inverse gap weighting on a linear model", "--squarecb", 0.1),
@@ -110,6 +133,18 @@ PEERS = (
         file="bayesian",
         options={},
         cost=0.02,
+    ),
+    _cats(8),
+    _cats(32),
+    Peer(
+        name="mabwiser-linucb-levels",
+        title="MABWiser LinUCB 0.1, 20 levels",
+        about="ridge regressions on 20 levels of a number, upper confidence bounds, α = 0.1",
+        package="mabwiser",
+        file="discretised",
+        options={"levels": 20, "policy": "LinUCB", "alpha": 0.1},
+        cost=0.05,
+        number=True,
     ),
 )
 

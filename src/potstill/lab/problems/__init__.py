@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         World,
         regrets,
     )
+    from potstill.lab.problems.numbers import Bidding, Pricing, TableDose
     from potstill.lab.problems.prior import GaussianProcessPrior, LinearPrior
     from potstill.lab.problems.scenarios import (
+        NUMBERS,
         SCENARIOS,
         OwnTable,
         Scenario,
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BITRATES",
+    "NUMBERS",
     "SCENARIOS",
+    "Bidding",
     "Choices",
     "ClassificationProblem",
     "Columns",
@@ -44,8 +48,10 @@ __all__ = [
     "LinearPrior",
     "MissingData",
     "OwnTable",
+    "Pricing",
     "Scenario",
     "Simulation",
+    "TableDose",
     "TableProblem",
     "VideoUpload",
     "Wheel",
@@ -77,11 +83,17 @@ __getattr__ = lazy(
             "World",
             "regrets",
         ),
+        "numbers": (
+            "Bidding",
+            "Pricing",
+            "TableDose",
+        ),
         "prior": (
             "GaussianProcessPrior",
             "LinearPrior",
         ),
         "scenarios": (
+            "NUMBERS",
             "OwnTable",
             "SCENARIOS",
             "Scenario",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,9 @@ Float64 = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]
 
 
-#: Positions of the actions taken, int64[N], and the probability of each, float32[N].
-Choices = tuple[NDArray[np.int64], Float32]
+#: The actions taken, as the space encodes them (positions int64[N] for a list), and the probability, or density, of
+#: each, float[N].
+Choices = tuple[NDArray[Any], NDArray[Any]]
 #: Decides on encoded contexts, float32[N, d].
 Choose = Callable[[Float32], Choices]
 
@@ -55,6 +56,14 @@ def regrets(means: Float64, actions: NDArray[np.integer[Any]]) -> Float64:
     return regret
 
 
+@runtime_checkable
+class NumberEnvironment(Protocol):
+    """A simulated problem whose action is a number: it has regrets instead of the expected rewards of all actions."""
+
+    def regrets(self, contexts: Columns, actions: NDArray[Any]) -> Float64:
+        """Expected reward below that of the best action, float64[N]."""
+
+
 class Batch(NamedTuple):
     """Result of one batch of decisions.
 
@@ -82,12 +91,12 @@ class Simulation:
     """A world with known expected rewards: an environment, and the requests of one trial in order.
 
     Args:
-        environment: The environment.
+        environment: The environment: an `Environment`, or a `NumberEnvironment` with contexts and rewards.
         decisions: Number of decisions in the trial.
         key: Key of contexts and reward noise.
     """
 
-    def __init__(self, environment: Environment, decisions: int, key: Key) -> None:
+    def __init__(self, environment: Any, decisions: int, key: Key) -> None:
         self.environment, self.key = environment, key
         self._contexts = environment.contexts(decisions, key.child("contexts").generator())
         self._encoded = environment.encode(self._contexts)
@@ -96,7 +105,8 @@ class Simulation:
     @property
     def problem(self) -> Problem:
         """The problem of the environment."""
-        return self.environment.problem
+        problem: Problem = self.environment.problem
+        return problem
 
     def batch(self, size: int, choose: Choose) -> Batch:
         """Decide on the next `size` requests."""
@@ -108,8 +118,15 @@ class Simulation:
         noise = self.key.child("rewards", self._at).generator()
         rewards = self.environment.rewards(contexts, actions, noise)
         self._at += size
-        observations = Observations(self.problem, encoded, actions.astype(np.int32), rewards, propensities)
-        return Batch(observations, float(regrets(self.environment.means(contexts), actions).sum()))
+        observations = Observations.from_columns(
+            self.problem, contexts=encoded, actions=actions, rewards=rewards, propensities=propensities
+        )
+        return Batch(observations, float(self._regrets(contexts, actions).sum()))
+
+    def _regrets(self, contexts: Columns, actions: NDArray[Any]) -> Float64:
+        if isinstance(self.environment, NumberEnvironment):
+            return self.environment.regrets(contexts, actions)
+        return regrets(self.environment.means(contexts), actions)
 
 
 def _rows(columns: Columns, rows: slice) -> dict[str, NDArray[Any]]:

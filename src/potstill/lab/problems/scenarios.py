@@ -14,6 +14,7 @@ import msgspec
 from potstill.errors import LabError
 from potstill.keys import Key
 from potstill.lab.problems.environment import Environment, Simulation, World
+from potstill.lab.problems.numbers import Bidding, Pricing, TableDose
 from potstill.lab.problems.prior import GaussianProcessPrior, LinearPrior
 from potstill.lab.problems.replay import Progress, Replay, parts_of, rows_for, upload_log
 from potstill.lab.problems.table import ClassificationProblem, DoseProblem
@@ -25,30 +26,38 @@ from potstill.problem import Problem
 MANY = 10_000
 _ENDINGS = (".csv", ".parquet")
 
-Kind = TypeVar("Kind", ClassificationProblem, DoseProblem)
+Kind = TypeVar("Kind", ClassificationProblem, DoseProblem, TableDose)
 
 
 class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What to decide in a table: a class (`label`) or an amount (`target`).
+    """What to decide in a table: a class (`label`), an amount among levels (`target`) or any amount (`dose`).
 
     Attributes:
         label: Column of the class to predict.
-        target: Column of the amount to choose.
+        target: Column of the amount to choose from levels.
+        dose: Column of the amount to choose as a number.
         levels: Number of evenly spaced amounts to choose from.
         without: Columns to leave out of the context.
     """
 
     label: str | None = None
     target: str | None = None
+    dose: str | None = None
     levels: int = 20
     without: tuple[str, ...] = ()
 
     @property
     def options(self) -> tuple[str, ...]:
         """The table's options on the command line."""
-        what = ("--label", self.label) if self.label is not None else ("--target", self.target or "")
-        levels = () if self.label is not None else ("--levels", str(self.levels))
+        name, value = next(iter(self.stated.items()), ("target", ""))
+        what, levels = (f"--{name}", value), ("--levels", str(self.levels)) if name == "target" else ()
         return (*what, *levels, *(word for name in self.without for word in ("--without", name)))
+
+    @property
+    def stated(self) -> dict[str, str]:
+        """Columns that were named, by option."""
+        named = {"label": self.label, "target": self.target, "dose": self.dose}
+        return {name: value for name, value in named.items() if value is not None}
 
 
 def find_scenario(name: str, own: OwnTable, decisions: int | None = None) -> Scenario:
@@ -63,7 +72,9 @@ def refuse_unused(own: OwnTable, found: Sequence[Scenario]) -> None:
     """Reject options for tables if no problem is a table."""
     if own != OwnTable() and not any(one.options for one in found):
         names = ", ".join(one.name for one in found)
-        raise LabError(f"--label, --target, --levels and --without are for a table of your own, not for {names}")
+        raise LabError(
+            f"--label, --target, --dose, --levels and --without are for a table of your own, not for {names}"
+        )
 
 
 def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Scenario:
@@ -74,10 +85,14 @@ def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Sce
         own: What to decide in the table.
         decisions: Number of decisions in a trial; one per row by default.
     """
-    if own.label is None and own.target is None:
-        raise LabError(f"{path}: say what to decide: --label COLUMN for a class, or --target COLUMN for a dose")
-    if own.label is not None and own.target is not None:
-        raise LabError(f"{path}: --label {own.label} and --target {own.target} exclude each other; give one")
+    if not own.stated:
+        raise LabError(
+            f"{path}: say what to decide: --label COLUMN for a class, --target COLUMN for a level of an amount, or "
+            "--dose COLUMN for the amount as a number"
+        )
+    if len(own.stated) > 1:
+        stated = " and ".join(f"--{name} {value}" for name, value in own.stated.items())
+        raise LabError(f"{path}: {stated} exclude each other; give one")
     rows = table(path, own, resample=False).rows
     count = decisions or rows
     return Scenario(
@@ -91,7 +106,7 @@ def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Sce
 
 
 @cache
-def table(path: Path, own: OwnTable, *, resample: bool) -> ClassificationProblem | DoseProblem:
+def table(path: Path, own: OwnTable, *, resample: bool) -> ClassificationProblem | DoseProblem | TableDose:
     """The environment of a table, read once in each process."""
     if not path.is_file():
         raise LabError(f"{path}: {'that is a folder, not a table' if path.is_dir() else 'there is no such file'}")
@@ -103,6 +118,8 @@ def table(path: Path, own: OwnTable, *, resample: bool) -> ClassificationProblem
     try:
         if own.label is not None:
             return _read(ClassificationProblem, path)(path, label=own.label, **options)
+        if own.dose is not None:
+            return _read(TableDose, path)(path, dose=own.dose, **options)
         return _read(DoseProblem, path)(path, target=own.target, levels=own.levels, **options)
     except ValueError as error:
         raise LabError(str(error).replace("with features=[...]", "with --without COLUMN")) from error
@@ -129,7 +146,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     decisions: int
     batch: int
-    environment: Callable[[], Environment]
+    environment: Callable[[], Any]
     log_rows: int | None = None
     options: tuple[str, ...] = ()
 
@@ -147,7 +164,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def problem(self) -> Problem:
         """The problem."""
-        return self.environment().problem
+        problem: Problem = self.environment().problem
+        return problem
 
     def world(self, seed: int) -> World:
         """Requests of a trial; equal seeds give equal requests and reward noise."""
@@ -192,6 +210,12 @@ def _warfarin(levels: int, resample: bool) -> Environment:
     return warfarin(levels, resample)
 
 
+def _warfarin_numbers() -> TableDose:
+    from potstill.lab.problems.warfarin import warfarin_numbers
+
+    return warfarin_numbers()
+
+
 def _dosing(levels: int, *, resample: bool) -> Scenario:
     return Scenario(
         name=f"warfarin-{levels}" + "-resampled" * resample,
@@ -233,6 +257,18 @@ SCENARIOS: dict[str, Scenario] = {
     )
 }
 
+#: Problems whose action is a number; `all` means the paper's problems, and `numbers` these.
+NUMBERS: dict[str, Scenario] = {
+    one.name: one
+    for one in (
+        Scenario(
+            name="warfarin-dose", title="Warfarin, any dose", decisions=5_528, batch=100, environment=_warfarin_numbers
+        ),
+        Scenario(name="pricing", title="Pricing", decisions=5_000, batch=250, environment=Pricing),
+        Scenario(name="bidding", title="Bidding", decisions=5_000, batch=250, environment=Bidding),
+    )
+}
+
 
 #: Problems whose reward function is drawn from a teacher's prior in each trial; not among `all`.
 FROM_PRIORS: dict[str, Scenario] = {
@@ -263,14 +299,14 @@ def is_known(name: str) -> bool:
 
 def scenario(name: str) -> Scenario:
     """A scenario by name; ``wheel-0.5`` is the wheel with another delta, ``video-8m`` a log of 8 million rows."""
-    if name in SCENARIOS or name in FROM_PRIORS:
-        return SCENARIOS.get(name) or FROM_PRIORS[name]
+    if name in (named := SCENARIOS | NUMBERS | FROM_PRIORS):
+        return named[name]
     if match := re.fullmatch(r"wheel-(0(\.\d+)?)", name):
         return _wheel(float(match[1]), name)
     if match := re.fullmatch(r"video-([1-9]\d*)m", name):
         return _video(int(match[1]), name)
     raise LabError(
-        f"unknown problem {name!r}; the problems are {', '.join(SCENARIOS)};"
+        f"unknown problem {name!r}; the problems are {', '.join(SCENARIOS | NUMBERS)};"
         " also wheel-0.5, for any delta from 0 to below 1, video-8m, for a log of 8 million rows, and"
         f" {' and '.join(FROM_PRIORS)}, drawn from a teacher's prior in each trial"
     )

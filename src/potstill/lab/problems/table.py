@@ -188,8 +188,7 @@ class DoseProblem(TableProblem):
         name: str = "dose",
         resample: bool = True,
     ) -> None:
-        known = _known(table, target, "target", _numbers)
-        amounts = known[target].to_numpy()
+        known, amounts = known_targets(table, target)
         self.levels = _levels(amounts.min() if low is None else low, amounts.max() if high is None else high, levels)
         problem = Problem(
             name=name,
@@ -213,6 +212,12 @@ class DoseProblem(TableProblem):
         # Rounding must not exceed the reward bounds of the problem.
         within: Float64 = np.clip(reward, 0, 1)
         return within
+
+
+def known_targets(table: pl.DataFrame, target: str) -> tuple[pl.DataFrame, Float64]:
+    """Rows whose target is a number, and these numbers, float64[N]."""
+    known = _known(table, target, "target", _numbers)
+    return known, known[target].to_numpy()
 
 
 def _known(table: pl.DataFrame, name: str, what: str, read: Callable[[pl.Series], pl.Series]) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from pathlib import Path
 import polars as pl
 
 from potstill.lab.problems import data
+from potstill.lab.problems.numbers import TableDose
 from potstill.lab.problems.table import DoseProblem
 from potstill.problem import Boolean, Categorical, Feature, Numeric
 
@@ -65,6 +66,15 @@ def warfarin(levels: int = 20, resample: bool = False) -> DoseProblem:
         name=f"warfarin-{levels}",
         resample=resample,
     )
+
+
+@cache
+def warfarin_numbers() -> TableDose:
+    """The same patients with any dose from 0 to 92.5 mg per week; each at most once in a trial."""
+    path = data.find(data.WARFARIN.name)
+    table = patients(path)
+    data.WARFARIN.check(len(table), path)
+    return TableDose(table, dose="dose", low=0, high=HIGHEST, features=FEATURES, name="warfarin-dose", resample=False)
 
 
 @cache

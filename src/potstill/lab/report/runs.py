@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from potstill.errors import LabError
-from potstill.lab.problems import SCENARIOS, Float64, is_known, scenario
+from potstill.lab.problems import NUMBERS, SCENARIOS, Float64, is_known, scenario
 from potstill.lab.runs import ALGORITHMS, Comparison, Estimate, Measure, Trial, results
 
 PEERS = "peers"
@@ -182,7 +182,7 @@ def _measure(trials: Sequence[Trial]) -> Measure:
 
 def _rank(identity: tuple[str, str, str]) -> tuple[object, ...]:
     """Problems, presets and algorithms in the order of their lists, then others by name."""
-    lists = (list(SCENARIOS), _PRESETS, list(ALGORITHMS))
+    lists = (list(SCENARIOS | NUMBERS), _PRESETS, list(ALGORITHMS))
     known = ((names.index(name) if name in names else len(names)) for name, names in zip(identity, lists, strict=True))
     places = tuple(known)
     return (places[0], identity[0], *places[1:], *identity[1:])

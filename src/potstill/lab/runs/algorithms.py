@@ -13,6 +13,7 @@ from potstill.lab.runs.presets import PRESETS
 from potstill.lab.runs.trial import Agent, Distilled, Fixed, Undistilled
 from potstill.policy import Policy
 from potstill.problem import Problem
+from potstill.spaces import ActionSpace
 from potstill.teachers import to_config
 
 #: Beyond this many decisions, every update of a Gaussian process takes minutes.
@@ -62,6 +63,14 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
         student = {"student": choice.student.config()} if self.imitates else {}
         return {"teacher": to_config(choice.teacher), **student}
 
+    def supports(self, space: ActionSpace) -> str | None:
+        """Why it cannot choose from an action space; None if it can."""
+        if self.teacher is None:
+            return None
+        return next(choices[self.teacher] for choices in PRESETS.values() if self.teacher in choices).teacher.supports(
+            space
+        )
+
     def why_not(self, decisions: int) -> str | None:
         """Why `all` leaves it out of a trial of this many decisions; None if it does not."""
         if self.limit is None or decisions <= self.limit:
@@ -86,6 +95,10 @@ class PeerAlgorithm(Algorithm, frozen=True, kw_only=True):
     def make(self, problem: Problem, seed: int, preset: str) -> Agent:  # noqa: ARG002
         """Make an agent for one trial; `peers.MissingPackage` if its library is not installed."""
         return self.peer.make(problem, seed)
+
+    def supports(self, space: ActionSpace) -> str | None:
+        """Why it cannot choose from an action space; None if it can."""
+        return self.peer.supports(space)
 
     def settings(self, preset: str) -> dict[str, Any]:  # noqa: ARG002
         """The options, and the library's version."""
@@ -129,6 +142,13 @@ _OWN = [
         "adaptive-ts", "Adaptive-TS", "a Bayesian linear regression that learns its prior; not in the paper", 0.35, 1.2
     ),
     *_pair("gp-ts", "GP-TS", "a Gaussian process over contexts and actions", 1.5, 5, GP_DECISIONS),
+    *_pair(
+        "continuous-linear-ts",
+        "Continuous-Linear-TS",
+        "a number, by Bayesian linear regression on products of context columns and functions of the number",
+        0.3,
+        1.5,
+    ),
 ]
 _PEERS: list[Algorithm] = [
     PeerAlgorithm(name=peer.name, title=peer.title, about=peer.about, peer=peer, cost=peer.cost) for peer in peers.PEERS

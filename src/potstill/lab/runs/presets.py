@@ -12,8 +12,9 @@ from potstill.distill import Student
 from potstill.teachers import (
     PAPER,
     AdaptiveTS,
-    AnyFiniteTeacher,
+    AnyTeacher,
     BootstrapTS,
+    ContinuousLinearTS,
     GaussianProcessTS,
     LinearTS,
     NeuralGreedy,
@@ -24,7 +25,7 @@ from potstill.teachers import (
 class Choice(msgspec.Struct, frozen=True):
     """A teacher, and the student that imitates it."""
 
-    teacher: AnyFiniteTeacher
+    teacher: AnyTeacher
     student: Student
 
 
@@ -32,7 +33,7 @@ class Choice(msgspec.Struct, frozen=True):
 #: not among its experiments: there the teacher is Potstill's and only the student is the paper's. The code of Riquelme
 #: et al. also clips gradients to norm 5 and draws weights from U(-0.3, 0.3); the paper mentions neither, and neither is
 #: done here.
-_PAPER: dict[str, AnyFiniteTeacher] = {
+_PAPER: dict[str, AnyTeacher] = {
     "neural-greedy": NeuralGreedy(recipe=PAPER, standardise=False),
     "linear-ts": LinearTS(precision=0.25, alpha=6.0, beta=6.0),
     "neural-linear-ts": NeuralLinearTS(recipe=PAPER, standardise=False, precision=0.25, alpha=3.0, beta=3.0),
@@ -41,13 +42,14 @@ _PAPER: dict[str, AnyFiniteTeacher] = {
 }
 
 #: Potstill's defaults for a teacher without options.
-_POTSTILL: dict[str, AnyFiniteTeacher] = {
+_POTSTILL: dict[str, AnyTeacher] = {
     "neural-greedy": NeuralGreedy(),
     "linear-ts": LinearTS(),
     "neural-linear-ts": NeuralLinearTS(),
     "bootstrap-nn-ts": BootstrapTS(),
     "gp-ts": GaussianProcessTS(),
     "adaptive-ts": AdaptiveTS(),
+    "continuous-linear-ts": ContinuousLinearTS(),
 }
 
 PRESETS: dict[str, dict[str, Choice]] = {

@@ -8,7 +8,16 @@ from pathlib import Path
 import msgspec
 
 from potstill.errors import LabError
-from potstill.lab.problems import SCENARIOS, MissingData, OwnTable, Scenario, TableProblem, find_scenario, refuse_unused
+from potstill.lab.problems import (
+    NUMBERS,
+    SCENARIOS,
+    MissingData,
+    OwnTable,
+    Scenario,
+    TableProblem,
+    find_scenario,
+    refuse_unused,
+)
 from potstill.lab.runs import runner
 from potstill.lab.runs.algorithms import Algorithm, PeerAlgorithm, named
 from potstill.lab.runs.presets import PRESETS
@@ -126,18 +135,19 @@ def _presets(name: str) -> list[str]:
 
 def _problems(names: Sequence[str]) -> list[str]:
     """Distinct names; those of `QUICK` if there are none."""
-    every = {"all": list(SCENARIOS)}
+    every = {"all": list(SCENARIOS), "numbers": list(NUMBERS)}
     return list(dict.fromkeys(part for name in names or QUICK.problems for part in every.get(name, [name])))
 
 
 def _is_missing(name: str, asked: Sequence[str], skipped: dict[str, str]) -> bool:
     """Whether a problem lacks its data and was not named explicitly."""
-    if name not in SCENARIOS or name in asked:
+    known = SCENARIOS | NUMBERS
+    if name not in known or name in asked:
         return False
     try:
-        SCENARIOS[name].problem  # noqa: B018
+        known[name].problem  # noqa: B018
     except MissingData as error:
-        skipped[SCENARIOS[name].title] = str(error)
+        skipped[known[name].title] = str(error)
         return True
     return False
 
@@ -173,6 +183,11 @@ def _pairs(
     """Each algorithm under each preset that it has. Explicitly named ones always run."""
     chosen = []
     for algorithm in named(asked):
+        unfit = algorithm.supports(one.problem.actions)
+        if unfit and algorithm.name in asked:
+            raise LabError(f"{algorithm.title} cannot decide {one.title}: {unfit}")
+        if unfit:
+            continue
         reason = _why_not_named(algorithm, presets) if algorithm.name in asked else _why_not(algorithm, one)
         if reason:
             skipped[f"{algorithm.title} on {one.title}"] = reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -26,12 +26,15 @@ class UpdateResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         price: Upper bound on the reward that the divergence can cost per decision (the paper's bound); None without a
             declared range of rewards.
         cost: Reward per decision that imitation gives up by the teacher's mean rewards.
+        w1: Held-out Wasserstein distance of the policy from its teacher, in units of the action; None if actions have
+            no distances.
         seconds: Seconds of each stage.
     """
 
     kl: float | None = None
     price: float | None = None
     cost: float | None = None
+    w1: float | None = None
     seconds: dict[str, float] = {}
 
 
@@ -84,8 +87,10 @@ class Distilled(Fixed):
         """Algorithm 1: update the teacher, label, imitate."""
         report = self.still.update(observations, contexts=self._contexts)
         self.policy = self.still.policy
-        kl, price, cost = report.fidelity.kl_mean, report.fidelity.regret_price, report.fidelity.cost
-        return UpdateResult(kl=kl, price=price, cost=cost, seconds=report.seconds)
+        found = report.fidelity
+        return UpdateResult(
+            kl=found.kl_mean, price=found.regret_price, cost=found.cost, w1=found.w1_mean, seconds=report.seconds
+        )
 
 
 class Undistilled:
@@ -97,7 +102,7 @@ class Undistilled:
         seed: Seed of all randomness.
     """
 
-    def __init__(self, problem: Problem, teacher: AnyFiniteTeacher, seed: int) -> None:
+    def __init__(self, problem: Problem, teacher: AnyTeacher, seed: int) -> None:
         self.teacher, self.state = teacher, teacher.init(problem)
         self._key = Key(seed).child("undistilled")
         self._calls = 0
@@ -108,11 +113,11 @@ class Undistilled:
         actions = self.teacher.sample_actions(self.state, contexts, 1, key)[:, 0]
         return actions, self._propensities(contexts, actions, key)
 
-    def _propensities(self, contexts: Float32, actions: NDArray[np.int64], key: Key) -> Float32:
+    def _propensities(self, contexts: Float32, actions: NDArray[Any], key: Key) -> Float32:
         if getattr(self.teacher, "weighting", "equal") == "equal":
             # Propensities are not used here, and some teachers take seconds to compute them.
             return np.ones(len(actions), np.float32)
-        all_of_them = self.teacher.propensities(self.state, contexts, key.child("propensities"))
+        all_of_them = cast(AnyFiniteTeacher, self.teacher).propensities(self.state, contexts, key.child("propensities"))
         p: Float32 = np.take_along_axis(all_of_them, actions[:, None], axis=1)[:, 0]
         # A drawn action was possible, even if its estimated probability is 0.
         return np.maximum(p, np.finfo(np.float32).tiny)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -270,7 +270,7 @@ def _policies(agent: Agent, encoded: Float32, key: Key) -> tuple[Float64, Float6
         sampled = _rows(teacher.propensities(state, encoded, key))  # type: ignore[attr-defined]
         return _rows(_served(policy, encoded)), sampled, state
     if isinstance(agent, Undistilled):
-        found = _rows(agent.teacher.propensities(agent.state, encoded, key))
+        found = _rows(cast(Any, agent.teacher).propensities(agent.state, encoded, key))
         is_ucb = isinstance(agent.teacher, (LinUCB, GaussianProcessUCB))
         return found, None if is_ucb else found, agent.state
     assert isinstance(agent, _Uniform)

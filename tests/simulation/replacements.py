@@ -64,6 +64,7 @@ def _of_storage() -> Iterator[tuple[str, Any]]:
     yield "potstill.events.lake.table.DeltaTable", delta.SimulatedTable
     yield "potstill.events.lake.delta.DeltaTable", delta.SimulatedTable
     yield "polars.scan_parquet", delta.scan_parquet
+    yield "polars.LazyFrame.collect", delta.collect
     yield "potstill.registry.journal.ThreadPoolExecutor", _InTurn
 
 

@@ -111,7 +111,7 @@ class Scheduler:
     def task(self) -> Task | None:
         """The running task; None in the scheduler itself, and in other threads."""
         found = getcurrent()
-        return found if isinstance(found, Task) else None
+        return found if type(found) is Task else None
 
     @property
     def process(self) -> Process:

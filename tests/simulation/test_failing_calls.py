@@ -24,7 +24,7 @@ from simulation.world import World
 
 from potstill.client import EdgeClient
 from potstill.errors import PotstillError
-from potstill.events import LoggedDecision, LoggedReward
+from potstill.events import Event, LoggedDecision, LoggedReward
 from potstill.events.join import join
 from potstill.events.wal import Spool, read
 from potstill.registry import Registry
@@ -91,19 +91,31 @@ class Log(Operation):
         try:
             for event in EVENTS:
                 if event not in self.acknowledged:
-                    drive(self.log.submit([event]).wait())
-                    self.acknowledged.append(event)
+                    self.append(self.log, event)
             drive(self.log.close())
         except BaseException:
             if self.log._log._queue.ended:  # as its message says: open another
                 self.log = None
             raise
 
+    def append(self, log: SimulatedLog, event: Event) -> None:
+        drive(log.submit([event]).wait())
+        self.acknowledged.append(event)
+
     def check(self) -> None:
         spool = Spool(self.host.folder / "spool")
         spool.adopt()
         found = [event.id for writer in spool.writers() for path in spool.closed(writer) for event in read(path).events]
         assert {event.id for event in self.acknowledged} == set(found)
+
+
+class Rotate(Log):
+    """Append events, each to a segment of its own."""
+
+    def append(self, log: SimulatedLog, event: Event) -> None:
+        super().append(log, event)
+        self.world.scheduler.now += 10 * SECOND  # the segment is old enough
+        log.rotate()
 
 
 class Flush(Log):
@@ -268,7 +280,7 @@ def attempt(kind: type[Operation], calls: FailingCalls) -> None:
 
 @pytest.mark.parametrize("in_a_row", IN_A_ROW)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("operation", [Log, Flush, Join, Publish, Tokens, Edge])
+@pytest.mark.parametrize("operation", [Log, Rotate, Flush, Join, Publish, Tokens, Edge])
 def test_a_failing_call_loses_nothing(operation: type[Operation], kind: str, in_a_row: int) -> None:
     for first in count(1):
         calls = FailingCalls(first, kind, in_a_row)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -17,7 +16,6 @@ from simulation.actors import random_policy
 from simulation.host import PLACE, PROBLEM, PROBLEM_TOML, Host
 from simulation.options import QUIET
 from simulation.oracle import SETTLE
-from simulation.replacements import installed
 from simulation.scheduler import SECOND, Process
 from simulation.service import SimulatedLog, drive
 from simulation.world import World
@@ -255,27 +253,24 @@ def attempt(kind: type[Operation], calls: FailingCalls) -> None:
     world = World(0, QUIET)
     world.scheduler.calm = True
     world.store.files[f"{PLACE}/problem.toml"] = PROBLEM_TOML.encode()
-    try:
-        with installed(world):
-            host = Host(world, "host")
-            operation = kind(world, host)
+    with world.installed():
+        host = Host(world, "host")
+        operation = kind(world, host)
 
-            def act() -> None:
-                with contextlib.suppress(OSError, MemoryError, PotstillError, sqlite3.Error), failing(world, calls):
-                    operation.act()
-                world.disks.fault = world.store.fault = None
-                if calls.failed:
-                    operation.act()
+        def act() -> None:
+            with contextlib.suppress(OSError, MemoryError, PotstillError, sqlite3.Error), failing(world, calls):
+                operation.act()
+            world.disks.fault = world.store.fault = None
+            if calls.failed:
+                operation.act()
 
-            process = Process(host, "host/process")
-            world.run_alone(host, operation.prepare, process)
-            world.run_alone(host, act, process)
-            world.disks.release(process)
-            if kind is not Edge:  # of SQLite's files it is not known what is synced
-                world.disks.cut_power("host")
-            world.run_alone(host, operation.check)
-    finally:
-        shutil.rmtree(world.folder, ignore_errors=True)
+        process = Process(host, "host/process")
+        world.run_alone(host, operation.prepare, process)
+        world.run_alone(host, act, process)
+        world.disks.release(process)
+        if kind is not Edge:  # of SQLite's files it is not known what is synced
+            world.disks.cut_power("host")
+        world.run_alone(host, operation.check)
 
 
 @pytest.mark.parametrize("in_a_row", IN_A_ROW)

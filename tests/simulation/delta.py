@@ -23,7 +23,7 @@ from simulation.store import SimulatedStorage, Store
 from potstill.events.lake.schema import DAY
 from potstill.storage import AlreadyThere
 
-_scan_parquet = pl.scan_parquet
+_scan_parquet, _collect = pl.scan_parquet, pl.LazyFrame.collect
 
 
 class SimulatedTable:
@@ -35,6 +35,7 @@ class SimulatedTable:
         self._files: dict[str, dict[str, Any]] = {}
         self._writers: dict[str, int] = {}
         self._schema: Schema | None = None
+        self._listed: tuple[int, pl.DataFrame] | None = None
         self._load(version)
         if self._schema is None:
             raise TableNotFoundError(f"no table at {url}")
@@ -69,6 +70,11 @@ class SimulatedTable:
 
     def get_add_actions(self, *, flatten: bool) -> pl.DataFrame:
         """The files, as the library lists them."""
+        if self._listed is None or self._listed[0] != self._version:
+            self._listed = self._version, self._list()
+        return self._listed[1]
+
+    def _list(self) -> pl.DataFrame:
         rows = [(path, *_numbers(add)) for path, add in self._files.items()]
         names = ("path", f"partition.{DAY}", "size_bytes", "num_records", "min.time", "max.time")
         times = pl.Datetime("us", "UTC")
@@ -92,7 +98,7 @@ class SimulatedTable:
         for day in sorted({str(add["partitionValues"][DAY]) for add in self._files.values()}):
             old = sorted(path for path, add in self._files.items() if add["partitionValues"][DAY] == day)
             if len(old) > 1:
-                frame = pl.concat([_frame(f"{self._url}/{path}") for path in old], how="diagonal")
+                frame = pl.concat([_parsed(_data(f"{self._url}/{path}")) for path in old], how="diagonal")
                 merged = _write(storage, frame.with_columns(pl.lit(dt.date.fromisoformat(day)).alias(DAY)))
                 actions += [{"remove": {"path": path, "dataChange": False}} for path in old]
                 actions.append(_add(merged, changes=False))
@@ -163,8 +169,13 @@ def scan_parquet(uris: Any, **options: Any) -> pl.LazyFrame:
         return _scan_parquet(uris, **options)
     schema: dict[str, pl.DataType] = options["schema"]
     Store.current.call(f"scan {len(uris)}")
-    frames = (_frame(uri) for uri in uris)
-    return pl.concat([_with_columns(frame, schema) for frame in frames]).lazy()
+    return _rows(tuple(_data(uri) for uri in uris), tuple(schema.items()))
+
+
+@lru_cache(300)
+def _rows(files: tuple[bytes, ...], schema: tuple[tuple[str, pl.DataType], ...]) -> pl.LazyFrame:
+    """Rows of some files; other scans of the same files share them."""
+    return pl.concat([_with_columns(_parsed(data), dict(schema)) for data in files]).lazy()
 
 
 def _with_columns(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
@@ -172,9 +183,14 @@ def _with_columns(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.Dat
     return frame.with_columns(missing).select(*schema)
 
 
-def _frame(uri: str) -> pl.DataFrame:
+def collect(frame: pl.LazyFrame, *, engine: str = "auto", **options: Any) -> pl.DataFrame:
+    """Takes the place of `polars.LazyFrame.collect`: to start the streaming engine costs more than these few rows."""
+    return _collect(frame, engine="in-memory", **options)
+
+
+def _data(uri: str) -> bytes:
     try:
-        return _parsed(Store.current.files[uri])
+        return Store.current.files[uri]
     except KeyError:
         raise FileNotFoundError(uri) from None
 

@@ -22,6 +22,7 @@ from simulation.scheduler import MILLISECOND, Process, Scheduler
 #: Called with the kind of a disk call before its effect; may raise. Whether a write is to be short.
 Fault = Callable[[str], bool]
 Entries = dict[str, int]
+_scandir, _open, _close = os.scandir, os.open, os.close
 
 
 class Disks:
@@ -138,7 +139,7 @@ class Disks:
             self._pending.pop(path, None)
         else:
             assert _inode(path) == about.st_ino, "a file that was renamed while it is open is not simulated"
-            self._synced[about.st_ino] = Path(path).read_bytes()
+            self._synced[about.st_ino] = _bytes(path, about.st_size)
         self._scheduler.answered()
 
     _fdatasync = _fsync
@@ -283,11 +284,20 @@ _WRAPPED = (
 
 
 def _inodes(folder: str) -> Entries:
-    return {path.name: _inode(path) for path in Path(folder).iterdir()}
+    with _scandir(folder) as entries:
+        return {entry.name: entry.inode() for entry in entries}
 
 
-def _inode(path: str | Path) -> int:
-    return Path(path).stat().st_ino
+def _inode(path: str) -> int:
+    return os.stat(path).st_ino  # noqa: PTH116 - called often, and `Path` costs more than the call
+
+
+def _bytes(path: str, size: int) -> bytes:
+    descriptor = _open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, size)
+    finally:
+        _close(descriptor)
 
 
 def _contents(top: str) -> dict[int, bytes]:

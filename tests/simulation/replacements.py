@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
+from weakref import WeakSet
 
 from simulation import actors, delta, service
 from simulation.scheduler import SECOND, Process, Scheduler
@@ -64,11 +65,13 @@ def _of_storage() -> Iterator[tuple[str, Any]]:
     yield "potstill.events.lake.table.DeltaTable", delta.SimulatedTable
     yield "potstill.events.lake.delta.DeltaTable", delta.SimulatedTable
     yield "polars.scan_parquet", delta.scan_parquet
+    yield "polars.LazyFrame.collect", delta.collect
     yield "potstill.registry.journal.ThreadPoolExecutor", _InTurn
 
 
 def _of_service() -> Iterator[tuple[str, Any]]:
     yield "potstill.events.wal.log.threading", service.THREADING
+    yield "potstill.events.wal.log._logs", WeakSet()  # a child forked from the real process is none of a simulated one
     yield "potstill.events.wal.log.atexit", SimpleNamespace(register=_ignore, unregister=_ignore)
     yield "potstill.service.problem_service.AsyncLog", service.SimulatedLog
     yield "asyncio.to_thread", service.to_thread

@@ -80,6 +80,7 @@ class Scheduler:
 
     Attributes:
         random: The only source of randomness.
+        processes: All processes that had a task, in order; a dictionary without values.
         now: The true time.
     """
 
@@ -93,6 +94,7 @@ class Scheduler:
         self._hub = getcurrent()
         self._queue: list[tuple[int, int, Task | None, int, Callable[[], None] | None]] = []
         self._order = 0
+        self.processes: dict[Process, None] = {}
 
     @property
     def digest(self) -> str:
@@ -111,7 +113,7 @@ class Scheduler:
     def task(self) -> Task | None:
         """The running task; None in the scheduler itself, and in other threads."""
         found = getcurrent()
-        return found if isinstance(found, Task) else None
+        return found if type(found) is Task else None
 
     @property
     def process(self) -> Process:
@@ -121,6 +123,7 @@ class Scheduler:
 
     def spawn(self, process: Process, function: Callable[[], Any], delay: int = 0) -> None:
         """Start a task."""
+        self.processes[process] = None
         self._push(self.now + delay, Task(process, function, self._hub), 0, None)
 
     def at(self, delay: int, callback: Callable[[], None]) -> None:

@@ -129,6 +129,8 @@ class SimulatedLog:
         self._writing = Signal()
         try:
             self._log._commit(self._log._queue.take(0))
+        except Exception as error:
+            raise AssertionError("the commit thread of a log would end") from error
         finally:
             done, self._writing = self._writing, None
             self.scheduler.set(done)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -17,14 +16,13 @@ from simulation.actors import random_policy
 from simulation.host import PLACE, PROBLEM, PROBLEM_TOML, Host
 from simulation.options import QUIET
 from simulation.oracle import SETTLE
-from simulation.replacements import installed
 from simulation.scheduler import SECOND, Process
 from simulation.service import SimulatedLog, drive
 from simulation.world import World
 
 from potstill.client import EdgeClient
 from potstill.errors import PotstillError
-from potstill.events import LoggedDecision, LoggedReward
+from potstill.events import Event, LoggedDecision, LoggedReward
 from potstill.events.join import join
 from potstill.events.wal import Spool, read
 from potstill.registry import Registry
@@ -91,19 +89,31 @@ class Log(Operation):
         try:
             for event in EVENTS:
                 if event not in self.acknowledged:
-                    drive(self.log.submit([event]).wait())
-                    self.acknowledged.append(event)
+                    self.append(self.log, event)
             drive(self.log.close())
         except BaseException:
             if self.log._log._queue.ended:  # as its message says: open another
                 self.log = None
             raise
 
+    def append(self, log: SimulatedLog, event: Event) -> None:
+        drive(log.submit([event]).wait())
+        self.acknowledged.append(event)
+
     def check(self) -> None:
         spool = Spool(self.host.folder / "spool")
         spool.adopt()
         found = [event.id for writer in spool.writers() for path in spool.closed(writer) for event in read(path).events]
         assert {event.id for event in self.acknowledged} == set(found)
+
+
+class Rotate(Log):
+    """Append events, each to a segment of its own."""
+
+    def append(self, log: SimulatedLog, event: Event) -> None:
+        super().append(log, event)
+        self.world.scheduler.now += 10 * SECOND  # the segment is old enough
+        log.rotate()
 
 
 class Flush(Log):
@@ -243,32 +253,29 @@ def attempt(kind: type[Operation], calls: FailingCalls) -> None:
     world = World(0, QUIET)
     world.scheduler.calm = True
     world.store.files[f"{PLACE}/problem.toml"] = PROBLEM_TOML.encode()
-    try:
-        with installed(world):
-            host = Host(world, "host")
-            operation = kind(world, host)
+    with world.installed():
+        host = Host(world, "host")
+        operation = kind(world, host)
 
-            def act() -> None:
-                with contextlib.suppress(OSError, MemoryError, PotstillError, sqlite3.Error), failing(world, calls):
-                    operation.act()
-                world.disks.fault = world.store.fault = None
-                if calls.failed:
-                    operation.act()
+        def act() -> None:
+            with contextlib.suppress(OSError, MemoryError, PotstillError, sqlite3.Error), failing(world, calls):
+                operation.act()
+            world.disks.fault = world.store.fault = None
+            if calls.failed:
+                operation.act()
 
-            process = Process(host, "host/process")
-            world.run_alone(host, operation.prepare, process)
-            world.run_alone(host, act, process)
-            world.disks.release(process)
-            if kind is not Edge:  # of SQLite's files it is not known what is synced
-                world.disks.cut_power("host")
-            world.run_alone(host, operation.check)
-    finally:
-        shutil.rmtree(world.folder, ignore_errors=True)
+        process = Process(host, "host/process")
+        world.run_alone(host, operation.prepare, process)
+        world.run_alone(host, act, process)
+        world.disks.release(process)
+        if kind is not Edge:  # of SQLite's files it is not known what is synced
+            world.disks.cut_power("host")
+        world.run_alone(host, operation.check)
 
 
 @pytest.mark.parametrize("in_a_row", IN_A_ROW)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("operation", [Log, Flush, Join, Publish, Tokens, Edge])
+@pytest.mark.parametrize("operation", [Log, Rotate, Flush, Join, Publish, Tokens, Edge])
 def test_a_failing_call_loses_nothing(operation: type[Operation], kind: str, in_a_row: int) -> None:
     for first in count(1):
         calls = FailingCalls(first, kind, in_a_row)

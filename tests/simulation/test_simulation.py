@@ -1,5 +1,6 @@
 """Worlds in which everything fails: what was acknowledged is observed, once, as it was acknowledged."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from simulation.options import QUIET, Options
+from simulation.oracle import Oracle
 from simulation.world import World
 
 from potstill.clock import Clock, wall
@@ -61,6 +63,36 @@ def test_nothing_goes_wrong_in_a_quiet_world() -> None:
     # The updaters of two hosts may publish at the same time; then one is refused, here as in one quiet world of four.
     lines = [line for line in outcome.lines if "/updater update failed: Conflict: the registry was changed" not in line]
     assert not [line for line in lines if "fail" in line or "lost" in line]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(World, "_recover"), (Oracle, "violations")])
+def test_a_world_that_fails_leaves_nothing_to_the_children_of_this_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: type, name: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(kind, name, fail)
+    world = World(0, replace(QUIET, kills=True))
+    with pytest.raises(ZeroDivisionError):
+        world.run()
+    descriptors = Path("/proc/self/fd")  # only on Linux
+    assert not [one for one in descriptors.glob("*") if one.resolve().is_relative_to(world.folder)]
+    with contextlib.ExitStack() as stack:  # open files with the numbers that the world had
+        files = [stack.enter_context((tmp_path / str(number)).open("w")) for number in range(64)]
+        child = os.fork()
+        if not child:
+            os._exit(not all(is_open(file.fileno()) for file in files))
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def is_open(descriptor: int) -> bool:
+    """Whether a descriptor is open."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def first_failure(options: Options, seeds: int) -> int | None:

@@ -5,9 +5,10 @@ The whole run, faults included, follows from its seed and its options.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
@@ -59,15 +60,29 @@ class World:
 
     def run(self) -> Outcome:
         """Run the world to its end, let it recover, and check it."""
+        with self.installed():
+            self._begin()
+            self.scheduler.run(lambda: self._lives == 0 and self._faults.over)
+            self._recover()
+            violations = self.oracle.violations(self._hosts[0].workspace())
+        return Outcome(violations, self.scheduler.digest, self.scheduler.lines or [], self.scheduler.steps)
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let the code under test run in this world; in the end nothing of it is left, also after an error.
+
+        Tasks that were left would end when they are collected, and close descriptors that are others' by then.
+        """
         try:
             with installed(self):
-                self._begin()
-                self.scheduler.run(lambda: self._lives == 0 and self._faults.over)
-                self._recover()
-                violations = self.oracle.violations(self._hosts[0].workspace())
+                try:
+                    yield
+                finally:
+                    for process in self.scheduler.processes:
+                        self.scheduler.kill(process)
+                        self.disks.release(process)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
-        return Outcome(violations, self.scheduler.digest, self.scheduler.lines or [], self.scheduler.steps)
 
     @property
     def _strict(self) -> bool:

@@ -18,6 +18,7 @@ from potstill.events import EventLog, InvalidEvent, LoggedDecision, LogUnavailab
 from potstill.events.records import DecisionBlock
 from potstill.events.validate import EventValidator
 from potstill.events.wal import Spool, segment_writer
+from potstill.events.wal import log as wal_log
 from potstill.events.wal.segment import frame, read
 from potstill.problem import InvalidContext
 
@@ -320,6 +321,39 @@ def test_a_closed_log_refuses_everything(tmp_path):
     for call in (lambda: log.append(reward("a")), lambda: log.submit(reward("a")), log.rotate):
         with pytest.raises(LogUnavailable, match="it is closed; open another EventLog"):
             call()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ValueError("broken"), OSError(errno.EIO, "broken")])
+def test_a_segment_that_cannot_be_closed_does_not_end_the_log(tmp_path, monkeypatch, error):
+    def fail(*_: object) -> None:
+        raise error
+
+    with EventLog(tmp_path, PROBLEM) as log:
+        log.append(reward("a"))
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", fail)
+            with pytest.raises(LogUnavailable, match=r"cannot be written.*submit them again"):
+                log.rotate()
+            with pytest.raises(LogUnavailable):
+                log.append(reward("refused"))
+        log.append(reward("b"))
+        log.rotate()
+        log.append(reward("c"))
+    assert ids_in(tmp_path) == ["a", "b", "c"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_log_that_ends_without_memory_releases_its_folder(tmp_path, monkeypatch):
+    log = EventLog(tmp_path, PROBLEM)
+    log.append(reward("a"))
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(wal_log, "remove_if_empty", fail)
+    log.close()
+    assert log._folder_lock is None
+    assert ids_in(tmp_path) == ["a"]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -159,6 +159,20 @@ def test_a_file_is_never_written_again_after_a_failed_sync(tmp_path):
     assert ids_in(tmp_path) == ["a"]
 
 
+def test_a_file_whose_header_could_not_be_made_is_not_written_to(tmp_path, monkeypatch):
+    def fail(*_: object) -> bytes:
+        raise MemoryError
+
+    writer = segment_writer(tmp_path / "w")
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "start", fail)
+        with pytest.raises(MemoryError):
+            writer.commit(event("refused"))
+    writer.commit(event("a"))
+    writer.finish()
+    assert ids_in(tmp_path) == ["a"]
+
+
 def test_a_segment_that_cannot_be_closed_holds_up_the_next_one(tmp_path):
     """Else the lake would take the next one first, and then take this one for done."""
     writer, disk = segment_writer(tmp_path / "w"), Disk()

@@ -19,46 +19,49 @@ if TYPE_CHECKING:
     from potstill.events.join.cuts import Aggregate, Cut
 
 _COLUMNS = ("id", "time", "reward", "key", "metrics")
+#: Order of the rewards of one decision. Null metrics are last.
+_ORDER = ("row", "time", "reward", "key", "metrics")
 
 
 DAY = 86_400 * SECOND
 #: Delay of a reward after its decision, in microseconds.
 _delay = (pl.col("time") - pl.col("decided")).dt.total_microseconds()
+#: Number of a decision among those that are joined.
+_ROW = pl.int_range(pl.len(), dtype=pl.UInt32).alias("row")
 
 
 def attach_rewards(decisions: pl.DataFrame, rewards: Rows, cut: Cut) -> tuple[pl.DataFrame, RewardCounts]:
     """Decisions with distinct ids, sorted by time, with `reward`, `rewarded` (whether one arrived) and `metrics`."""
     found = _in_window(decisions, rewards, cut.window * SECOND)
-    several = found.select(pl.col("id").is_duplicated()).to_series()
-    single = found.filter(~several).select("id", "reward", "metrics")
+    several = found.select(pl.col("row").is_duplicated()).to_series()
+    single = found.filter(~several).select("row", "reward", "metrics")
     once, counts = _once(found.filter(several))
-    amounts = _totals(once.select("id", "reward"), cut.aggregate)
-    totals = pl.concat([single, amounts.join(_metrics(once, cut.aggregate), on="id", how="left")])
-    joined = decisions.join(totals, on="id", how="left", maintain_order="left")
-    complete = joined.with_columns(
+    amounts = _totals(once.select("row", "reward"), cut.aggregate)
+    totals = pl.concat([single, amounts.join(_metrics(once, cut.aggregate), on="row", how="left")])
+    rows = decisions.select(_ROW)
+    matched = rows.join(totals, on="row", how="left", maintain_order="left").drop("row")
+    complete = decisions.hstack(matched).with_columns(
         pl.col("reward").is_not_null().alias("rewarded"), pl.col("reward").fill_null(cut.default)
     )
     return complete, counts + RewardCounts(matched=len(single))
 
 
 def _in_window(decisions: pl.DataFrame, rewards: Rows, window: int) -> pl.DataFrame:
-    if not len(decisions):
-        return rewards.scan(0, 0).select(_COLUMNS).collect()
-    times = decisions["time"].dt.epoch("us")
-    near = rewards.scan(times[0] - SKEW - 1, times[-1] + window).select(_COLUMNS)
-    pairs = near.join(decisions.lazy().select("id", decided="time"), on="id")
-    after = (pl.col("time") - pl.col("decided")).dt.total_microseconds()
-    return pairs.filter(after >= -SKEW, after <= window).drop("decided").collect(engine="streaming")
+    """Rewards in the window of their decision, with its `row` in place of the id: integers are compared faster."""
+    start, end = (decisions["time"].dt.epoch("us")[place] for place in (0, -1)) if len(decisions) else (0, -window)
+    near = rewards.scan(start - SKEW - 1, end + window).select(_COLUMNS)
+    pairs = near.join(decisions.lazy().select("id", _ROW, decided="time"), on="id").drop("id")
+    return pairs.filter(_delay >= -SKEW, _delay <= window).drop("decided").collect(engine="streaming")
 
 
 def _once(rewards: pl.DataFrame) -> tuple[pl.DataFrame, RewardCounts]:
-    """Deduplicated rewards in order of id, time and value: by id and key, or without a key by id, time and value."""
+    """Deduplicated rewards by row, time and value: equal row and key, or without a key equal row, time and value."""
     rewards = rewards.with_columns(reward=_one_zero("reward"))
     # Duplicates may differ in metrics: the smallest counts, so that the order of files does not matter.
-    rewards = rewards.sort(_COLUMNS, nulls_last=[name == "metrics" for name in _COLUMNS])
+    rewards = rewards.sort(_ORDER, nulls_last=[name == "metrics" for name in _ORDER])
     unnamed = pl.col("key").is_null()
     same: list[str | pl.Expr] = [
-        "id",
+        "row",
         "key",
         pl.when(unnamed).then(pl.col("time")),
         pl.when(unnamed).then(pl.col("reward")),
@@ -68,16 +71,16 @@ def _once(rewards: pl.DataFrame) -> tuple[pl.DataFrame, RewardCounts]:
     )
     again = marked.filter("again")
     conflicting = int((again["reward"] != again["first"]).sum())
-    once = marked.filter(~pl.col("again")).select("id", "time", "reward", "metrics")
+    once = marked.filter(~pl.col("again")).select("row", "time", "reward", "metrics")
     return once, RewardCounts(matched=len(once), duplicates=len(again) - conflicting, conflicting=conflicting)
 
 
 def _metrics(rewards: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:
-    """Combined metrics of each id, name by name; ids without metrics are left out."""
-    some = rewards.filter(pl.col("metrics").list.len() > 0).select("id", "time", "metrics")
+    """Combined metrics of each row, name by name; rows without metrics are left out."""
+    some = rewards.filter(pl.col("metrics").list.len() > 0).select("row", "time", "metrics")
     named = some.explode("metrics").unnest("metrics").with_columns(value=_one_zero("value"))
-    totals = _totals(named.sort("id", "name", "time", "value").select("id", "name", "value"), aggregate)
-    return totals.group_by("id", maintain_order=True).agg(pl.struct("name", "value").alias("metrics"))
+    totals = _totals(named.sort("row", "name", "time", "value").select("row", "name", "value"), aggregate)
+    return totals.group_by("row", maintain_order=True).agg(pl.struct("name", "value").alias("metrics"))
 
 
 def _totals(values: pl.DataFrame, aggregate: Aggregate) -> pl.DataFrame:

@@ -29,6 +29,8 @@ from potstill.storage import Storage, open_storage
 if TYPE_CHECKING:
     from potstill.events.lake.lake import Lake
 
+#: Bytes of a page, uncompressed: a reader of a short time range skips pages that hold none of it.
+PAGE_BYTES = 128 * 1024
 #: Rows of a stream that are held in memory, all days together; then the largest day is written to a file.
 STREAM_BYTES = 64 * 1024 * 1024
 
@@ -93,7 +95,7 @@ def write_stream(url: str, frames: Iterable[pl.DataFrame]) -> list[AddAction]:
 
 def _write(storage: Storage, day: dt.date, rows: pl.DataFrame) -> AddAction:
     buffer = io.BytesIO()
-    rows.write_parquet(buffer, compression="zstd", compression_level=1)
+    rows.write_parquet(buffer, compression="zstd", compression_level=1, data_page_size=PAGE_BYTES)
     data = buffer.getvalue()
     path = f"{DAY}={day}/{checked_name(f'part-{uuid4()}', data, '.zstd.parquet')}"
     storage.replace(path, data)

@@ -141,17 +141,19 @@ class EventLog:
     def _finish_segment(self) -> LogUnavailable | None:
         try:
             self._segments.finish()
-        except OSError as error:
-            _logger.warning("a segment in %s could not be closed; retrying: %s", self._folder, error)
+        except Exception as error:  # also a MemoryError: the commit thread goes on
+            _logger.warning("a segment in %s could not be closed; retrying: %r", self._folder, error)
             return _unavailable(error, self._folder)
         return None
 
     def _release(self) -> None:
         self._queue.end("its commit thread has failed; open another EventLog")
         self._queue.fail(LogUnavailable(f"the event log in {self._folder} has ended"))
-        self._finish_segment()
-        remove_if_empty(self._folder)
-        self._unlock()
+        try:
+            self._finish_segment()
+            remove_if_empty(self._folder)
+        finally:
+            self._unlock()
 
     def _unlock(self) -> None:
         if self._folder_lock is not None:

@@ -21,7 +21,7 @@ RETRY_SECONDS = 1.0  # after a segment could not be closed
 class SegmentWriter:
     """Writes segments into the folder of one writer; for one thread.
 
-    After every method, also one that raises an `OSError`, all committed events can be read from the files.
+    After every method, also one that raises an error, all committed events can be read from the files.
     """
 
     def __init__(self, folder: Path, problem: Problem, *, rotate_bytes: int, rotate_seconds: float) -> None:
@@ -47,9 +47,9 @@ class SegmentWriter:
         """Append frames, and return when they are on disk; after a failure the next ones go to a new segment."""
         if self._descriptor is None:
             self.finish()
-            data = self._create() + data
         try:
-            self._append(data)
+            # A file of which the header could not be made must not be written to either.
+            self._append(data if self._descriptor is not None else self._create() + data)
         except BaseException:
             self._abandon()
             raise
@@ -66,7 +66,7 @@ class SegmentWriter:
             self._path.unlink(missing_ok=True)
         self._path = None
         # After a power loss the segment may have either name, and is read under both.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Exception):
             sync_folder(self._folder)
 
     def drop_descriptor(self) -> None:
@@ -74,7 +74,7 @@ class SegmentWriter:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             # Committed events were synced: an error now concerns nothing that was acknowledged.
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):
                 os.close(descriptor)
 
     def _create(self) -> bytes:

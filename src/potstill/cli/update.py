@@ -65,8 +65,9 @@ def update(
                 with open_engine(engine, address) as opened, steps(console) as on_step:
                     if opened.dashboard:
                         console.print(f"dashboard: {opened.dashboard}", highlight=False)
+                    workspace = Workspace(place)
                     report = updated(
-                        Workspace(place),
+                        workspace,
                         stage=stage,
                         force=force,
                         wait=wait or watch,
@@ -74,7 +75,7 @@ def update(
                         on_step=on_step,
                         engine=opened,
                     )
-                show_report(report, console, as_json=as_json, timed=watch)
+                show_report(report, console, as_json=as_json, timed=watch, space=workspace.problem.actions)
             except Conflict as error:  # somebody rolled back, pinned or published meanwhile
                 if not watch:
                     raise

@@ -314,5 +314,6 @@ def show_import(found: ImportReport, console: Console, *, as_json: bool) -> None
     if found.skipped:
         console.print(f"{found.skipped:,} rows that do not fit were skipped", highlight=False)
     if found.estimated:
-        console.print("propensities are estimated as each action's share of the log", highlight=False)
+        how = "each action's share of it, or a histogram of a number"
+        console.print(f"propensities are estimated from the log: {how}", highlight=False)
     console.print("the next potstill update learns from them", highlight=False)

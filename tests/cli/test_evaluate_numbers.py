@@ -1,7 +1,6 @@
 """`potstill evaluate` on a table whose action is a number: density, interval, targets, bandwidth, refusals."""
 
 import json
-import re
 
 import numpy as np
 import polars as pl
@@ -10,7 +9,7 @@ from typer.testing import CliRunner
 
 from potstill.cli import app
 from potstill.errors import InvalidTarget
-from potstill.evaluate import ArrayLog, evaluate
+from potstill.evaluate import ArrayLog, WeightHistogram, evaluate
 from potstill.evaluate.targets import target
 from potstill.problem import Continuous, Numeric, Problem
 
@@ -112,18 +111,18 @@ def test_text_and_page_say_the_bandwidth_and_what_intervals_leave_out(table, tmp
     )
 
 
-def test_the_histogram_of_weights_counts_only_the_chosen_bandwidth(table, tmp_path):
-    """Weights of a candidate do not count; there are as many rows as in the log."""
-    shares = []
-    for options in ((), ("--bandwidth", 0.5)):
-        done(table, *COLUMNS, "--policy", "action:30", "--out", tmp_path / "page.html", *options)
-        shares.append(re.search(r"(\d+)% of the rows have weight 0", (tmp_path / "page.html").read_text()))
-    assert shares[0] is not None
-    chosen = figures(table, *COLUMNS, "--policy", "action:30")["target"]["bandwidth"]
-    dose = doses()["dose"].to_numpy()
-    low, high = dose.min(), dose.max()
-    outside = np.abs(dose - 30) / (high - low) >= chosen
-    assert abs(int(shares[0][1]) / 100 - outside.mean()) <= 0.006
+@pytest.mark.parametrize("stated", [None, 0.2])
+def test_the_histogram_of_weights_counts_only_the_chosen_bandwidth(stated):
+    """Rows count once, and weigh 0 where the dose is farther away than the bandwidth; candidates leave no trace."""
+    rng = np.random.default_rng(2)
+    problem = Problem(name="p", context=[], actions=Continuous("dose", 0, 1))
+    dose, none = rng.random(400), np.zeros((400, 0), np.float32)
+    log = ArrayLog(problem, contexts=none, actions=dose, rewards=1 - (dose - 0.4) ** 2, propensities=np.ones(400))
+    histogram = WeightHistogram(target(problem, 0.5))
+    found = evaluate(log, histogram, estimators=("snips",), bandwidth=stated)
+    assert found.target.bandwidth == (stated or found.target.bandwidth)
+    assert histogram.zero == pytest.approx((np.abs(dose - 0.5) >= found.target.bandwidth).mean(), abs=0.003)
+    assert sum(one.rows for one in histogram.bins) == pytest.approx(1 - histogram.zero)
 
 
 def test_the_uniform_density_may_be_one_number(table):

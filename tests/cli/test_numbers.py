@@ -162,3 +162,12 @@ def test_exports_and_audit(updated, tmp_path):
         assert "pricing" in done("export", place, "--to", kind, "--out", tmp_path / kind)
     assert "all propensities and actions match" in done("audit", place)
     assert np.isfinite(Workspace(place).serving().decide({"demand": 0.5}).propensity)
+
+
+def test_a_teacher_of_lists_is_refused_with_its_place(tmp_path):
+    config = b'[teacher]\ntype = "linear-ts"\n'
+    place = Workspace.create(str(tmp_path / "ws"), PROBLEM.encode(), config).url
+    for command in ("status", "update"):
+        said = flat(refused(command, place))
+        assert "potstill.toml: [teacher]: LinearTS does not support" in said
+        assert "continuous-linear-ts" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from potstill.errors import UnsupportedSpace
 from potstill.pipeline.load_teacher import load_teacher
 from potstill.teachers import AnyTeacher, check_support
 from potstill.workspace import PROGRAM, InvalidConfig, Workspace, check_code, is_own_code, states_prior
@@ -36,8 +37,8 @@ def check_teacher(workspace: Workspace) -> AnyTeacher:
         check_support(teacher, workspace.problem.actions)
         if states_prior(workspace.config.teacher) and workspace.config.teacher.get("type") != PROGRAM:
             teacher.init(workspace.problem)  # names of the prior are those of the problem
-    except ValueError as error:
-        raise InvalidConfig(f"potstill.toml: {error}") from error
+    except (ValueError, UnsupportedSpace) as error:
+        raise InvalidConfig(f"potstill.toml: [teacher]: {error}") from error
     return teacher
 
 

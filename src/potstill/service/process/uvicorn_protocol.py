@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from potstill.service.http import CLOSE, JSON, RETRY, Headers, Refusal
+from potstill.service.http import CLOSE, JSON, RETRY, Headers, Refusal, Reply
 from potstill.service.metrics import NullRecorder, Recorder
 from potstill.service.process.connections import make_room
 
@@ -37,18 +37,34 @@ class Cycle(RequestResponseCycle):
         """The body, if all of it is here."""
         return None if self.more_body else bytes(self.body)
 
-    def reply(self, status: int, headers: Headers, body: bytes) -> bool:
+    def reply(self, reply: Reply) -> bool:
         """Write a successful reply at once; False if it has to be sent by messages."""
-        plain = status < 300 and self.keep_alive and self.scope["method"] != "HEAD"
+        plain = reply.status < 300 and self.keep_alive and self.scope["method"] != "HEAD"
         if not plain or self.flow.write_paused or self.disconnected:
             return False
-        lines = [b"%b: %b\r\n" % stated for stated in (*self.default_headers, *headers)]
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
+        about = b"content-type: %b\r\ncontent-length: %d\r\n" % (reply.content_type, len(reply.body))
+        lines = (STATUS_LINE[reply.status], _default_lines(self.default_headers), about, _lines(reply.headers))
+        self.transport.write(b"".join((*lines, b"\r\n", reply.body)))
         self.message_event.set()
         self.on_response()
         return True
+
+
+def _lines(headers: Headers) -> bytes:
+    return b"".join([b"%b: %b\r\n" % stated for stated in headers]) if headers else b""
+
+
+_known_defaults: tuple[Headers, bytes] = (), b""
+
+
+def _default_lines(headers: Headers) -> bytes:
+    """The lines of the server's own headers. uvicorn makes a new list every second, for the date."""
+    global _known_defaults
+    if _known_defaults[0] is not headers:
+        _known_defaults = headers, _lines(headers)
+    return _known_defaults[1]
 
 
 class Run:
@@ -157,19 +173,21 @@ class Connection(HttpToolsProtocol):
             raise _full()
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body. As uvicorn's, which also looks for WebSockets."""
+        """A part of a body. As uvicorn's, which also looks for WebSockets, and copies a body in one part."""
         self._advanced = True
-        if not self.cycle.response_complete:
-            self.cycle.body += body
-            if len(self.cycle.body) > HIGH_WATER_LIMIT:
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.body = cycle.body + body if cycle.body else body  # type: ignore[assignment]
+            if len(cycle.body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
-            self.cycle.message_event.set()
+            cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """The body is complete. As uvicorn's, which also looks for WebSockets."""
-        if not self.cycle.response_complete:
-            self.cycle.more_body = False
-            self.cycle.message_event.set()
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start a request once the present data is parsed; one that had to wait for another, as uvicorn does."""
@@ -286,7 +304,7 @@ def _has_body(headers: Headers) -> bool:
 def _reply_of(refusal: Refusal) -> bytes:
     body = refusal.body
     stated = [(b"content-type", JSON), *refusal.headers, *CLOSE, (b"content-length", b"%d" % len(body))]
-    return b"".join([STATUS_LINE[refusal.status], *(b"%b: %b\r\n" % one for one in stated), b"\r\n", body])
+    return b"".join([STATUS_LINE[refusal.status], _lines(stated), b"\r\n", body])
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:

@@ -173,7 +173,7 @@ def test_what_fails_unexpectedly_is_our_fault_and_tells_nothing(workspace, monke
         raise KeyError(SECRET)
 
     async def work(asker: Asker) -> None:
-        monkeypatch.setattr(Decider, "decide", fail)
+        monkeypatch.setattr(Decider, "decide_one", fail)
         answer = await asker.post("decide", DECIDE)
         assert answer.status == 500
         assert SECRET not in answer.json["error"]

@@ -264,6 +264,10 @@ class Policy:
         decision = self._decide_at_once(context, id, eligible, floor)
         return self._decide_by_steps(context, id, eligible, floor) if decision is NotImplemented else decision
 
+    def decide_row(self, values: Row, *, id: str | None = None, eligible: Any = None) -> Decision:  # noqa: A002
+        """`decide` for the values of a context in the order of the features; None is a missing value."""
+        return self.decide(self.encode_rows([values])[0], id=id, eligible=eligible)
+
     def decide_many(
         self,
         contexts: Contexts,
@@ -277,12 +281,21 @@ class Policy:
         Actions are encoded by the action space; for a list they are positions int64[N]. `eligible` is the result of
         `ActionSpace.allow`; for a list it is bool[K] or bool[N, K].
         """
-        encoded = self._runtime.encode_many(contexts)
+        return self._choose(self._runtime.encode_many(contexts), ids, eligible, self._floor(floor))
+
+    def decide_rows(
+        self, rows: list[Row], ids: Sequence[str], *, eligible: Allowed | None = None
+    ) -> tuple[Actions, NDArray[Any]]:
+        """`decide_many` for values in the order of the features; None is a missing value."""
+        return self._choose(self.encode_rows(rows), ids, eligible, self.floor)
+
+    def _choose(
+        self, encoded: Float32, ids: Sequence[str], eligible: Allowed | None, floor: float
+    ) -> tuple[Actions, NDArray[Any]]:
         mask = self._allowed(eligible, len(encoded))
-        smallest = self._floor(floor)
         if len(ids) != len(encoded):
             raise ValueError(f"as many ids as contexts are needed, got {len(ids)} for {len(encoded)}")
-        chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms(ids), mask, smallest)
+        chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms(ids), mask, floor)
         return chosen, self._finite(propensities)
 
     def encode_rows(self, rows: list[Row]) -> Float32:

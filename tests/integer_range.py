@@ -139,6 +139,9 @@ class HistogramLearning(msgspec.Struct, frozen=True):
         kl = -(labels * np.log(np.maximum(distribution.p, 1e-30))).sum(axis=1) - entr(labels).sum(axis=1)
         return Divergences(kl, np.abs(labels - distribution.p).sum(axis=1) / 2, float(distribution.p.min()))
 
+    def labels_of(self, distribution):
+        return distribution.p
+
     def _basis(self):
         return SHARP * self.space.features(np.arange(self.space.low, self.space.high + 1))
 

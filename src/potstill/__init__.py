@@ -16,6 +16,7 @@ from potstill.policy import Decision, InvalidPolicy, Policy
 from potstill.problem import (
     Boolean,
     Categorical,
+    Continuous,
     Discrete,
     InvalidContext,
     InvalidObservation,
@@ -56,6 +57,7 @@ __all__ = [
     "Boolean",
     "Categorical",
     "Client",
+    "Continuous",
     "Decision",
     "Discrete",
     "EdgeClient",

@@ -6,7 +6,7 @@ import pytest
 from integer_range import IntegerRange, Integers, QuadraticHead
 
 import potstill as ps
-from potstill.spaces import Discrete, check_space
+from potstill.spaces import Continuous, Discrete, check_space
 from potstill.spaces.conformance import CHECKS
 from potstill.spaces.registry import register
 
@@ -14,6 +14,8 @@ from potstill.spaces.registry import register
 SPACES = {
     "discrete": (Discrete(["low", "middle", "high"]), ["high", "low"]),
     "discrete, unicode": (Discrete(["größe", "日本", "a b"]), ["日本"]),
+    "continuous": (Continuous("price", 0.5, 20), (3.1, 7.2)),
+    "continuous, log, few bins": (Continuous("bid", 0.1, 1000, "log", 16), (0.15, 0.7)),
     "integer range": (IntegerRange(-3, 12), (0, 5)),
 }
 
@@ -69,6 +71,6 @@ def test_an_unknown_type_in_a_problem_file_lists_those_there_are(tmp_path):
     (tmp_path / "problem.toml").write_text(text)
     with pytest.raises(
         ps.InvalidProblem,
-        match=r"unknown type 'discreet' \(did you mean 'discrete'\?\); must be one of: discrete, .*integer-range",
+        match=r"unknown type 'discreet' \(did you mean 'discrete'\?\); must be one of: .*discrete, .*integer-range",
     ):
         ps.Problem.load(tmp_path / "problem.toml")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.distill.network import Float32
-from potstill.spaces import Distribution, FiniteDistribution, Learning
+from potstill.spaces import Distribution, Learning
 
 #: Number of the present measures; `Still.measures` lists the earlier ones.
 MEASURES = 3
@@ -27,7 +27,11 @@ class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         kl_p95: Its 95th percentile over contexts.
         tv_mean: Total variation, the mean over contexts: the share of decisions that differ.
         tv_max: The largest total variation of a context.
-        smallest_propensity: The smallest propensity that the policy gave to any action in any context, floor included.
+        smallest_propensity: The smallest propensity that the policy gave to any action in any context, floor included;
+            of densities, relative to the uniform one.
+        w1_mean: Wasserstein distance W₁ in units of the action, the mean over contexts; None if actions have no
+            distance.
+        w1_max: The largest W₁ of a context.
         cost: Reward per decision that imitation gives up by the teacher's own estimate: Σ (teacher - student)·posterior
             mean reward over actions, the mean over contexts. Below zero if the student prefers better actions. None if
             the teacher gives no mean rewards.
@@ -54,6 +58,8 @@ class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor_price: float | None = 0.0
     cost: float | None = None
     floor_cost: float | None = None
+    w1_mean: float | None = None
+    w1_max: float | None = None
 
 
 def fidelity(
@@ -77,7 +83,7 @@ def fidelity(
     """
     if reward_range is not None and not 0 <= reward_range < math.inf:
         raise ValueError(f"reward_range must be the largest less the smallest mean reward, got {reward_range!r}")
-    kl, tv, smallest = learning.divergences(labels, distribution)
+    kl, tv, smallest, w1 = learning.divergences(labels, distribution)
     kl_mean = max(float(kl.mean()), 0.0)  # equal rows leave a rounding error on either side of zero
     measured = Fidelity(
         contexts=len(labels),
@@ -88,7 +94,9 @@ def fidelity(
         smallest_propensity=smallest,
         reward_range=None if reward_range is None else float(reward_range),
         regret_price=_scaled(reward_range, math.sqrt(kl_mean / 2)),
-        cost=None if rewards is None else _given_up(labels, _probabilities(distribution), rewards),
+        cost=None if rewards is None else _given_up(labels, learning.labels_of(distribution), rewards),
+        w1_mean=None if w1 is None else float(w1.mean()),
+        w1_max=None if w1 is None else float(w1.max()),
     )
     return measured if served is None else _with_floor(measured, learning, distribution, served, rewards)
 
@@ -100,16 +108,16 @@ def _with_floor(
     served: Distribution,
     rewards: NDArray[np.float64] | None,
 ) -> Fidelity:
-    """The measure of a policy with a floor, which only finite spaces have."""
-    p = _probabilities(distribution)
-    _, tv, smallest = learning.divergences(p, served)
+    """The measure of a policy with a floor."""
+    p = learning.labels_of(distribution)
+    _, tv, smallest, _ = learning.divergences(p, served)
     moved = float(tv.mean())
     return msgspec.structs.replace(
         measured,
         smallest_propensity=smallest,
         floor_tv=moved,
         floor_price=_scaled(measured.reward_range, moved),
-        floor_cost=None if rewards is None else _given_up(p, _probabilities(served), rewards),
+        floor_cost=None if rewards is None else _given_up(p, learning.labels_of(served), rewards),
     )
 
 
@@ -118,11 +126,6 @@ def _given_up(wanted: Float32, chosen: Float32, rewards: NDArray[np.float64]) ->
     # Rewards less their best: probabilities add up to 1 only to float32, which a large common reward would show.
     gaps = rewards - rewards.max(axis=1, keepdims=True)
     return float(((wanted.astype(np.float64) - chosen) * gaps).sum(axis=1).mean())
-
-
-def _probabilities(distribution: Distribution) -> Float32:
-    assert isinstance(distribution, FiniteDistribution)
-    return distribution.p
 
 
 def _scaled(reward_range: float | None, share: float) -> float | None:

@@ -40,7 +40,7 @@ from potstill.evaluate.terms import Terms, compute_terms
 from potstill.evaluate.training_overlap import training_rows
 from potstill.evaluate.weights import WeightHistogram
 from potstill.spaces import Parts
-from potstill.spaces.continuous import ope as continuous
+from potstill.spaces.continuous import kernel_estimators as continuous
 from potstill.spaces.ranking import ope as rankings
 
 if TYPE_CHECKING:

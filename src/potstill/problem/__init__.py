@@ -22,7 +22,7 @@ from potstill.problem.validate import (
     reward_must_be,
     reward_range,
 )
-from potstill.spaces import ActionSpace, Discrete
+from potstill.spaces import ActionSpace, Continuous, Discrete
 
 __all__ = [
     "LARGEST",
@@ -34,6 +34,7 @@ __all__ = [
     "Categorical",
     "Context",
     "Contexts",
+    "Continuous",
     "Difference",
     "Discrete",
     "Feature",

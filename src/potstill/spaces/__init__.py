@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from potstill.lazy import lazy
+from potstill.spaces.continuous import Continuous
 from potstill.spaces.contract import (
     Actions,
     ActionSpace,
@@ -35,6 +36,7 @@ __all__ = [
     "Actions",
     "Allowed",
     "ColumnType",
+    "Continuous",
     "Discrete",
     "Distribution",
     "Divergences",

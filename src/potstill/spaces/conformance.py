@@ -110,6 +110,8 @@ def draws_follow_propensities(space: ActionSpace, eligible: Any) -> None:
             assert (propensities > 0).all(), "drawn actions must have a propensity above 0"
             if space.measure == "counting":
                 _shares_agree(space, actions, propensities)
+            else:
+                _densities_agree(space, distribution, actions)
 
 
 def restrictions_are_kept(space: ActionSpace, eligible: Any) -> None:
@@ -127,12 +129,14 @@ def restrictions_are_kept(space: ActionSpace, eligible: Any) -> None:
 
 
 def zero_outputs_are_uniform(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG001
-    """Zero outputs, the first policy of every problem, give the uniform distribution."""
+    """Zero outputs, the first policy of every problem, give the uniform distribution, which a floor does not change."""
     head = space.head()
     actions = space.encode([space.parse(value) for value in space.examples])
-    distribution = head.distribution(np.zeros((len(actions), head.outputs), np.float32), None, 0.0)
-    propensities = distribution.propensity(actions)
-    np.testing.assert_allclose(propensities, propensities[0], rtol=1e-5, err_msg="zeros must give equal propensities")
+    zeros = np.zeros((len(actions), head.outputs))
+    propensities, floored = (head.distribution(zeros, None, floor).propensity(actions) for floor in (0.0, _FLOOR))
+    np.testing.assert_allclose(floored, propensities, rtol=1e-5, err_msg="a floor must mix with the uniform policy")
+    if space.measure == "counting":
+        np.testing.assert_allclose(propensities, propensities[0], rtol=1e-5, err_msg="zeros must be uniform")
 
 
 def weights_are_unbiased(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG001
@@ -184,6 +188,16 @@ def _shares_agree(space: ActionSpace, actions: Actions, propensities: Float64) -
     for value, count in Counter(map(repr, values)).items():
         gap = abs(count / len(values) - stated[value])
         assert gap < _MARGIN, f"the share of draws of {value} differs by {gap:.4f} from its propensity"
+
+
+def _densities_agree(space: ActionSpace, distribution: Distribution, actions: Actions) -> None:
+    """Compare the distribution functions of draws and of nodes, along the first feature."""
+    drawn = space.features(actions)[:, 0]
+    nodes = [(space.features(node[:1])[0, 0], weight[0]) for node, weight in distribution.nodes()]
+    coarse = max(weight for _, weight in nodes)
+    for threshold in np.quantile(drawn, (0.1, 0.3, 0.5, 0.7, 0.9)):
+        gap = abs((drawn <= threshold).mean() - sum(weight for at, weight in nodes if at <= threshold))
+        assert gap < _MARGIN + coarse, f"the share of draws differs by {gap:.4f} from the density's"
 
 
 def _reward(space: ActionSpace, actions: Actions) -> Float64:

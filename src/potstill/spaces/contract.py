@@ -161,12 +161,15 @@ class Divergences(NamedTuple):
     Attributes:
         kl: KL(teacher ‖ student) in nats, float64[N].
         tv: Total variation distance, float64[N].
-        smallest: Smallest propensity that the student gives to an allowed action.
+        smallest: Smallest propensity that the student gives to an allowed action; of densities, relative to the uniform
+            one.
+        w1: Wasserstein distance, in units of the action, float64[N]; None if the space has no distance.
     """
 
     kl: Float64
     tv: Float64
     smallest: float
+    w1: Float64 | None = None
 
 
 class Learning(Protocol):
@@ -193,6 +196,9 @@ class Learning(Protocol):
 
     def divergences(self, labels: Float32, distribution: Any) -> Divergences:
         """Distance of a student's distributions from the labels."""
+
+    def labels_of(self, distribution: Any) -> Float32:
+        """A student's distributions in the form of labels, float[N, L]."""
 
 
 class LoggedRows(Protocol):

@@ -10,6 +10,7 @@ import msgspec
 
 from potstill.decode import convert, unknown_name
 from potstill.errors import InvalidProblem
+from potstill.spaces.continuous import Continuous
 from potstill.spaces.contract import ActionSpace, LakeColumns, Learning, OffPolicy
 from potstill.spaces.discrete import Discrete
 
@@ -30,9 +31,10 @@ class Registered(NamedTuple):
     lake: str | None = None
 
 
-_DISCRETE = "potstill.spaces.discrete"
+_CONTINUOUS, _DISCRETE = "potstill.spaces.continuous", "potstill.spaces.discrete"
 SPACES: dict[str, Registered] = {
-    "discrete": Registered(Discrete, f"{_DISCRETE}.learn", f"{_DISCRETE}.ope", f"{_DISCRETE}.lake"),
+    "continuous": Registered(Continuous, f"{_CONTINUOUS}.learn", f"{_CONTINUOUS}.ope", f"{_CONTINUOUS}.lake"),
+    "discrete": Registered(Discrete, "potstill.spaces.finite_learning", f"{_DISCRETE}.ope", f"{_DISCRETE}.lake"),
 }
 
 

@@ -8,7 +8,7 @@ from scipy import integrate
 
 from potstill.errors import InvalidLog
 from potstill.evaluate import continuous, intervals
-from potstill.spaces.continuous.ope import KERNELS, Doses
+from potstill.spaces.continuous.kernel_estimators import KERNELS, Doses
 
 #: The kernels' second moments: a reward c·dose² is blurred upwards by c·moment·bandwidth².
 MOMENTS = {"epanechnikov": 1 / 5, "gaussian": 1.0}

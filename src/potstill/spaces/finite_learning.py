@@ -1,4 +1,4 @@
-"""Imitation on a list of actions: labels are probabilities, the loss is their cross-entropy."""
+"""Imitation on a list of actions, or of bins: labels are probabilities, the loss is their cross-entropy."""
 
 from __future__ import annotations
 
@@ -63,6 +63,10 @@ class FiniteLearning(msgspec.Struct, frozen=True):
                 f"got {list(labels.shape)} and {list(distribution.p.shape)}"
             )
         return finite_divergences(labels.astype(np.float64), distribution.p.astype(np.float64))
+
+    def labels_of(self, distribution: FiniteDistribution) -> Float32:
+        """The probabilities."""
+        return distribution.p
 
 
 def finite_divergences(teacher: Float64, student: Float64) -> Divergences:

@@ -56,7 +56,7 @@ class Policy:
         self._head.check_floor(metadata.floor)
         self._runtime = start(metadata, self._layers, self._head, runtime)
         self._named_runtime = runtime
-        self._decide_at_once = self._runtime.decide
+        self._decide_at_once, self._decide_row_at_once = self._runtime.decide, self._runtime.decide_row
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (
@@ -268,7 +268,10 @@ class Policy:
 
     def decide_row(self, values: Row, *, id: str | None = None, eligible: Any = None) -> Decision:  # noqa: A002
         """`decide` for the values of a context in the order of the features; None is a missing value."""
-        return self.decide(self.encode_rows([values])[0], id=id, eligible=eligible)
+        decision = self._decide_row_at_once(values, id, eligible, None)
+        if decision is NotImplemented:
+            return self._decide_by_steps(self.encode_rows([values])[0], id, eligible, None)
+        return decision
 
     def decide_many(
         self,

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
+import tomli_w
 
 import potstill as ps
 from potstill.distill import student_from_config
 from potstill.experiments.config import ControlConfig, ExperimentConfig
 from potstill.teachers import from_config
-from potstill.workspace import Config, InvalidConfig, read_config, template
+from potstill.workspace import Config, InvalidConfig, Workspace, read_config, template
 
 #: An option at its default, and an example of one that is not set.
 OPTION, EXAMPLE = r"^#(\w+ = )", r"^# (\w+ = |\[\w+\]$)"
@@ -27,8 +28,20 @@ def uncommented(*patterns: str) -> str:
 
 
 def test_a_new_configuration_is_the_default_and_so_is_every_option_in_it() -> None:
-    assert read_config(template.CONFIG.encode()) == Config()
-    assert read_config(uncommented(OPTION).encode()) == Config()
+    default = Config().with_teacher(ps.Problem.from_toml(template.PROBLEM.encode(), "problem.toml").actions)
+    assert read_config(template.CONFIG.encode()) == default
+    assert read_config(uncommented(OPTION).encode()) == default
+
+
+def test_without_a_teacher_a_workspace_takes_that_of_its_action_space(tmp_path: Path) -> None:
+    listed, number = ps.Discrete(["a", "b"]), ps.Continuous("price", low=1, high=2)
+    for actions, expected in ((listed, ps.teachers.LinearTS()), (number, ps.teachers.ContinuousLinearTS())):
+        problem = ps.Problem(name="p", context=[], actions=actions)
+        place = tmp_path / type(actions).__name__
+        text = tomli_w.dumps(msgspec.to_builtins(problem))
+        workspace = Workspace.create(place, text.encode(), b"")
+        assert from_config(workspace.config.teacher) == expected
+    assert Config(teacher={"type": "uniform"}).with_teacher(number).teacher == {"type": "uniform"}
 
 
 def test_every_option_is_there_either_at_its_default_or_as_an_example() -> None:

@@ -2,10 +2,13 @@
 
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.conformance import check_teacher
+from potstill.teachers.continuous import ContinuousLinearTS
 from potstill.teachers.contract import (
     EXACT,
+    AnyContinuousTeacher,
     AnyFiniteTeacher,
     AnyTeacher,
+    ContinuousTeacher,
     Exactness,
     FiniteTeacher,
     Informative,
@@ -26,7 +29,7 @@ from potstill.teachers.plugins import load_class, make_teacher
 from potstill.teachers.probability_best import probability_best
 from potstill.teachers.program import ModelFile, ProgramTS, program_from
 from potstill.teachers.propensities import label
-from potstill.teachers.registry import TEACHERS, available, check_support, from_config, to_config
+from potstill.teachers.registry import TEACHERS, available, check_support, default_teacher, from_config, to_config
 from potstill.teachers.source import Source
 from potstill.teachers.states import InvalidState, digest, load_state, metadata_of, pack, save_state, unpack
 
@@ -35,10 +38,13 @@ __all__ = [
     "PAPER",
     "TEACHERS",
     "AdaptiveTS",
+    "AnyContinuousTeacher",
     "AnyFiniteTeacher",
     "AnyTeacher",
     "BootstrapTS",
     "Coefficient",
+    "ContinuousLinearTS",
+    "ContinuousTeacher",
     "DeepKernelTS",
     "Design",
     "DiagonalLinearTS",
@@ -70,6 +76,7 @@ __all__ = [
     "available",
     "check_support",
     "check_teacher",
+    "default_teacher",
     "digest",
     "from_config",
     "has_informed_prior",

@@ -90,12 +90,26 @@ class FiniteTeacher(Teacher[StateT], Protocol):
         """The posterior probability that each action is the best, float32[N, K], for contexts float32[N, d]."""
 
 
+class ContinuousTeacher(Teacher[StateT], Protocol):
+    """A teacher on `Continuous`, which also gives the distribution of the best action over bins.
+
+    `sample_actions` gives float64[N, n]: each is the maximiser over the whole interval of one independent posterior
+    draw of the expected reward.
+    """
+
+    def propensities(self, state: StateT, contexts: Float32, key: Key) -> Float32:
+        """The posterior probability that the best action is in each bin, float32[N, bins], for float32[N, d]."""
+
+    def mean_rewards(self, state: StateT, contexts: Float32) -> Float64:
+        """The posterior mean reward at the middle of each bin, float64[N, bins]."""
+
+
 @runtime_checkable
 class MeanRewards(Protocol):
-    """A teacher on finite action spaces that gives the posterior mean of rewards, by which imitation is judged."""
+    """A teacher that gives the posterior mean of rewards, by which imitation is judged."""
 
     def mean_rewards(self, state: Any, contexts: Float32) -> Float64:
-        """The posterior mean reward of each action, float64[N, K], for contexts float32[N, d]."""
+        """The posterior mean reward of each action, or at the middle of each bin, float64[N, K]."""
 
 
 @runtime_checkable
@@ -173,3 +187,4 @@ class Rereading(Protocol[StateT]):
 
 AnyTeacher = Teacher[Any]
 AnyFiniteTeacher = FiniteTeacher[Any]
+AnyContinuousTeacher = ContinuousTeacher[Any]

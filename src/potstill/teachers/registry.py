@@ -11,6 +11,7 @@ from potstill.decode import convert, unknown_name
 from potstill.errors import InvalidOption, UnsupportedSpace, shown
 from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
+from potstill.teachers.continuous import ContinuousLinearTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
 from potstill.teachers.gp import DeepKernelTS, GaussianProcessTS, GaussianProcessUCB
@@ -23,6 +24,7 @@ from potstill.teachers.source import source_of_class
 TEACHERS: dict[str, type[AnyTeacher]] = {
     "adaptive-ts": AdaptiveTS,
     "bootstrap-ts": BootstrapTS,
+    "continuous-linear-ts": ContinuousLinearTS,
     "deep-kernel-ts": DeepKernelTS,
     "diagonal-linear-ts": DiagonalLinearTS,
     "epsilon-greedy": EpsilonGreedy,
@@ -50,6 +52,12 @@ def check_support(teacher: AnyTeacher, space: ActionSpace) -> None:
     others = [name for name in available() if TEACHERS[name]().supports(space) is None]
     instead = f"use {', '.join(others)}" if others else "write a teacher with sample_actions for this space"
     raise UnsupportedSpace(f"{type(teacher).__name__} does not support {shown(space)}: {why}; {instead}")
+
+
+def default_teacher(space: ActionSpace) -> AnyTeacher:
+    """The teacher of a problem that states none: the first of the simple ones that supports its action space."""
+    simple: list[AnyTeacher] = [LinearTS(), ContinuousLinearTS()]
+    return next((teacher for teacher in simple if teacher.supports(space) is None), simple[0])
 
 
 def from_config(config: dict[str, Any]) -> AnyTeacher:

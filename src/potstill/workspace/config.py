@@ -10,6 +10,7 @@ from potstill.decode import from_toml
 from potstill.errors import PotstillError
 from potstill.experiments import ExperimentConfig, in_words
 from potstill.problem import seconds
+from potstill.spaces import ActionSpace, Continuous
 
 Aggregate = Literal["first", "last", "sum", "max", "mean"]
 ServeMode = Literal["online", "apprentice", "log-only"]
@@ -140,7 +141,8 @@ class Config(_Section, frozen=True):
     """A workspace's configuration.
 
     Attributes:
-        teacher: Type and options of the teacher: one of Potstill's, a model file, or a class of a package.
+        teacher: Type and options of the teacher: one of Potstill's, a model file, or a class of a package. Without any,
+            a workspace takes the default for its action space.
         student: Options of `potstill.Student`; ``auto`` is a budget or options of `potstill.distill.AutoStudent`.
         policy: Options of distilled policies.
         join: How rewards become observations.
@@ -150,7 +152,7 @@ class Config(_Section, frozen=True):
         experiment: Randomised experiment; None if there is none.
     """
 
-    teacher: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "linear-ts"})
+    teacher: dict[str, Any] = {}
     student: dict[str, Any] = {}
     policy: PolicyConfig = PolicyConfig()
     join: JoinConfig = JoinConfig()
@@ -158,6 +160,13 @@ class Config(_Section, frozen=True):
     log: LogConfig = LogConfig()
     serve: ServeConfig = ServeConfig()
     experiment: ExperimentConfig | None = None
+
+    def with_teacher(self, space: ActionSpace) -> Config:
+        """The same with the default teacher of an action space, if it states none."""
+        if self.teacher:
+            return self
+        kind = "continuous-linear-ts" if isinstance(space, Continuous) else "linear-ts"
+        return msgspec.structs.replace(self, teacher={"type": kind})
 
 
 def read_config(data: bytes, where: str = "potstill.toml") -> Config:

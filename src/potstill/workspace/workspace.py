@@ -56,7 +56,8 @@ class Workspace:
         self.storage: Storage = open_storage(place)
         self.url = self.storage.url
         self.problem: Problem = self._read_problem() if problem is None else problem
-        self.config: Config = self._read_config() if config is None else config
+        stated = self._read_config() if config is None else config
+        self.config: Config = stated.with_teacher(self.problem.actions)
         self.registry = Registry(self.storage.within("registry"), self.problem)
 
     @classmethod

@@ -127,6 +127,21 @@ class Continuous(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag
             placed = (numbers - self.low) / (self.high - self.low)
         return placed.clip(0.0, 1.0)
 
+    def from_unit(self, units: Float64) -> Float64:
+        """Numbers at positions on the scale, the inverse of `unit`."""
+        if self.scale == "log":
+            numbers: Float64 = self.low * np.exp(units * math.log(self.high / self.low))
+        else:
+            numbers = self.low + units * (self.high - self.low)
+        return numbers.clip(self.low, self.high)
+
+    def stretch(self, actions: Actions) -> Float64:
+        """The slope of `unit`: a density over positions times this is one over numbers, float64[N]."""
+        numbers = np.asarray(actions, np.float64)
+        if self.scale == "log":
+            return 1 / (numbers * math.log(self.high / self.low))
+        return np.full(numbers.shape, 1 / (self.high - self.low))
+
     def features(self, actions: Actions) -> Float32:
         """Legendre polynomials of degree 1 to 4 of the position on the scale, float32[N, 4]."""
         z = 2 * self.unit(actions) - 1

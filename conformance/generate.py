@@ -66,9 +66,14 @@ POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
 
 def make_policy(file: str) -> ps.Policy:
     name, hidden, activation, scale, floor = POLICIES[file]
-    chosen = problems()[name]
+    return build(problems()[name], file, hidden, activation, scale, floor)
+
+
+def build(
+    chosen: ps.Problem, file: str, hidden: tuple[int, ...], activation: Any, scale: float, floor: float
+) -> ps.Policy:
     rng = np.random.default_rng(list(file.encode()))
-    sizes = [chosen.width, *hidden, len(chosen.actions)]
+    sizes = [chosen.width, *hidden, chosen.actions.head().outputs]
     layers = [
         Layer((scale * rng.standard_normal((i, o)) / np.sqrt(max(i, 1))).astype(np.float32), normal(rng, o))
         for i, o in itertools.pairwise(sizes)
@@ -132,6 +137,43 @@ def make_case(rng: np.random.Generator, policy: ps.Policy, i: int) -> dict[str, 
     }
 
 
+#: file: low, high, scale, bins, hidden layers, scale of the weights, floor
+NUMBER_POLICIES: dict[str, tuple[float, float, Any, int, tuple[int, ...], float, float]] = {
+    "price.policy": (0.5, 20, "linear", 128, (20, 12), 1.0, 0.0),
+    "bid.policy": (0.01, 1e6, "log", 200, (16,), 4.0, 0.02),
+    "two-bins.policy": (-3, 1e9, "linear", 2, (), 1.0, 0.3),
+}
+
+
+def make_number_policy(file: str) -> ps.Policy:
+    low, high, scale, bins, hidden, spread, floor = NUMBER_POLICIES[file]
+    space = ps.Continuous("amount", low, high, scale, bins)
+    chosen = ps.Problem(name=file.removesuffix(".policy"), context=EVERY_FEATURE[:4], actions=space)
+    return build(chosen, file, hidden, "tanh", spread, floor)
+
+
+def make_number_case(rng: np.random.Generator, policy: ps.Policy, i: int) -> dict[str, Any]:
+    edges = policy.problem.actions.edges
+    ends = np.sort(rng.choice(np.concatenate([edges, rng.uniform(edges[0], edges[-1], 20)]), 2, replace=False))
+    options = {
+        "id": make_id(rng, i),
+        "eligible": None if i % 3 else ends.tolist(),
+        "floor": None if i % 4 else float(rng.choice([0.0, 0.1, 1.0])),
+    }
+    context = make_context(rng, policy.problem.context)
+    decision = policy.decide(context, **options)
+    allowed = None if i % 3 else ends[None]
+    return {
+        "context": context,
+        **options,
+        "encoded": policy.problem.encode(context).tolist(),
+        "agreement": float(policy.agreement([context], eligible=allowed)[0]),
+        "u": policy.uniforms([options["id"]])[0].tolist(),
+        "action": decision.action,
+        "propensity": decision.propensity,
+    }
+
+
 def invalid_contexts(policy: ps.Policy) -> list[dict[str, Any]]:
     """Contexts that every runtime refuses, with what its message names."""
     if policy.problem.name != "every-feature":
@@ -174,10 +216,17 @@ def generate() -> dict[str, bytes]:
         files[file] = policy.to_bytes()
         cases = [make_case(rng, policy, i) for i in range(CASES)]
         entries.append({"file": file, "cases": cases, "invalid": invalid_contexts(policy)})
+    numbers = []
+    for file in NUMBER_POLICIES:
+        policy = make_number_policy(file)
+        rng = np.random.default_rng(list(file.encode()))
+        files[file] = policy.to_bytes()
+        cases = [make_number_case(rng, policy, i) for i in range(CASES)]
+        numbers.append({"file": file, "edges": policy.problem.actions.edges.tolist(), "cases": cases})
     refused = refused_files(make_policy("every-feature.policy"))
     files |= {file: data for file, (data, _) in refused.items()}
     listed = [{"file": file, "reason": reason} for file, (_, reason) in refused.items()]
-    vectors = {"policies": entries, "refused": listed}
+    vectors = {"policies": entries, "refused": listed, "numbers": numbers}
     files["vectors.json"] = (
         json.dumps(vectors, ensure_ascii=False, indent=None, separators=(",", ":")) + "\n"
     ).encode()

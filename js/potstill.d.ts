@@ -5,9 +5,15 @@ export type Value = number | string | boolean | null | undefined;
 export type Context = { readonly [feature: string]: Value } | Float32Array;
 
 export interface ProbabilityOptions {
-  /** Allowed actions; others get probability 0, and the rest is renormalised. All by default. */
-  eligible?: readonly string[] | null;
-  /** Smallest propensity of an eligible action, at most 1/K; the policy's own by default. */
+  /**
+   * Allowed actions; others get probability 0, and the rest is renormalised. All by default. If the action is a number:
+   * the allowed interval, [from, to].
+   */
+  eligible?: readonly string[] | readonly [number, number] | null;
+  /**
+   * Smallest propensity of an eligible action, at most 1/K; the policy's own by default. If the action is a number: the
+   * share of decisions that are drawn uniformly.
+   */
   floor?: number | null;
 }
 
@@ -20,14 +26,14 @@ export interface DecideOptions extends ProbabilityOptions {
 export interface Decision {
   /** Id of the decision; its reward is reported under the same id. */
   id: string;
-  /** The chosen action. */
-  action: string;
-  /** Exact probability with which that action was chosen. */
+  /** The chosen action: a name, or a number. */
+  action: string | number;
+  /** Exact probability with which that action was chosen; its density if it is a number. */
   propensity: number;
   /** Version of the policy that decided. */
   policy: number;
-  /** Allowed actions, if a list was given. */
-  eligible?: string[];
+  /** Allowed actions, or the allowed interval, if one was given. */
+  eligible?: string[] | [number, number];
   /** Floor of the request, if one was given. */
   floor?: number;
 }
@@ -56,11 +62,27 @@ export interface BooleanFeature {
 
 export type Feature = NumericFeature | CategoricalFeature | BooleanFeature;
 
+/** A fixed list of actions. */
+export interface DiscreteActions {
+  readonly type: "discrete";
+  readonly names: readonly string[];
+}
+
+/** A number from an interval. */
+export interface ContinuousAction {
+  readonly type: "continuous";
+  readonly name: string;
+  readonly low: number;
+  readonly high: number;
+  readonly scale?: "linear" | "log";
+  readonly bins?: number;
+}
+
 /** A problem as the policy file describes it; fields at their defaults are left out. */
 export interface Problem {
   readonly name: string;
   readonly context: readonly Feature[];
-  readonly actions: { readonly type: "discrete"; readonly names: readonly string[] };
+  readonly actions: DiscreteActions | ContinuousAction;
   readonly reward?: Readonly<Record<string, unknown>>;
 }
 
@@ -99,7 +121,7 @@ export class Policy {
   get version(): number;
   /** Smallest propensity of an eligible action. */
   get floor(): number;
-  /** The names of the actions, in the order of `probabilities`. */
+  /** The names of the actions, in the order of `probabilities`; empty if the action is a number. */
   get actions(): readonly string[];
   /** The name of each encoded column, such as `connection=4g`. */
   get labels(): string[];
@@ -111,7 +133,7 @@ export class Policy {
   encode(context: Context): Float32Array;
 
   /**
-   * The probability of each action in a context, K numbers.
+   * The probability of each action in a context, K numbers, for a list of actions.
    * @throws {InvalidContext} if the context or the eligible actions do not fit the problem.
    * @throws {RangeError} if the floor is out of range.
    */

@@ -5,7 +5,7 @@ import numpy as np
 from potstill import distill
 from potstill.distill import averaged, streamed
 from potstill.spaces import FiniteDistribution
-from potstill.spaces.discrete.learn import FiniteLearning
+from potstill.spaces.finite_learning import FiniteLearning
 
 
 def imitate(contexts, labels, *options, **more):

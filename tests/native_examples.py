@@ -89,6 +89,7 @@ def kernel_parts():
         "version": 3,
         "decision": ps.Decision,
         "array": np.ndarray,
+        "edges": None,
     }
 
 

@@ -19,7 +19,8 @@ export function readArtifact(data) {
   const tensors = readTensors(data, header, start);
   const layers = readLayers(tensors, problem);
   const mean = tensorOf(tensors, "context.mean", [problem.width]);
-  checkFloor(metadata.floor, problem.actions.length, InvalidPolicy);
+  if (problem.number) problem.number.checkFloor(metadata.floor, InvalidPolicy);
+  else checkFloor(metadata.floor, problem.outputs, InvalidPolicy);
   return { metadata, problem, layers, mean };
 }
 
@@ -84,7 +85,7 @@ function readLayers(tensors, problem) {
   }
   let inputs = problem.width;
   return Array.from({ length: count }, (_, i) => {
-    const outputs = i === count - 1 ? problem.actions.length : sizeOf(tensors.get(`layers.${i}.bias`));
+    const outputs = i === count - 1 ? problem.outputs : sizeOf(tensors.get(`layers.${i}.bias`));
     const weight = tensorOf(tensors, `layers.${i}.weight`, [inputs, outputs]);
     const bias = tensorOf(tensors, `layers.${i}.bias`, [outputs]);
     if (outputs === 0) throw new InvalidPolicy(`tensor layers.${i}.bias is empty; a layer has at least one unit`);

@@ -25,13 +25,16 @@ export function keyOf(salt) {
   return Int32Array.from([0, 4, 8, 12], (at) => wordAt(bytes, at));
 }
 
-/** The draw of a decision, in [0, 1). */
-export function uniform(id, key) {
+/** The draw of a decision, in [0, 1). The j-th further draw hashes the id, a byte 0xff, and j in four bytes. */
+export function uniform(id, key, j = 0) {
   if (typeof id !== "string" || !id) {
     throw new RangeError(`a decision's id must be a non-empty string, got ${shown(id)}`);
   }
-  const bytes = 3 * id.length <= BYTES.length ? BYTES : new Uint8Array(3 * id.length);
-  const hash = siphash(key, bytes, writeUtf8(id, bytes));
+  const most = 3 * id.length + 5;
+  const bytes = most <= BYTES.length ? BYTES : new Uint8Array(most);
+  let length = writeUtf8(id, bytes);
+  if (j > 0) for (const byte of [0xff, j, j >> 8, j >> 16, j >> 24]) bytes[length++] = byte;
+  const hash = siphash(key, bytes, length);
   return (hash[1] * 0x200000 + (hash[0] >>> 11)) * 2 ** -53;
 }
 

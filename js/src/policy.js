@@ -26,7 +26,7 @@ export class Policy {
     this.#network = new Network(layers, metadata.activation, problem.width);
     this.#key = keyOf(metadata.salt);
     this.#row = new Float32Array(problem.width);
-    this.#p = new Float32Array(problem.actions.length);
+    this.#p = new Float32Array(problem.outputs);
     Object.freeze(this);
   }
 
@@ -50,9 +50,9 @@ export class Policy {
     return this.metadata.floor;
   }
 
-  /** The names of the actions, in the order of `probabilities`. */
+  /** The names of the actions, in the order of `probabilities`; empty if the action is a number. */
   get actions() {
-    return this.problem.actions.names;
+    return this.#problem.actions;
   }
 
   /** The name of each encoded column, such as `connection=4g`. */
@@ -67,9 +67,10 @@ export class Policy {
     return row;
   }
 
-  /** The probability of each action in a context, Float32Array[K]. */
+  /** The probability of each action in a context, Float32Array[K], for a list of actions. */
   probabilities(context, options = UNSAID) {
     checkOptions(options, PROBABILITY_OPTIONS);
+    if (this.#problem.number) throw new TypeError("probabilities needs a list of actions; this policy chooses a number");
     const p = new Float32Array(this.#p.length);
     this.#probabilities(context, options.eligible, options.floor, p);
     return p;
@@ -80,11 +81,26 @@ export class Policy {
     checkOptions(options, DECIDE_OPTIONS);
     const { eligible, floor } = options;
     const id = options.id ?? freshId();
+    if (this.#problem.number) return this.#number(context, id, eligible, floor);
     const p = this.#p;
     this.#probabilities(context, eligible, floor, p);
     const chosen = choose(p, uniform(id, this.#key));
     const decision = { id, action: this.actions[chosen], propensity: p[chosen], policy: this.version };
     if (eligible !== null && eligible !== undefined) decision.eligible = [...eligible];
+    if (floor !== null && floor !== undefined) decision.floor = floor;
+    return decision;
+  }
+
+  #number(context, id, eligible, floor) {
+    const space = this.#problem.number;
+    const interval = space.interval(eligible);
+    this.#problem.encode(context, this.#row);
+    if (floor !== null && floor !== undefined) space.checkFloor(floor, RangeError);
+    softmax(this.#network.logits(this.#row), space.mask(interval), 0, this.#p);
+    const draws = [uniform(id, this.#key), uniform(id, this.#key, 1)];
+    const { value, density } = space.choose(this.#p, interval, floor ?? this.floor, ...draws);
+    const decision = { id, action: value, propensity: density, policy: this.version };
+    if (interval !== null) decision.eligible = interval;
     if (floor !== null && floor !== undefined) decision.floor = floor;
     return decision;
   }

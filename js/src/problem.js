@@ -1,5 +1,6 @@
-/** The problem: encodes contexts as float32 and lists the actions. */
+/** The problem: encodes contexts as float32 and knows the actions. */
 
+import { Continuous } from "./continuous.js";
 import { InvalidContext, shown } from "./errors.js";
 import { readFeatures } from "./features.js";
 import { checkName, checkNames, choice, field, misfit } from "./fields.js";
@@ -9,7 +10,12 @@ export class Problem {
   constructor(described, path) {
     this.name = checkName(field(described, "name", ["str"], path), `${path}.name`);
     this.features = readFeatures(field(described, "context", ["array"], path), `${path}.context`);
-    this.actions = readActions(field(described, "actions", ["object"], path), `${path}.actions`);
+    const space = readActions(field(described, "actions", ["object"], path), `${path}.actions`);
+    /** The space of a number; null for a list of actions. */
+    this.number = space instanceof Continuous ? space : null;
+    /** The names of a list of actions. */
+    this.actions = this.number ? [] : space;
+    this.outputs = this.number ? this.number.outputs : this.actions.length;
     this.labels = this.features.flatMap((feature) => feature.labels);
     this.width = this.labels.length;
     this.#places = new Map(this.features.map((feature, i) => [feature.name, i]));
@@ -83,7 +89,9 @@ export class Problem {
 }
 
 function readActions(described, path) {
-  choice(described, "type", ["discrete"], path);
+  if (choice(described, "type", ["discrete", "continuous"], path) === "continuous") {
+    return new Continuous(described, path);
+  }
   const names = field(described, "names", ["array"], path);
   if (names.length < 2) throw misfit("actions must be a list of at least two names", `${path}.names`);
   return checkNames(names, "action", `${path}.names`);

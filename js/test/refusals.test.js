@@ -145,7 +145,12 @@ test("a problem with no choice of actions", () => {
     [{ type: "discrete", names: ["a"] }, /at least two names/],
     [{ type: "discrete", names: ["a", "a"] }, /action 'a' is named twice/],
     [{ type: "discrete", names: "ab" }, /Expected `array`/],
-    [{ type: "continuous", names: ["a", "b"] }, /expected "discrete"/],
+    [{ type: "cube", names: ["a", "b"] }, /expected "discrete" or "continuous"/],
+    [{ type: "continuous", names: ["a", "b"] }, /missing required field `name`/],
+    [{ type: "continuous", name: "price", low: 1, high: 1 }, /low must be below high/],
+    [{ type: "continuous", name: "price", low: 0, high: 1, scale: "log" }, /a log scale needs low above 0/],
+    [{ type: "continuous", name: "price", low: 0, high: 1, bins: 1 }, /bins must be a whole number from 2 to 4096/],
+    [{ type: "continuous", name: "price", low: 1e15, high: 1e15 + 1 }, /the bins do not differ/],
   ]) {
     assertRefused(policyFile({ metadata: { problem: { ...PROBLEM, actions } } }), reason);
   }

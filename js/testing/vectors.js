@@ -25,6 +25,11 @@ export async function checkVectors(vectors, readFile) {
     cases.forEach((one, i) => checkCase(policy, one, report, (what) => fail(`case ${i}`, what)));
     invalid.forEach((one, i) => checkInvalid(policy, one, report, (what) => fail(`invalid ${i}`, what)));
   }
+  for (const { file, cases } of vectors.numbers ?? []) {
+    const policy = Policy.load(await readFile(file));
+    report.policies++;
+    cases.forEach((one, i) => checkNumber(policy, one, report, (what) => report.failures.push(`${file}, ${i}: ${what}`)));
+  }
   for (const { file, reason } of vectors.refused ?? []) {
     const bytes = await readFile(file);
     report.refused++;
@@ -49,6 +54,20 @@ function checkCase(policy, expected, report, fail) {
   checkDecision(decision, expected, report, fail);
   const again = policy.decide(policy.encode(context), { id, eligible, floor });
   if (JSON.stringify(again) !== JSON.stringify(decision)) fail("the encoded context is decided otherwise");
+}
+
+/** The number must be the same to the last bit: the vectors have no draw near the edge between two bins. */
+function checkNumber(policy, expected, report, fail) {
+  const { context, id, eligible, floor, agreement } = expected;
+  report.cases++;
+  checkEncoded(policy, policy.encode(context), expected.encoded, report, fail);
+  const draws = [0, 1].map((j) => uniform(id, keyOf(policy.metadata.salt), j));
+  if (draws.some((u, j) => u !== expected.u[j])) fail(`draws are ${draws}, not ${expected.u}`);
+  const decision = policy.decide(context, { id, eligible, floor });
+  if (decision.action !== expected.action) fail(`action is ${decision.action}, not ${expected.action}`);
+  if (!agrees(decision.propensity, expected.propensity, agreement)) {
+    fail(`density is ${decision.propensity}, not ${expected.propensity}`);
+  }
 }
 
 function checkEncoded(policy, actual, expected, report, fail) {

@@ -32,8 +32,8 @@ class PythonRuntime:
     def probabilities(self, case: dict[str, Any]) -> Any:
         return self.policy.probabilities(case["context"], eligible=case["eligible"], floor=case["floor"])
 
-    def u(self, decision_id: str) -> float:
-        return float(self.policy._runtime.uniforms([decision_id])[0])
+    def u(self, decision_id: str) -> Any:
+        return self.policy._runtime.uniforms([decision_id])[0].tolist()
 
     def decide(self, case: dict[str, Any]) -> tuple[str, float]:
         options = {name: case[name] for name in ("id", "eligible", "floor")}
@@ -81,6 +81,15 @@ class Value(ctypes.Structure):
 
 class Decided(ctypes.Structure):
     _fields_ = (("action", ctypes.c_size_t), ("propensity", ctypes.c_float), ("u", ctypes.c_double))
+
+
+class Number(ctypes.Structure):
+    _fields_ = (
+        ("value", ctypes.c_double),
+        ("density", ctypes.c_double),
+        ("bin", ctypes.c_size_t),
+        ("u", ctypes.c_double * 2),
+    )
 
 
 class CompiledC:
@@ -135,12 +144,27 @@ class CompiledC:
         assert status == 0, self.library.potstill_message(status)
         return p
 
-    def u(self, decision_id: str) -> float:
-        u, data = ctypes.c_double(), decision_id.encode()
-        assert self.library.potstill_uniform(self.policy, Text(data, len(data)), ctypes.byref(u)) == 0
-        return u.value
+    def u(self, decision_id: str) -> Any:
+        count = self.problem.actions.head().draws
+        u, data = (ctypes.c_double * count)(), decision_id.encode()
+        assert self.library.potstill_uniforms(self.policy, Text(data, len(data)), ctypes.c_size_t(count), u) == 0
+        return u[0] if count == 1 else list(u)
 
-    def decide(self, case: dict[str, Any]) -> tuple[str, float]:
+    def decide(self, case: dict[str, Any]) -> tuple[Any, float]:
+        return self.name(case) if isinstance(self.problem.actions, ps.Discrete) else self.number(case)
+
+    def number(self, case: dict[str, Any]) -> tuple[float, float]:
+        decided, data, encoded = Number(), case["id"].encode(), self.encode(case["context"])
+        interval = None if case["eligible"] is None else (ctypes.c_double * 2)(*case["eligible"])
+        floor = ctypes.c_double(self.floor if case["floor"] is None else case["floor"])
+        text = Text(data, len(data))
+        status = self.library.potstill_decide_number(
+            self.policy, pointer(encoded), text, interval, floor, self.scratch, ctypes.byref(decided)
+        )
+        assert status == 0, self.library.potstill_message(status)
+        return decided.value, decided.density
+
+    def name(self, case: dict[str, Any]) -> tuple[str, float]:
         decided, data, encoded = Decided(), case["id"].encode(), self.encode(case["context"])
         status = self.library.potstill_decide(
             self.policy,

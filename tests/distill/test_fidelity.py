@@ -10,7 +10,7 @@ from finite_imitation import fidelity
 from potstill.distill import Fidelity
 from potstill.distill import fidelity as fidelity_of
 from potstill.spaces import FiniteDistribution
-from potstill.spaces.discrete.learn import FiniteLearning
+from potstill.spaces.finite_learning import FiniteLearning
 
 
 def test_two_contexts_by_hand():

@@ -14,7 +14,7 @@ from potstill.distill import AutoStudent, StudentChoice, TriedStudent, student_f
 from potstill.distill.choice import smallest_within
 from potstill.distill.search import Search, SearchRows, choose_student
 from potstill.keys import Key
-from potstill.spaces.discrete.learn import FiniteLearning
+from potstill.spaces.finite_learning import FiniteLearning
 from potstill.teachers.conformance import PROBLEM, example_observations
 
 #: A search that always ends before its budget.

@@ -12,7 +12,7 @@ from potstill.distill import shard_order
 from potstill.distill.shard_order import ShardOrder
 from potstill.keys import Key
 from potstill.policy.network import outputs
-from potstill.spaces.discrete.learn import FiniteLearning
+from potstill.spaces.finite_learning import FiniteLearning
 
 STUDENT = ps.Student(hidden=(16,), steps=300, batch=128)
 KEY = Key(4)

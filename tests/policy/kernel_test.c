@@ -276,9 +276,58 @@ static void test_refusals(void)
     CHECK(potstill_probabilities(&policy, huge, NULL, 0.0, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(potstill_probabilities(&policy, huge, second, 0.25, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(strstr(potstill_message(POTSTILL_OVERFLOW), "not finite"));
-    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_OVERFLOW + 1)), "unknown"));
+    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_BAD_INTERVAL + 1)), "unknown"));
     free((void *)layer.weight);
     free((void *)layer.bias);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------------------------- */
+
+/* Numbers stay within their interval, and their densities are those of the bins' probabilities. Memory is allocated to
+ * the size that potstill_scratch_size says, so that a sanitizer sees a mask that does not fit. */
+static void test_numbers(size_t bins)
+{
+    enum { CONTEXTS = 3 };
+    potstill_layer layers[2] = {random_layer(4, 5), random_layer(5, bins)};
+    potstill_policy policy = {.width = 4, .layers = layers, .layer_count = 2, .actions = bins};
+    double *edges = malloc((bins + 1) * sizeof *edges), u[2 * CONTEXTS], intervals[2 * CONTEXTS];
+    for (size_t k = 0; k <= bins; k++) edges[k] = 2.0 + (double)k;
+    policy.edges = edges;
+    float *encoded = floats(4 * CONTEXTS), *scratch = floats(CONTEXTS * potstill_scratch_size(&policy));
+    float *p = floats(bins);
+    potstill_number numbers[CONTEXTS];
+    for (int round = 0; round < 50; round++) {
+        for (size_t i = 0; i < 4 * CONTEXTS; i++) encoded[i] = random_float();
+        for (size_t i = 0; i < 2 * CONTEXTS; i++) u[i] = rand() / (RAND_MAX + 1.0);
+        for (size_t c = 0; c < CONTEXTS; c++) {
+            const double start = rand() / (RAND_MAX + 1.0), end = rand() / (RAND_MAX + 1.0);
+            intervals[2 * c] = 2.0 + (double)bins * (start < end ? start : end);
+            intervals[2 * c + 1] = 2.0 + (double)bins * (start < end ? end : start);
+        }
+        CHECK(potstill_decide_numbers(&policy, CONTEXTS, encoded, u, intervals, 0.1, scratch, numbers) == POTSTILL_OK);
+        for (size_t c = 0; c < CONTEXTS; c++) {
+            CHECK(numbers[c].value >= intervals[2 * c] && numbers[c].value <= intervals[2 * c + 1]);
+            CHECK(numbers[c].density > 0.0 && isfinite(numbers[c].density));
+            CHECK(numbers[c].value >= edges[numbers[c].bin] && numbers[c].value < edges[numbers[c].bin + 1]);
+        }
+        CHECK(potstill_decide_numbers(&policy, 1, encoded, u, NULL, 0.0, scratch, numbers) == POTSTILL_OK);
+        CHECK(potstill_probabilities(&policy, encoded, NULL, 0.0, scratch, p) == POTSTILL_OK);
+        CHECK(fabs(numbers->density - p[numbers->bin]) < 1e-6); /* bins of width 1 */
+        CHECK(fabs(numbers->value - (edges[numbers->bin] + u[1])) < 1e-12);
+    }
+    const double reversed[] = {3.0, 2.5}, outside[] = {1.0, 3.0}, empty[] = {3.0, 3.0}, nothing[] = {NAN, 3.0};
+    const double *const wrong[] = {reversed, outside, empty, nothing};
+    for (size_t i = 0; i < 4; i++)
+        CHECK(potstill_decide_number(&policy, encoded, text("x"), wrong[i], 0.0, scratch, numbers) ==
+              POTSTILL_BAD_INTERVAL);
+    CHECK(potstill_decide_number(&policy, encoded, text("x"), NULL, 1.1, scratch, numbers) == POTSTILL_BAD_SHARE);
+    CHECK(potstill_decide_number(&policy, encoded, text("x"), NULL, NAN, scratch, numbers) == POTSTILL_BAD_SHARE);
+    CHECK(potstill_decide_number(&policy, encoded, text(""), NULL, 0.0, scratch, numbers) == POTSTILL_BAD_ID);
+    for (size_t l = 0; l < 2; l++) free((void *)layers[l].weight), free((void *)layers[l].bias);
+    free(edges);
+    free(encoded);
+    free(scratch);
+    free(p);
 }
 
 int main(void)
@@ -295,6 +344,7 @@ int main(void)
     test_choose();
     test_encoding();
     test_refusals();
+    for (size_t bins = 2; bins < 300; bins += 17) test_numbers(bins);
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         if (!variants[i]) continue;
         test_functions(variants[i]);

@@ -32,4 +32,4 @@ export PYTHONPATH="$scratch/src" PYTHONMALLOC=malloc POTSTILL_RUNTIME=native
 LD_PRELOAD=$preload "$python" -c \
   "from potstill.policy import _native; assert _native.__file__.startswith('$scratch'), _native.__file__"
 LD_PRELOAD=$preload "$python" -m pytest -q -p no:cacheprovider \
-  tests/policy/test_native.py tests/policy/test_native_refusals.py tests/policy/test_native_kernel.py
+  tests/policy/test_native.py tests/policy/test_native_refusals.py tests/policy/test_native_kernel.py tests/policy/test_native_numbers.py

@@ -145,8 +145,8 @@ class Unit(Steps, frozen=True, tag_field="type", tag="test-unit"):
         return TiltedHead(0, 1)
 
 
-register(Steps, learn="potstill.spaces.discrete.learn")
-register(Unit, learn="potstill.spaces.discrete.learn")
+register(Steps, learn="potstill.spaces.finite_learning")
+register(Unit, learn="potstill.spaces.finite_learning")
 
 STEPS = ps.Problem(name="steps", context=[ps.Boolean("x")], actions=Steps(3, 5))
 UNIT = ps.Problem(name="unit", context=[ps.Boolean("x")], actions=Unit(0, 1), reward=ps.Reward(low=-10.0, high=10.0))

@@ -32,6 +32,8 @@ class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         w1_mean: Wasserstein distance W₁ in units of the action, the mean over contexts; None if actions have no
             distance.
         w1_max: The largest W₁ of a context.
+        w1_price: The mean over contexts of Lipschitz constant times W₁: a bound on `cost` by the appendix's lemma on
+            Wasserstein distances. The constant is that of the posterior mean reward over actions, in each context.
         cost: Reward per decision that imitation gives up by the teacher's own estimate: Σ (teacher - student)·posterior
             mean reward over actions, the mean over contexts. Below zero if the student prefers better actions. None if
             the teacher gives no mean rewards.
@@ -60,6 +62,7 @@ class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor_cost: float | None = None
     w1_mean: float | None = None
     w1_max: float | None = None
+    w1_price: float | None = None
 
 
 def fidelity(
@@ -97,6 +100,7 @@ def fidelity(
         cost=None if rewards is None else _given_up(labels, learning.labels_of(distribution), rewards),
         w1_mean=None if w1 is None else float(w1.mean()),
         w1_max=None if w1 is None else float(w1.max()),
+        w1_price=None if w1 is None or rewards is None else _lipschitz_price(learning, rewards, w1),
     )
     return measured if served is None else _with_floor(measured, learning, distribution, served, rewards)
 
@@ -126,6 +130,11 @@ def _given_up(wanted: Float32, chosen: Float32, rewards: NDArray[np.float64]) ->
     # Rewards less their best: probabilities add up to 1 only to float32, which a large common reward would show.
     gaps = rewards - rewards.max(axis=1, keepdims=True)
     return float(((wanted.astype(np.float64) - chosen) * gaps).sum(axis=1).mean())
+
+
+def _lipschitz_price(learning: Learning, rewards: NDArray[np.float64], w1: NDArray[np.float64]) -> float | None:
+    slopes = learning.lipschitz(rewards)
+    return None if slopes is None else float((slopes * w1).mean())
 
 
 def _scaled(reward_range: float | None, share: float) -> float | None:

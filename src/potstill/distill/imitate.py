@@ -11,10 +11,11 @@ and a fresh start about twice as much.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,6 +50,41 @@ class Imitation(NamedTuple):
     steps: int
     kl: float
     warm: bool
+
+
+class Imitated(Protocol):
+    """A trained student, in memory or streamed: a named tuple."""
+
+    @property
+    def layers(self) -> list[Layer]:
+        """Layers of the network."""
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that were taken."""
+
+    @property
+    def kl(self) -> float:
+        """Its held-out divergence in nats."""
+
+    @property
+    def warm(self) -> bool:
+        """Whether training started from an earlier policy."""
+
+
+I = TypeVar("I", bound=Imitated)  # noqa: E741
+
+
+def by_distance(
+    train: Callable[[Student, Sequence[Layer] | None], I], student: Student, start: Sequence[Layer] | None
+) -> I:
+    """Train by KL and, if the student says so, from there on by Wasserstein distance."""
+    if student.distance == "kl":
+        return train(student, start)
+    near = train(msgspec.structs.replace(student, distance="kl"), start)
+    found = train(msgspec.structs.replace(student, warm=0.0), near.layers)
+    both: I = cast(Any, found)._replace(steps=near.steps + found.steps, warm=near.warm)
+    return both
 
 
 def imitate(

@@ -9,13 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import islice, pairwise
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple
 
 import msgspec
 import numpy as np
 
 from potstill.distill.choice import ChoiceReport, StudentChoice, TriedStudent, smallest_within
-from potstill.distill.imitate import HELD_OUT_AT_MOST, divergence, divided, fresh_start, minibatches, rescaling_for
+from potstill.distill.imitate import (
+    HELD_OUT_AT_MOST,
+    I,
+    divergence,
+    divided,
+    fresh_start,
+    minibatches,
+    rescaling_for,
+)
 from potstill.distill.network import Float32, Rescaling
 from potstill.distill.shard_order import Labelled, Labels, ShardOrder
 from potstill.distill.student import AutoStudent, Student
@@ -32,17 +40,6 @@ TIMED = 300
 WARM_UP = 50
 
 Clock = Callable[[], float]
-
-
-class Imitated(Protocol):
-    """A trained student."""
-
-    @property
-    def kl(self) -> float:
-        """Its held-out divergence in nats."""
-
-
-I = TypeVar("I", bound=Imitated)  # noqa: E741
 
 
 class SearchRows(NamedTuple):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,12 +16,12 @@ from potstill._version import __version__
 from potstill.distill.averaged import imitate_averaged
 from potstill.distill.choice import ChoiceReport, StudentChoice
 from potstill.distill.fidelity import MEASURES, Fidelity, fidelity
-from potstill.distill.imitate import Imitation, imitate
+from potstill.distill.imitate import I, Imitation, by_distance, imitate
 from potstill.distill.prior import prior_policy
 from potstill.distill.reservoir import Part, ReadParts, Seen, declared_range, observations_of, seen_in, summarised
-from potstill.distill.search import Chosen, Clock, Imitated, Search, SearchRows, choice_report, choose_student
+from potstill.distill.search import Chosen, Clock, Search, SearchRows, choice_report, choose_student
 from potstill.distill.streamed import OnProgress, StreamedImitation, UnlabelledContexts, imitate_streamed
-from potstill.distill.student import AutoStudent, Student
+from potstill.distill.student import AutoStudent, Student, check_distance
 from potstill.distill.synthetic import synthetic
 from potstill.keys import Key
 from potstill.parallel import Map, in_turn
@@ -45,7 +45,6 @@ from potstill.teachers import (
 )
 
 Float32 = NDArray[np.float32]
-I = TypeVar("I", bound=Imitated)  # noqa: E741
 
 #: Called with each stage as it begins: ``learn``, ``label``, ``imitate``.
 OnStage = Callable[[str], None]
@@ -126,6 +125,7 @@ class Still:
         self.learning = learning(problem.actions)
         self.auto = student if isinstance(student, AutoStudent) else None
         self.student = student.base if isinstance(student, AutoStudent) else student or Student()
+        check_distance(self.student, problem.actions)
         self.seed = seed
         self._policy = Policy.uniform(problem, seed=seed, floor=floor)
         #: Whether version 0 is yet to be distilled from the prior, which takes seconds: it waits until it is asked for.
@@ -287,8 +287,7 @@ class Still:
             labels = label(self.learning, self.teacher, state, np.concatenate([pool, more]), key.child("label"))
         key = key.child("imitate")
 
-        def train(student: Student) -> Imitation:
-            start = self._start()
+        def train(student: Student, start: Sequence[Layer] | None) -> Imitation:
             return imitate(pool, labels, student, key, start=start, learning=self.learning, synthetic=more)
 
         with told.of("imitate"):
@@ -316,8 +315,8 @@ class Still:
             raise _nothing()
         key = key.child("imitate")
 
-        def train(student: Student) -> StreamedImitation:
-            given, start = (labels, student, key), self._start()
+        def train(student: Student, start: Sequence[Layer] | None) -> StreamedImitation:
+            given = labels, student, key
             if contexts.students > 1:
                 return imitate_averaged(*given, contexts.students, each, start, told.progress, learning=self.learning)
             return imitate_streamed(*given, start, told.progress, learning=self.learning)
@@ -338,17 +337,21 @@ class Still:
         )
 
     def _trained(
-        self, train: Callable[[Student], I], rows: Callable[[], SearchRows], key: Key, version: int
+        self,
+        train: Callable[[Student, Sequence[Layer] | None], I],
+        rows: Callable[[], SearchRows],
+        key: Key,
+        version: int,
     ) -> tuple[I, Student, Chosen[I] | None]:
         """The trained student, and how it was chosen if it was."""
-        auto = self.auto
+        auto, start = self.auto, self._start()
         if auto is None:
-            return train(self.student), self.student, None
+            return by_distance(train, self.student, start), self.student, None
         chosen = choose_student(
             auto,
             StudentChoice.of(self._policy.metadata.lineage, auto),
-            train,
-            lambda: Search(auto, self.problem, self.learning, rows(), key, self.clock),
+            lambda student: by_distance(train, student, start),
+            lambda: Search(auto.by_kl(), self.problem, self.learning, rows(), key, self.clock),
             version,
         )
         return chosen.imitated, auto.student(chosen.choice.hidden, chosen.choice.steps), chosen

@@ -9,12 +9,15 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from potstill.decode import convert
+from potstill.errors import InvalidOption, shown
 from potstill.policy import Activation
 from potstill.problem import seconds
+from potstill.spaces import ActionSpace, Continuous
 
 Optimiser = Literal["muon", "adam", "rmsprop"]
 Decay = Literal["linear", "inverse-time"]
 LastLayer = Literal["mean", "random"]
+Distance = Literal["kl", "wasserstein"]
 
 
 class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,6 +44,10 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         held_out: Share of the contexts that is never trained on.
         contexts: Least number of contexts to imitate on. Where fewer were observed, synthetic ones are composed from
             them and labelled too; 0 for none.
+        distance: What training minimises. ``kl`` for every action space. ``wasserstein`` where actions have distances,
+            `Continuous` or `Discrete` with positions or distances: an error then counts by how far it moves actions.
+            It is minimised from the student of least KL on, in as many steps again: a softmax that gives no mass to
+            the right place has no gradient towards it.
     """
 
     hidden: tuple[int, ...] = (100, 100)
@@ -57,6 +64,7 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     contexts: int = 4096
     rescale: bool = True
     first: LastLayer = "mean"
+    distance: Distance = "kl"
 
     def __post_init__(self) -> None:
         for field, (fits, expected) in _RULES.items():
@@ -153,6 +161,21 @@ class AutoStudent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The base student with other layers and steps."""
         return msgspec.structs.replace(self.base, hidden=hidden, steps=steps)
 
+    def by_kl(self) -> AutoStudent:
+        """The same search with students that are trained by KL, which is what they are compared by."""
+        return msgspec.structs.replace(self, base=msgspec.structs.replace(self.base, distance="kl"))
+
+
+def check_distance(student: Student, space: ActionSpace) -> None:
+    """Reject a student that is trained by distances on a space that has none."""
+    if student.distance == "kl" or isinstance(space, Continuous):
+        return
+    if not getattr(space, "positions", None) and not getattr(space, "distances", None):
+        raise InvalidOption(
+            f"Student(distance={student.distance!r}) needs distances between actions, which {shown(space)} has not; "
+            "state them, such as Discrete([...], positions=[...]), or use distance='kl'"
+        )
+
 
 def student_from_config(config: Mapping[str, Any]) -> Student | AutoStudent:
     """A student from plain options. ``auto`` is a budget, or a mapping of options of `AutoStudent`; None is none."""
@@ -168,7 +191,7 @@ def student_from_config(config: Mapping[str, Any]) -> Student | AutoStudent:
 
 
 #: Options that the first lineages lack, with their defaults.
-_LATER = {"rescale": True, "first": "mean"}
+_LATER = {"rescale": True, "first": "mean", "distance": "kl"}
 
 
 def _count(value: object) -> bool:
@@ -209,6 +232,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "held_out": (lambda share: _share(share) and share > 0, "above 0 and below 1, such as 0.1"),
     "rescale": (lambda rescale: type(rescale) is bool, "True or False"),
     "first": _one_of(LastLayer),
+    "distance": _one_of(Distance),
     "contexts": (lambda n: type(n) is int and n >= 0, "a whole number such as 4096, or 0 for none"),
 }
 

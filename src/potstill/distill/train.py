@@ -196,7 +196,9 @@ def _steps(
 
 def _loss(recipe: Recipe, layers: list[Layer], examples: Examples) -> Array:
     """The loss of each row, [P]."""
-    found: Array = recipe.learning.loss(forward(layers, recipe.student.activation, examples.contexts), examples.labels)
+    student, learning = recipe
+    loss = learning.wasserstein if student.distance == "wasserstein" else learning.loss
+    found: Array = loss(forward(layers, student.activation, examples.contexts), examples.labels)
     return found
 
 

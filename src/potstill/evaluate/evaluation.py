@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog, InvalidOption
 from potstill.evaluate import targets
+from potstill.evaluate.bandwidth import bandwidth_of, with_bandwidths
 from potstill.evaluate.blocks import LogWithSupport
 from potstill.evaluate.diagnostics import (
     Diagnostics,
@@ -53,6 +54,8 @@ class TargetEvaluation(msgspec.Struct, frozen=True, kw_only=True):
         trust: Verdict on the headline estimate.
         learnt: Number of rows that the target was trained on; None if it was trained on some rows, but the log cannot
             tell on which.
+        bandwidth: How far rewards of nearby numbers count, as a share of the scale, if the target gives one number per
+            row. Estimates are then of the target smoothed by that much, and intervals do not cover the difference.
     """
 
     name: str
@@ -60,6 +63,7 @@ class TargetEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     diagnostics: Diagnostics
     trust: Trust
     learnt: int | None = 0
+    bandwidth: float | None = None
 
 
 class SegmentEvaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +139,7 @@ def evaluate(
     over: Over | None = None,
     smallest: float | None = None,
     learnt: Mapping[str, int] | None = None,
+    bandwidth: float | None = None,
 ) -> Evaluation:
     """Estimate what a target would have earned on a log.
 
@@ -157,13 +162,17 @@ def evaluate(
             out.
         learnt: Number of rows that targets were trained on, by name: 0 for rows that were held out. By default a policy
             is taken at its lineage: see `training_rows`.
+        bandwidth: For a target that gives one number per row: how far rewards of nearby numbers count, as a share of
+            the scale from low to high. Chosen from the log if left out.
     """
     check_level(level)
     chosen, names = _chosen(estimators), _checked_names(intervals)
     features = (by,) if isinstance(by, str) else tuple(by or ())
     made = [targets.target(log.problem, each) for each in (target, against) if each is not None]
     supported = LogWithSupport(log)
-    log_terms = compute_terms(supported, made, fitted(model, supported), by=features, seed=seed)
+    fit = fitted(model, supported)
+    made = with_bandwidths(made, supported, fit, chosen[_headline(chosen)], bandwidth)
+    log_terms = compute_terms(supported, made, fit, by=features, seed=seed)
     options = IntervalOptions(
         names=names,
         level=level,
@@ -192,7 +201,7 @@ class _Comparison:
     ) -> None:
         self.problem, self.made, self.log_terms, self.options = problem, made, log_terms, options
         self.learnt = learnt
-        self.headline = HEADLINE if HEADLINE in chosen else next(iter(chosen))
+        self.headline = _headline(chosen)
         reward = log_terms.terms[0].reward
         self.logged = PointEstimate.of("logged", _mean(reward), log_terms.terms[0], options)
         self.points = [
@@ -202,7 +211,7 @@ class _Comparison:
 
     def evaluation(self, over: Over | None) -> Evaluation:
         sides = [
-            self._target_evaluation(target.name, points, terms, self.learnt[target.name])
+            self._target_evaluation(target, points, terms, self.learnt[target.name])
             for target, points, terms in zip(self.made, self.points, self.log_terms.terms, strict=True)
         ]
         return Evaluation(
@@ -223,12 +232,17 @@ class _Comparison:
         return {name: point - against[name] for name, point in target.items()}
 
     def _target_evaluation(
-        self, name: str, points: Mapping[str, PointEstimate], terms: Terms, learnt: int | None
+        self, target: Target, points: Mapping[str, PointEstimate], terms: Terms, learnt: int | None
     ) -> TargetEvaluation:
         diagnostics = diagnose(terms)
         found = with_training_overlap(self._trust(diagnostics), learnt, len(terms))
         return TargetEvaluation(
-            name=name, estimates=self._estimates(points), diagnostics=diagnostics, trust=found, learnt=learnt
+            name=target.name,
+            estimates=self._estimates(points),
+            diagnostics=diagnostics,
+            trust=found,
+            learnt=learnt,
+            bandwidth=bandwidth_of(target),
         )
 
     def _trust(self, diagnostics: Diagnostics) -> Trust:
@@ -273,6 +287,10 @@ class _Comparison:
 
 def _mean(reward: NDArray[np.float64]) -> Parts:
     return Parts(base=reward, largest=0.0, weight=np.ones_like(reward))
+
+
+def _headline(chosen: Mapping[str, Estimator]) -> str:
+    return HEADLINE if HEADLINE in chosen else next(iter(chosen))
 
 
 def _chosen(estimators: Sequence[str] | Mapping[str, Estimator]) -> Mapping[str, Estimator]:

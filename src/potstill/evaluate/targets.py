@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,8 @@ def target(problem: Problem, what: TargetLike, name: str | None = None) -> Targe
     """A target of a problem.
 
     On a list of actions, the probability of actions that are not eligible is spread over the eligible ones in
-    proportion, as policies do; if the eligible ones have none, evenly. On other spaces, an action that is not allowed
-    becomes the uniform distribution over what is.
+    proportion, as policies do; if the eligible ones have none, evenly. A number that is not allowed becomes the nearest
+    one that is. On other spaces, an action that is not allowed becomes the uniform distribution over what is.
 
     Args:
         problem: Problem of the log.
@@ -100,10 +100,26 @@ class _CheckedTarget:
     """A target whose answers are checked, and restricted to what is eligible."""
 
     name: str
+    #: Bandwidth that it was smoothed with; None if it was not.
+    bandwidth: float | None = None
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name = name
         self._ope = off_policy(problem.actions)
+
+    def is_point(self, block: Block) -> bool:
+        """Whether it gives one action per row instead of a distribution; judged by the first block of a log."""
+        gives_actions = isinstance(self, (FixedActionTarget, ArrayTarget, FunctionTarget))
+        if not gives_actions or not hasattr(self._ope, "smoothed"):
+            return False
+        return not hasattr(self._answer(block, 0), "propensity")
+
+    def smoothed(self, bandwidth: float) -> Self:
+        """The same target, smoothed over nearby actions."""
+        made = copy(self)
+        made.bandwidth = bandwidth
+        made._ope = cast(Any, self._ope).smoothed(bandwidth)
+        return made
 
     def distribution(self, block: Block, first_row: int) -> Distribution:
         """The distribution over actions in each row."""

@@ -35,6 +35,7 @@ class Kernel:
         version: int,
         decision: type[Decision],
         array: type[NDArray[Any]],
+        edges: NDArray[np.float64] | None,
     ) -> Kernel: ...
     def decide(
         self,
@@ -58,6 +59,18 @@ class Kernel:
     ) -> bool:
         """Choose for float32[N, d] at draws float64[N], where bool[N, K] allows; other threads run meanwhile."""
 
+    def decide_numbers(
+        self,
+        encoded: NDArray[np.float32],
+        draws: NDArray[np.float64],
+        intervals: NDArray[np.float64] | None,
+        floor: float,
+        actions: NDArray[np.float64],
+        densities: NDArray[np.float64],
+        /,
+    ) -> bool:
+        """Choose numbers for float32[N, d] at draws float64[N, 2], within float64[N, 2]; other threads run."""
+
     def encode_many(self, rows: list[Any], out: NDArray[np.float32], /) -> bool:
         """Encode N dicts to float32[N, d]."""
 
@@ -75,7 +88,7 @@ class Kernel:
         """The probability of each action, float32[N, K], for float32[N, d]; other threads run meanwhile."""
 
     def uniforms(self, ids: list[str], out: NDArray[np.float64], /) -> bool:
-        """The draw of each id, float64[N]."""
+        """The draw of each id, float64[N]; the two draws of each for a policy over numbers, float64[N, 2]."""
 
 def digests(rows: list[tuple[Any, ...]], /) -> list[int]:
     """A number of 64 bits for each tuple: equal ones have equal numbers, others different ones, but for chance."""

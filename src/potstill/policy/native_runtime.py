@@ -16,6 +16,7 @@ from potstill.policy.network import Float32, Layer
 from potstill.policy.oracle import Oracle
 from potstill.problem import Categorical, Context, Contexts, Feature, Numeric
 from potstill.spaces import Actions, Allowed, Distribution, FiniteDistribution, Head
+from potstill.spaces.continuous import HistogramHead
 
 #: Why there is no native runtime; None if there is one.
 WHY_NOT: str | None = None
@@ -47,8 +48,12 @@ class NativeRuntime:
         self._oracle = Oracle(metadata, layers, head)
         self._width = metadata.problem.width
         self._actions = head.outputs
-        self._kernel = _kernel(metadata, layers)
+        self._draws = head.draws
+        self._kernel = _kernel(metadata, layers, self._edges(head))
         self.decide = self._kernel.decide
+
+    def _edges(self, head: Head) -> NDArray[np.float64] | None:  # noqa: ARG002
+        return None
 
     def encode(self, context: Context) -> Float32:  # noqa: D102
         encoded = np.empty(self._width, np.float32)
@@ -67,7 +72,7 @@ class NativeRuntime:
 
     def uniforms(self, ids: Sequence[str]) -> Draws:  # noqa: D102
         ids = list(ids)
-        draws = np.empty(len(ids))
+        draws = np.empty(len(ids) if self._draws == 1 else (len(ids), self._draws))
         return draws if self._kernel.uniforms(ids, draws) else self._oracle.uniforms(ids)
 
     def probabilities(self, encoded: Float32, eligible: Mask | None, floor: float) -> Float32:  # noqa: D102
@@ -88,23 +93,58 @@ class NativeRuntime:
         return self._oracle.choose(encoded, draws, eligible, floor)
 
 
+class NativeHistogramRuntime(NativeRuntime):
+    """The same for a policy over numbers, whose outputs are scores of bins."""
+
+    def __init__(self, metadata: Metadata, layers: Sequence[Layer], head: Head) -> None:
+        assert isinstance(head, HistogramHead)
+        super().__init__(metadata, layers, head)
+        self._head = head
+
+    def _edges(self, head: Head) -> NDArray[np.float64] | None:
+        return head.edges if isinstance(head, HistogramHead) else None
+
+    def distribution(self, encoded: Float32, eligible: Allowed | None, floor: float) -> Distribution:  # noqa: D102
+        p = np.empty((len(encoded), self._actions), np.float32)
+        if self._kernel.probabilities(_plain(encoded), _plain(self._head.mask(eligible)), 0.0, p):
+            return self._head.histogram(p, eligible, floor)
+        return self._oracle.distribution(encoded, eligible, floor)
+
+    def choose(  # noqa: D102
+        self, encoded: Float32, draws: Draws, eligible: Allowed | None, floor: float
+    ) -> tuple[Actions, NDArray[Any]]:
+        actions, densities = np.empty(len(encoded)), np.empty(len(encoded))
+        if self._kernel.decide_numbers(_plain(encoded), _plain(draws), _plain(eligible), floor, actions, densities):
+            return actions, densities
+        return self._oracle.choose(encoded, draws, eligible, floor)
+
+
+#: The runtime of each head that the kernel computes.
+RUNTIMES: dict[str, type[NativeRuntime]] = {"softmax": NativeRuntime, "histogram": NativeHistogramRuntime}
+
+
 def _plain(array: NDArray[Any] | None) -> Any:
     """An array as the kernel reads it: contiguous, and aligned for its type."""
     return None if array is None else np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED"))
 
 
-def _kernel(metadata: Metadata, layers: Sequence[Layer]) -> _native.Kernel:
+def _kernel(metadata: Metadata, layers: Sequence[Layer], edges: NDArray[np.float64] | None = None) -> _native.Kernel:
     return _native.Kernel(
         features=tuple(map(_definition, metadata.problem.context)),
         layers=tuple((_float32(layer.weight), _float32(layer.bias)) for layer in layers),
-        actions=tuple(map(_exact, metadata.problem.actions.decode(np.arange(len(layers[-1].bias))))),
+        actions=() if edges is not None else _names(metadata, len(layers[-1].bias)),
         activation=metadata.activation,
         salt=bytes.fromhex(metadata.salt),
         floor=metadata.floor,
         version=metadata.version,
         decision=Decision,
         array=np.ndarray,
+        edges=edges,
     )
+
+
+def _names(metadata: Metadata, count: int) -> tuple[str, ...]:
+    return tuple(map(_exact, metadata.problem.actions.decode(np.arange(count))))
 
 
 _MISSING: dict[object, _native.Missing] = {"error": "refuse", "flag": "flag"}

@@ -20,9 +20,11 @@ from potstill.policy.contract import Mask, Row, RuntimeName
 from potstill.policy.decision import Decision
 from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import Activation, Float32, Layer
-from potstill.policy.runtime import KERNEL, start
+from potstill.policy.runtime import start
 from potstill.problem import Context, Contexts, Problem
 from potstill.spaces import Actions, Allowed, Distribution, FiniteSpace, finite
+from potstill.spaces.continuous import HistogramHead
+from potstill.spaces.discrete import SoftmaxHead
 
 #: Unit of `Policy.agreement`: 16 float32 roundoffs. The native kernel and ONNX Runtime stay below 6
 #: (tests/policy/test_agreement.py).
@@ -199,10 +201,10 @@ class Policy:
         """
         encoded = self._runtime.encode_many(contexts)
         error = network.rounding_error(self._layers, self._metadata.activation, encoded)
-        if self._head.kernel == KERNEL:
+        if isinstance(self._head, (SoftmaxHead, HistogramHead)):
             scores = network.outputs(self._layers, self._metadata.activation, encoded)
-            allowed = self._allowed(eligible, len(encoded))
-            scores = scores if allowed is None else np.where(allowed, scores, -np.inf)
+            mask = self._head.mask(self._allowed(eligible, len(encoded)))
+            scores = scores if mask is None else np.where(mask, scores, -np.inf)
             error = np.where(scores - scores.max(axis=1, keepdims=True) > np.log(UNDERFLOW), error, 0.0)
         relative: NDArray[np.float64] = AGREEMENT * (1 + error.max(axis=1))
         return relative

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from potstill.policy import native_runtime
 from potstill.policy.artifact import Metadata
 from potstill.policy.contract import Runtime, RuntimeName
-from potstill.policy.native_runtime import NativeRuntime
+from potstill.policy.native_runtime import RUNTIMES
 from potstill.policy.network import Layer
 from potstill.policy.oracle import Oracle
 from potstill.spaces import Head
 
 VARIABLE = "POTSTILL_RUNTIME"
-#: The head that the native kernel computes.
-KERNEL = "softmax"
 
 
 def start(metadata: Metadata, layers: Sequence[Layer], head: Head, name: RuntimeName | None) -> Runtime:
@@ -28,11 +26,11 @@ def start(metadata: Metadata, layers: Sequence[Layer], head: Head, name: Runtime
     A head that the native kernel does not support runs in NumPy, unless the kernel was requested by name.
     """
     chosen = default() if name is None else _checked(name)
-    if chosen == "native" and head.kernel != KERNEL:
+    if chosen == "native" and head.kernel not in RUNTIMES:
         if name == "native":
             raise RuntimeError(f"the native kernel has no {head.kernel or type(head).__name__} head; use 'numpy'")
         chosen = "numpy"
-    return NativeRuntime(metadata, layers, head) if chosen == "native" else Oracle(metadata, layers, head)
+    return RUNTIMES[head.kernel](metadata, layers, head) if chosen == "native" else Oracle(metadata, layers, head)
 
 
 def default() -> RuntimeName:

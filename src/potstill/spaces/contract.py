@@ -188,6 +188,12 @@ class Learning(Protocol):
     def loss(self, outputs: Any, labels: Any) -> Any:
         """The loss of each row, [N], in JAX; minimal where the student matches its teacher."""
 
+    def wasserstein(self, outputs: Any, labels: Any) -> Any:
+        """The Wasserstein distance of each row, [N], in JAX, as a share of the largest distance between actions."""
+
+    def lipschitz(self, rewards: Float64) -> Float64 | None:
+        """The steepest slope of the rewards of labels' actions, float64[N], by row; None if there are no distances."""
+
     def start(self, labels: Float32) -> Float32:
         """Outputs of a student that predicts the mean label in every context, float32[outputs]."""
 

@@ -22,6 +22,7 @@ from potstill.spaces.contract import (
     Float32,
     Float64,
     LoggedRows,
+    RewardPredictions,
 )
 from potstill.spaces.ridge import FOLDS, FittedRidge, RegressionRows, fit_ridge, fold_rows
 
@@ -222,7 +223,7 @@ class GeneralOffPolicy:
 
     def predictions(
         self, model: Any, contexts: Float32, first_row: int, bounds: tuple[float, float]
-    ) -> GeneralPredictions:
+    ) -> RewardPredictions:
         """Predictions of ``model.predict(contexts, actions, fold)``, one action at a time."""
         return GeneralPredictions(model, contexts, first_row, bounds)
 
@@ -242,8 +243,13 @@ class GeneralOffPolicy:
 
 
 def design(space: ActionSpace, contexts: Float32, actions: Actions) -> Float64:
-    """Inputs of the shared regression: context, features of the action, and their products, float64[n, d + e + d·e]."""
-    x, f = contexts.astype(np.float64), space.features(actions).astype(np.float64)
+    """Inputs of the shared regression, float64[n, d + e + d·e]."""
+    return crossed(contexts, space.features(actions))
+
+
+def crossed(contexts: Float32, features: Float32) -> Float64:
+    """Context, features of the action, and their products, float64[n, d + e + d·e]."""
+    x, f = contexts.astype(np.float64), features.astype(np.float64)
     products = (x[:, :, None] * f[:, None, :]).reshape(len(x), x.shape[1] * f.shape[1])
     return np.concatenate([x, f, products], axis=1)
 

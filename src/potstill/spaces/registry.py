@@ -34,7 +34,7 @@ class Registered(NamedTuple):
 _CONTINUOUS, _DISCRETE = "potstill.spaces.continuous", "potstill.spaces.discrete"
 SPACES: dict[str, Registered] = {
     "continuous": Registered(Continuous, f"{_CONTINUOUS}.learn", f"{_CONTINUOUS}.ope", f"{_CONTINUOUS}.lake"),
-    "discrete": Registered(Discrete, f"{_DISCRETE}.learn", f"{_DISCRETE}.ope", f"{_DISCRETE}.lake"),
+    "discrete": Registered(Discrete, "potstill.spaces.finite_learning", f"{_DISCRETE}.ope", f"{_DISCRETE}.lake"),
 }
 
 

@@ -27,9 +27,9 @@ def export(policy: Policy, to: str, directory: str | Path, name: str = "policy")
     """
     if to not in TARGETS:
         raise InvalidOption(f"cannot export to {to!r}; the targets are {', '.join(TARGETS)}")
-    if policy.problem.actions.head().kernel != "softmax":
+    if not policy.problem.actions.head().kernel:
         raise UnsupportedSpace(
-            f"only policies over a list of actions can be exported, got {shown(policy.problem.actions)}"
+            f"only policies over a list of actions or a number can be exported, got {shown(policy.problem.actions)}"
         )
     target = importlib.import_module(TARGETS[to])
     directory = Path(directory)

@@ -17,7 +17,7 @@ from potstill._version import __version__
 from potstill.policy.network import Float32, Layer
 from potstill.policy.policy import Policy
 from potstill.problem import Boolean, Categorical, Feature, Numeric
-from potstill.spaces import finite
+from potstill.spaces import Continuous, finite
 
 _KERNEL = {"kernel.h": "potstill.h", "kernel.c": "potstill.c", "network.inc": "potstill_network.inc"}
 #: Columns are padded to whole vectors of the widest instruction set.
@@ -54,8 +54,6 @@ def _kernel() -> dict[str, str]:
 def _header(policy: Policy, name: str) -> str:
     upper, problem = name.upper(), policy.problem
     features = _constants(upper, "", [feature.name for feature in problem.context])
-    names = finite(problem.actions, "export to C").labels
-    actions = _constants(upper, "ACTION_", names)
     return f"""\
 /* Policy {_comment(problem.name)} version {policy.version}, exported by Potstill {__version__}. Generated: do not edit.
  *
@@ -75,24 +73,18 @@ enum {{
     {upper}_FEATURES = {len(problem.context)}
 }};
 
-/* The actions. */
-enum {{
-{_enumeration(actions, names)}
-    {upper}_ACTIONS = {len(names)}
-}};
-
-enum {{ {upper}_WIDTH = {problem.width}, {upper}_SCRATCH = {2 * max(map(_stride, policy.layers))} }};
+{_declared_actions(policy, upper)}
+enum {{ {upper}_WIDTH = {problem.width}, {upper}_SCRATCH = {_scratch(policy)} }};
 
 #ifdef __cplusplus
 extern "C" {{
 #endif
 
 extern const potstill_policy {name}_policy;
-extern const char *const {name}_actions[{upper}_ACTIONS];
-
+{"" if _is_number(policy) else f"extern const char *const {name}_actions[{upper}_ACTIONS];{chr(10)}"}
 /* Encodes a context and chooses an action for it. The same id always gives the same action.
  * For eligible actions, another floor, or probabilities, call the functions of potstill.h with &{name}_policy. */
-potstill_status {name}_decide(const potstill_value *values, const char *id, potstill_decision *decision);
+potstill_status {name}_decide(const potstill_value *values, const char *id, {_result(policy)} *decision);
 
 #ifdef __cplusplus
 }}
@@ -107,9 +99,7 @@ def _source(policy: Policy, name: str) -> str:
     salt = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(metadata.salt))
     parts = [
         f'#include "{name}.h"\n\n#include <string.h>\n',
-        f"const char *const {name}_actions[{upper}_ACTIONS] = {{",
-        *(f"    {_text(action)}," for action in finite(problem.actions, "export to C").labels),
-        "};\n",
+        *_action_table(policy, name),
         *_feature_tables(problem.context),
         *_layer_tables(policy.layers),
         f"""\
@@ -121,17 +111,17 @@ const potstill_policy {name}_policy = {{
     .layer_count = {len(policy.layers)},
     .activation = POTSTILL_{metadata.activation.upper()},
     .actions = {upper}_ACTIONS,
-    .floor = {metadata.floor!r},
+    .floor = {metadata.floor!r},{f"{chr(10)}    .edges = edges," if _is_number(policy) else ""}
     .salt = {{{salt}}},
 }};
 
-potstill_status {name}_decide(const potstill_value *values, const char *id, potstill_decision *decision)
+potstill_status {name}_decide(const potstill_value *values, const char *id, {_result(policy)} *decision)
 {{
     float encoded[{upper}_WIDTH + 1], scratch[{upper}_SCRATCH];
     const potstill_text text = {{id, strlen(id)}};
     const potstill_status status = potstill_encode(&{name}_policy, values, encoded, NULL);
     if (status != POTSTILL_OK) return status;
-    return potstill_decide(&{name}_policy, encoded, text, NULL, {name}_policy.floor, scratch, decision);
+    return {_function(policy)}(&{name}_policy, encoded, text, NULL, {name}_policy.floor, scratch, decision);
 }}
 """,
     ]
@@ -140,6 +130,11 @@ potstill_status {name}_decide(const potstill_value *values, const char *id, pots
 
 def _example(policy: Policy, name: str) -> str:
     upper, features = name.upper(), policy.problem.context
+    shown = (
+        '"%.17g %.9g\\n", decision.value, decision.density'
+        if _is_number(policy)
+        else f'"%s %.9g\\n", {name}_actions[decision.action], decision.propensity'
+    )
     constants = _constants(upper, "", [feature.name for feature in features])
     values = "".join(f"    values[{c}] = {_value(f)};\n" for c, f in zip(constants, features, strict=True))
     return f"""\
@@ -150,13 +145,59 @@ def _example(policy: Policy, name: str) -> str:
 int main(void)
 {{
     potstill_value values[{upper}_FEATURES + 1] = {{{{0}}}}; /* all missing */
-    potstill_decision decision;
+    {_result(policy)} decision;
 {values}    const potstill_status status = {name}_decide(values, "example", &decision);
     if (status != POTSTILL_OK) return fprintf(stderr, "%s\\n", potstill_message(status)), 1;
-    printf("%s %.9g\\n", {name}_actions[decision.action], decision.propensity);
+    printf({shown});
     return 0;
 }}
 """
+
+
+def _is_number(policy: Policy) -> bool:
+    return isinstance(policy.problem.actions, Continuous)
+
+
+def _result(policy: Policy) -> str:
+    return "potstill_number" if _is_number(policy) else "potstill_decision"
+
+
+def _function(policy: Policy) -> str:
+    return "potstill_decide_number" if _is_number(policy) else "potstill_decide"
+
+
+def _scratch(policy: Policy) -> int:
+    """`potstill_scratch_size` of the policy."""
+    widest = max(map(_stride, policy.layers))
+    return 2 * widest + (widest // 4 if _is_number(policy) else 0)
+
+
+def _declared_actions(policy: Policy, upper: str) -> str:
+    space = policy.problem.actions
+    if isinstance(space, Continuous):
+        return f"""\
+/* The action is a number, {_comment(space.name)}, from {space.low!r} to {space.high!r}, in one of these bins. */
+enum {{ {upper}_ACTIONS = {space.bins} }};
+"""
+    names = finite(space, "export to C").labels
+    return f"""\
+/* The actions. */
+enum {{
+{_enumeration(_constants(upper, "ACTION_", names), names)}
+    {upper}_ACTIONS = {len(names)}
+}};
+"""
+
+
+def _action_table(policy: Policy, name: str) -> Iterator[str]:
+    space = policy.problem.actions
+    if isinstance(space, Continuous):
+        yield f"static const double edges[{name.upper()}_ACTIONS + 1] = {{"
+        yield from (f"    {edge!r}," for edge in space.edges.tolist())
+    else:
+        yield f"const char *const {name}_actions[{name.upper()}_ACTIONS] = {{"
+        yield from (f"    {_text(action)}," for action in finite(space, "export to C").labels)
+    yield "};\n"
 
 
 def _value(feature: Feature) -> str:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from potstill.policy.policy import Policy
+from potstill.spaces import Continuous
 
 OPSET = 17
 _OPERATORS = {"tanh": "Tanh", "relu": "Relu"}
@@ -32,7 +33,7 @@ def to_model(policy: Policy, *, eligible: bool = False) -> Any:
     """The policy as a checked ``onnx.ModelProto``.
 
     Inputs: ``context`` float32[N, d] and, if `eligible`, ``eligible`` bool[N, K] or bool[1, K]. Output:
-    ``probabilities`` float32[N, K].
+    ``probabilities`` float32[N, K]. If the action is a number, these are the probabilities of its bins.
     """
     import onnx
     from onnx import TensorProto, helper
@@ -61,10 +62,13 @@ def to_model(policy: Policy, *, eligible: bool = False) -> Any:
 
 
 def _constants(policy: Policy) -> dict[str, Any]:
-    everywhere = max(0.0, 1 - len(policy.layers[-1].bias) * policy.floor)
+    outputs = len(policy.layers[-1].bias)
+    # The floor of a number is a share of all decisions; the model's is that of each bin.
+    floor = policy.floor / outputs if isinstance(policy.problem.actions, Continuous) else policy.floor
+    everywhere = max(0.0, 1 - outputs * floor)
     constants: dict[str, Any] = {
         "never": np.array(-np.inf, np.float32),
-        "floor": np.array(policy.floor, np.float32),
+        "floor": np.array(floor, np.float32),
         "share of the network": np.array(everywhere, np.float32),
         "zero": np.array(0, np.float32),
         "one": np.array(1, np.float32),

@@ -83,6 +83,21 @@ static potstill_status step_decisions(const potstill_policy *policy, const Batch
     return status;
 }
 
+static potstill_status step_numbers(const potstill_policy *policy, const Batch *batch, size_t row, size_t contexts,
+                                    float *scratch)
+{
+    potstill_number numbers[TOGETHER];
+    const double *intervals = batch->eligible.obj ? (const double *)batch->eligible.buf + 2 * row : NULL;
+    const potstill_status status =
+        potstill_decide_numbers(policy, contexts, encoded_at(batch, row), (const double *)batch->draws.buf + 2 * row,
+                                intervals, batch->floor, scratch, numbers);
+    for (size_t i = 0; status == POTSTILL_OK && i < contexts; i++) {
+        ((double *)batch->actions.buf)[row + i] = numbers[i].value;
+        ((double *)batch->p.buf)[row + i] = numbers[i].density;
+    }
+    return status;
+}
+
 static bool run_steps(const potstill_policy *policy, const Batch *batch, Step step, float *scratch)
 {
     const size_t rows = (size_t)batch_rows(batch);
@@ -133,6 +148,24 @@ PyObject *Kernel_decide_many(Kernel *self, PyObject *args)
     return result;
 }
 
+PyObject *Kernel_decide_numbers(Kernel *self, PyObject *args)
+{
+    PyObject *encoded, *draws, *intervals, *actions, *densities, *result = NULL;
+    Batch batch = {0};
+    if (!PyArg_ParseTuple(args, "OOOdOO:decide_numbers", &encoded, &draws, &intervals, &batch.floor, &actions,
+                          &densities))
+        return NULL;
+    if (!self->edges) return PyErr_Format(PyExc_ValueError, "the policy chooses names, not numbers");
+    if (open_batch(self, &batch, encoded, Py_None) &&
+        (intervals == Py_None || open_array(intervals, &batch.eligible, "d", 0, batch_rows(&batch), 2)) &&
+        open_array(draws, &batch.draws, "d", 0, batch_rows(&batch), 2) &&
+        open_array(actions, &batch.actions, "d", PyBUF_WRITABLE, batch_rows(&batch), -1) &&
+        open_array(densities, &batch.p, "d", PyBUF_WRITABLE, batch_rows(&batch), -1))
+        result = run_batch(self, &batch, step_numbers);
+    batch_close(&batch);
+    return result;
+}
+
 typedef bool (*Reader)(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);
 
 /* Checks the list's length here, because opening `out` may have run Python code that changed it. */
@@ -173,9 +206,11 @@ static bool draw_all(const Kernel *self, PyObject *ids, const Py_buffer *out)
 {
     potstill_text id;
     double *draws = out->buf;
+    const size_t each = self->edges ? 2 : 1;
     bool done = PyList_GET_SIZE(ids) == out->shape[0];
     for (Py_ssize_t i = 0; done && i < PyList_GET_SIZE(ids); i++)
-        done = read_text(PyList_GET_ITEM(ids, i), &id) && potstill_uniform(&self->policy, id, &draws[i]) == POTSTILL_OK;
+        done = read_text(PyList_GET_ITEM(ids, i), &id) &&
+               potstill_uniforms(&self->policy, id, each, &draws[(size_t)i * each]) == POTSTILL_OK;
     return done;
 }
 
@@ -184,7 +219,7 @@ PyObject *Kernel_uniforms(Kernel *self, PyObject *args)
     PyObject *ids, *out, *result = NULL;
     Py_buffer view = {0};
     if (!PyArg_ParseTuple(args, "O!O:uniforms", &PyList_Type, &ids, &out)) return NULL;
-    if (open_array(out, &view, "d", PyBUF_WRITABLE, PyList_GET_SIZE(ids), -1))
+    if (open_array(out, &view, "d", PyBUF_WRITABLE, PyList_GET_SIZE(ids), self->edges ? 2 : -1))
         result = PyBool_FromLong(draw_all(self, ids, &view));
     PyBuffer_Release(&view);
     return result;

@@ -221,6 +221,25 @@ static bool build_layers(Kernel *self, PyObject *layers)
 
 /* ---- the object ------------------------------------------------------------------------------------------------ */
 
+/* Copies the edges of bins; None for a list of names. */
+static bool build_edges(Kernel *self, PyObject *edges)
+{
+    Py_buffer view;
+    self->policy.actions = (size_t)PyTuple_GET_SIZE(self->actions);
+    if (edges == Py_None) return true;
+    if (PyObject_GetBuffer(edges, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return false;
+    const bool typed = view.ndim == 1 && view.format && strcmp(view.format, "d") == 0 && view.shape[0] > 1;
+    if (typed) self->edges = PyMem_RawMalloc((size_t)view.len);
+    if (self->edges) {
+        memcpy(self->edges, view.buf, (size_t)view.len);
+        self->policy.edges = self->edges;
+        self->policy.actions = (size_t)view.shape[0] - 1;
+    }
+    PyBuffer_Release(&view);
+    if (!typed) return PyErr_SetString(PyExc_ValueError, "edges must be float64[bins + 1]"), false;
+    return self->edges ? true : (PyErr_NoMemory(), false);
+}
+
 static bool build_draw(Kernel *self, const char *activation, const Py_buffer *salt, double floor)
 {
     static const char *const activations[] = {"tanh", "relu", NULL};
@@ -237,14 +256,14 @@ static bool build_draw(Kernel *self, const char *activation, const Py_buffer *sa
 PyObject *Kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"features", "layers",  "actions",  "activation", "salt",
-                            "floor",    "version", "decision", "array",      NULL};
-    PyObject *features, *layers, *actions, *version, *decision, *array;
+                            "floor",    "version", "decision", "array",      "edges", NULL};
+    PyObject *features, *layers, *actions, *version, *decision, *array, *edges;
     const char *activation;
     Py_buffer salt;
     double floor;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!sy*dOOO:Kernel", names, &PyTuple_Type, &features,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!sy*dOOOO:Kernel", names, &PyTuple_Type, &features,
                                      &PyTuple_Type, &layers, &PyTuple_Type, &actions, &activation, &salt, &floor,
-                                     &version, &decision, &array))
+                                     &version, &decision, &array, &edges))
         return NULL;
     Kernel *self = (Kernel *)type->tp_alloc(type, 0);
     if (self) {
@@ -253,8 +272,7 @@ PyObject *Kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->version = Py_NewRef(version);
         self->decision = Py_NewRef(decision);
         self->array = Py_NewRef(array);
-        self->policy.actions = (size_t)PyTuple_GET_SIZE(actions);
-        if (!build_draw(self, activation, &salt, floor) || !build_features(self) || !build_names(self) ||
+        if (!build_edges(self, edges) || !build_draw(self, activation, &salt, floor) || !build_features(self) || !build_names(self) ||
             !build_layers(self, layers))
             Py_CLEAR(self);
     }
@@ -293,6 +311,7 @@ void Kernel_dealloc(Kernel *self)
     PyMem_RawFree(self->features);
     PyMem_RawFree(self->layers);
     PyMem_RawFree(self->weights);
+    PyMem_RawFree(self->edges);
     type->tp_free(self);
     Py_DECREF(type);
 }

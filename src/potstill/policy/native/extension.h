@@ -19,7 +19,8 @@ typedef struct {
     PyObject *definitions; /* the feature definitions; the kernel points into their strings */
     PyObject *names;       /* tuple of feature names, interned */
     PyObject *positions;   /* dict: feature name to position */
-    PyObject *actions;     /* tuple of action names */
+    PyObject *actions;     /* tuple of action names; empty for a policy over numbers */
+    double *edges;         /* of a policy over numbers; else NULL */
     PyObject *places;      /* dict: action name to position */
     PyObject *version;
     PyObject *decision; /* type of a decision */
@@ -47,6 +48,7 @@ void Kernel_dealloc(Kernel *self);
 /* batch.c: methods over arrays */
 PyObject *Kernel_probabilities(Kernel *self, PyObject *args);
 PyObject *Kernel_decide_many(Kernel *self, PyObject *args);
+PyObject *Kernel_decide_numbers(Kernel *self, PyObject *args);
 PyObject *Kernel_encode_many(Kernel *self, PyObject *args);
 PyObject *Kernel_encode_rows(Kernel *self, PyObject *args);
 PyObject *Kernel_uniforms(Kernel *self, PyObject *args);
@@ -63,6 +65,7 @@ bool read_named(const Kernel *self, PyObject *context, potstill_value *values, f
 bool read_ordered(const Kernel *self, PyObject *context, potstill_value *values, float *encoded); /* a tuple */
 bool read_text(PyObject *object, potstill_text *text);
 bool read_eligible(const Kernel *self, PyObject *eligible, uint8_t *mask);
+bool read_interval(PyObject *eligible, double interval[2]);
 bool read_floor(const Kernel *self, PyObject *floor, double *number);
 
 #endif

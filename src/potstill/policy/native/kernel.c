@@ -120,7 +120,8 @@ static size_t widest_stride(const potstill_policy *policy)
 
 POTSTILL_API size_t potstill_scratch_size(const potstill_policy *policy)
 {
-    return 2 * widest_stride(policy);
+    /* The mask of bins follows the activations; the stride is in floats, which hold four bytes each. */
+    return 2 * widest_stride(policy) + (policy->edges ? widest_stride(policy) / sizeof(float) : 0);
 }
 
 /* Tests the bits: cheaper than a float comparison, which must handle NaN. */
@@ -265,17 +266,29 @@ static void siphash_absorb(uint64_t v[4], uint64_t word)
     v[0] ^= word;
 }
 
-POTSTILL_API uint64_t potstill_siphash(const uint8_t key[16], const void *message, size_t length)
+/* SipHash-2-4 of a message followed by up to 8 more bytes. */
+static uint64_t siphash_joined(const uint8_t key[16], const void *message, size_t length, const uint8_t *more,
+                               size_t count)
 {
     const uint64_t k0 = little_endian(key, 8), k1 = little_endian(key + 8, 8);
     uint64_t v[4] = {k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du, k0 ^ 0x6c7967656e657261u,
                      k1 ^ 0x7465646279746573u};
     const uint8_t *bytes = message;
     for (size_t left = length / 8; left; left--, bytes += 8) siphash_absorb(v, little_endian(bytes, 8));
-    siphash_absorb(v, little_endian(bytes, length % 8) | (uint64_t)length << 56);
+    uint8_t rest[16] = {0};
+    const size_t left = length % 8 + count;
+    memcpy(rest, bytes, length % 8);
+    if (count) memcpy(rest + length % 8, more, count);
+    if (left >= 8) siphash_absorb(v, little_endian(rest, 8));
+    siphash_absorb(v, little_endian(rest + left / 8 * 8, left % 8) | (uint64_t)(length + count) << 56);
     v[2] ^= 0xff;
     siphash_rounds(v, 4);
     return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+POTSTILL_API uint64_t potstill_siphash(const uint8_t key[16], const void *message, size_t length)
+{
+    return siphash_joined(key, message, length, NULL, 0);
 }
 
 /* The length of the UTF-8 sequence at the start of `bytes`; 0 if it is invalid. */
@@ -304,11 +317,27 @@ static bool is_utf8(potstill_text text)
     return true;
 }
 
+static double unit_interval(uint64_t hash)
+{
+    return (double)(hash >> 11) * (1.0 / 9007199254740992.0);
+}
+
 POTSTILL_API potstill_status potstill_uniform(const potstill_policy *policy, potstill_text id, double *u)
 {
     if (!id.length || !is_utf8(id)) return POTSTILL_BAD_ID;
-    *u = (double)(potstill_siphash(policy->salt, id.bytes, id.length) >> 11) * (1.0 / 9007199254740992.0);
+    *u = unit_interval(potstill_siphash(policy->salt, id.bytes, id.length));
     return POTSTILL_OK;
+}
+
+/* The j-th draw hashes the id, a byte that never occurs in UTF-8, and j in four bytes. */
+POTSTILL_API potstill_status potstill_uniforms(const potstill_policy *policy, potstill_text id, size_t count, double *u)
+{
+    const potstill_status status = count ? potstill_uniform(policy, id, u) : POTSTILL_OK;
+    for (size_t j = 1; status == POTSTILL_OK && j < count; j++) {
+        const uint8_t more[] = {0xff, (uint8_t)j, (uint8_t)(j >> 8), (uint8_t)(j >> 16), (uint8_t)(j >> 24)};
+        u[j] = unit_interval(siphash_joined(policy->salt, id.bytes, id.length, more, sizeof more));
+    }
+    return status;
 }
 
 /* Inverse transform sampling: u is scaled by the total of the probabilities, so that rounding favours no action. */
@@ -350,6 +379,94 @@ POTSTILL_API potstill_status potstill_decide(const potstill_policy *policy, cons
     return potstill_decide_many(policy, 1, encoded, &u, eligible, floor, scratch, decision);
 }
 
+/* ---- numbers --------------------------------------------------------------------------------------------------- */
+
+/* What is allowed of a bin: its ends, and the part of the bin that lies between them. */
+typedef struct {
+    double lower, upper, part;
+} potstill_span;
+
+/* What an interval allows of a bin; NULL allows all of it. */
+static potstill_span allowed_span(const double *edges, size_t bin, const double *interval)
+{
+    const double low = edges[bin], high = edges[bin + 1];
+    if (!interval) return (potstill_span){low, high, 1.0};
+    const double lower = low > interval[0] ? low : interval[0], upper = high < interval[1] ? high : interval[1];
+    return (potstill_span){lower, upper, upper > lower ? (upper - lower) / (high - low) : 0.0};
+}
+
+/* The place of a draw within a span. The product is stored, because fusing it with the addition would change the last
+ * bit; rounding may reach the upper end, which is the next bin's. */
+static double place_within(potstill_span span, double u)
+{
+    volatile double offset = u * (span.upper - span.lower);
+    const double place = span.lower + offset;
+    return place < span.upper ? place : span.lower;
+}
+
+static potstill_status choose_number(const potstill_policy *policy, const float *p, const double *u,
+                                     const double *interval, double floor, potstill_number *number)
+{
+    double parts = 0.0, weights = 0.0, total = 0.0, reached = 0.0, chosen = 0.0;
+    size_t last = 0;
+    for (size_t k = 0; k < policy->actions; k++) {
+        const double part = allowed_span(policy->edges, k, interval).part;
+        parts += part;
+        weights += p[k] * part;
+    }
+    if (!(weights > 0.0)) return POTSTILL_OVERFLOW;
+    /* A bin's probability: its share of the weights, mixed with the uniform distribution over what is allowed. */
+    const double scale = (1.0 - floor) / weights, even = floor / parts;
+#define PROBABILITY(k) (allowed_span(policy->edges, k, interval).part * (p[k] * scale + even))
+    for (size_t k = 0; k < policy->actions; k++) total += PROBABILITY(k);
+    for (size_t k = 0; k < policy->actions && !(reached > u[0] * total); k++) {
+        const double probability = PROBABILITY(k);
+        reached += probability;
+        if (probability > 0.0) last = k, chosen = probability;
+    }
+#undef PROBABILITY
+    const potstill_span span = allowed_span(policy->edges, last, interval);
+    *number = (potstill_number){place_within(span, u[1]), chosen / (span.upper - span.lower), last, {u[0], u[1]}};
+    return POTSTILL_OK;
+}
+
+/* Marks the bins that an interval allows at least in part. */
+static potstill_status mask_bins(const potstill_policy *policy, const double *interval, uint8_t *mask)
+{
+    const double *edges = policy->edges;
+    if (!(interval[0] >= edges[0] && interval[0] < interval[1] && interval[1] <= edges[policy->actions]))
+        return POTSTILL_BAD_INTERVAL;
+    for (size_t k = 0; k < policy->actions; k++) mask[k] = edges[k + 1] > interval[0] && edges[k] < interval[1];
+    return POTSTILL_OK;
+}
+
+POTSTILL_API potstill_status potstill_decide_numbers(const potstill_policy *policy, size_t contexts,
+                                                     const float *encoded, const double *u, const double *intervals,
+                                                     double floor, float *scratch, potstill_number *numbers)
+{
+    uint8_t *mask = intervals ? (uint8_t *)(scratch + 2 * contexts * widest_stride(policy)) : NULL;
+    if (!(floor >= 0.0 && floor <= 1.0)) return POTSTILL_BAD_SHARE;
+    potstill_status status = POTSTILL_OK;
+    for (size_t c = 0; mask && status == POTSTILL_OK && c < contexts; c++)
+        status = mask_bins(policy, intervals + 2 * c, mask + c * policy->actions);
+    if (status == POTSTILL_OK) status = check(policy, contexts, encoded, mask, 0.0);
+    if (status != POTSTILL_OK) return status;
+    const float *p = probabilities(policy, contexts, encoded, mask, 0.0f, scratch);
+    for (size_t c = 0; status == POTSTILL_OK && c < contexts; c++, p += widest_stride(policy))
+        status = choose_number(policy, p, u + 2 * c, intervals ? intervals + 2 * c : NULL, floor, &numbers[c]);
+    return status;
+}
+
+POTSTILL_API potstill_status potstill_decide_number(const potstill_policy *policy, const float *encoded,
+                                                    potstill_text id, const double *interval, double floor,
+                                                    float *scratch, potstill_number *number)
+{
+    double u[2];
+    const potstill_status status = potstill_uniforms(policy, id, 2, u);
+    if (status != POTSTILL_OK) return status;
+    return potstill_decide_numbers(policy, 1, encoded, u, interval, floor, scratch, number);
+}
+
 POTSTILL_API const char *potstill_message(potstill_status status)
 {
     static const char *const messages[] = {
@@ -363,6 +480,8 @@ POTSTILL_API const char *potstill_message(potstill_status status)
         "floor must be a number from 0 to one over the number of actions",
         "eligible is empty; allow at least one action",
         "the scores are not finite: the policy's weights are too large",
+        "floor must be a number from 0 to 1, the share of uniform decisions",
+        "an interval must be within the bounds, and start below its end",
     };
     return (size_t)status < sizeof messages / sizeof *messages ? messages[status] : "unknown status";
 }

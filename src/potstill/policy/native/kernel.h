@@ -32,7 +32,9 @@ typedef enum {
     POTSTILL_BAD_ID,        /* an id that is empty or not UTF-8 */
     POTSTILL_BAD_FLOOR,     /* a floor outside [0, 1 / actions] */
     POTSTILL_NOT_ELIGIBLE,  /* no action is eligible */
-    POTSTILL_OVERFLOW       /* the scores are not finite, because the weights are too large */
+    POTSTILL_OVERFLOW,      /* the scores are not finite, because the weights are too large */
+    POTSTILL_BAD_SHARE,     /* the floor of a policy over numbers is outside [0, 1] */
+    POTSTILL_BAD_INTERVAL   /* an interval that is empty or outside the bounds */
 } potstill_status;
 
 /* UTF-8 text; not necessarily NUL-terminated. */
@@ -99,7 +101,8 @@ typedef struct {
     size_t layer_count;
     potstill_activation activation; /* of every layer but the last */
     size_t actions;                 /* number of actions: outputs of the last layer */
-    double floor;                   /* smallest propensity of an eligible action */
+    double floor;                   /* smallest propensity of an eligible action; over numbers: share of uniform draws */
+    const double *edges;            /* over numbers: edges[actions + 1] of the bins, which are the actions; else NULL */
     uint8_t salt[16];
 } potstill_policy;
 
@@ -109,7 +112,15 @@ typedef struct {
     double u; /* the uniform draw that selected the action */
 } potstill_decision;
 
-/* Scratch memory of the functions below per context, in floats: twice the widest stride. */
+/* A number chosen by a policy with edges. */
+typedef struct {
+    double value;
+    double density;
+    size_t bin;
+    double u[2]; /* the uniform draws that selected the bin, and the place within it */
+} potstill_number;
+
+/* Scratch memory of the functions below per context, in floats: twice the widest stride, and room for a mask. */
 POTSTILL_API size_t potstill_scratch_size(const potstill_policy *policy);
 
 /* Encodes a context: values[feature_count], in the order of the features, to encoded[width].
@@ -139,8 +150,24 @@ POTSTILL_API potstill_status potstill_decide_many(const potstill_policy *policy,
                                                   const double *u, const uint8_t *eligible, double floor,
                                                   float *scratch, potstill_decision *decisions);
 
+/* Draws a number for an encoded context, by a policy with edges. interval[2] is the allowed interval; NULL allows
+ * everything. floor is a share of uniform draws, usually policy->floor. */
+POTSTILL_API potstill_status potstill_decide_number(const potstill_policy *policy, const float *encoded,
+                                                    potstill_text id, const double *interval, double floor,
+                                                    float *scratch, potstill_number *number);
+
+/* potstill_decide_number for many encoded contexts: numbers[contexts] at the draws u[contexts, 2] of
+ * potstill_uniforms, within intervals[contexts, 2]. */
+POTSTILL_API potstill_status potstill_decide_numbers(const potstill_policy *policy, size_t contexts,
+                                                     const float *encoded, const double *u, const double *intervals,
+                                                     double floor, float *scratch, potstill_number *numbers);
+
 /* The uniform draw of a decision, in [0, 1); POTSTILL_BAD_ID if the id is empty or not UTF-8. */
 POTSTILL_API potstill_status potstill_uniform(const potstill_policy *policy, potstill_text id, double *u);
+
+/* Several uniform draws of a decision, u[count]; the first is that of potstill_uniform. */
+POTSTILL_API potstill_status potstill_uniforms(const potstill_policy *policy, potstill_text id, size_t count,
+                                               double *u);
 
 /* SipHash-2-4. */
 POTSTILL_API uint64_t potstill_siphash(const uint8_t key[16], const void *message, size_t length);

@@ -50,6 +50,35 @@ static PyObject *make_decision(const Kernel *self, PyObject *id, const potstill_
     return result;
 }
 
+static PyObject *make_number(const Kernel *self, PyObject *id, const potstill_number *number, const double *interval,
+                             PyObject *floor)
+{
+    PyObject *value = PyFloat_FromDouble(number->value), *density = PyFloat_FromDouble(number->density);
+    PyObject *allowed = interval ? Py_BuildValue("(dd)", interval[0], interval[1]) : Py_NewRef(Py_None);
+    PyObject *result = NULL;
+    if (value && density && allowed) {
+        PyObject *fields[] = {NULL, id, value, density, self->version, allowed, floor};
+        result = PyObject_Vectorcall(self->decision, fields + 1, 6 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+    Py_XDECREF(value);
+    Py_XDECREF(density);
+    Py_XDECREF(allowed);
+    return result;
+}
+
+static PyObject *decide_number_in(const Kernel *self, Workspace *space, PyObject *context, PyObject *id,
+                                  PyObject *eligible, PyObject *floor)
+{
+    potstill_text text;
+    potstill_number number;
+    double smallest, ends[2], *interval = eligible == Py_None ? NULL : ends;
+    const bool decided =
+        read_text(id, &text) && read_context(self, context, space) && read_floor(self, floor, &smallest) &&
+        (!interval || read_interval(eligible, interval)) &&
+        !potstill_decide_number(&self->policy, space->encoded, text, interval, smallest, space->scratch, &number);
+    return decided ? make_number(self, id, &number, interval, floor) : Py_NewRef(Py_NotImplemented);
+}
+
 static bool decide_in(const Kernel *self, Workspace *space, PyObject *context, PyObject *id, PyObject *eligible,
                       PyObject *floor, potstill_decision *decision)
 {
@@ -61,17 +90,25 @@ static bool decide_in(const Kernel *self, Workspace *space, PyObject *context, P
            !potstill_decide(&self->policy, space->encoded, text, mask, smallest, space->scratch, decision);
 }
 
+static PyObject *decide_action_in(const Kernel *self, Workspace *space, PyObject *context, PyObject *id,
+                                  PyObject *eligible, PyObject *floor)
+{
+    potstill_decision decision;
+    if (!decide_in(self, space, context, id, eligible, floor, &decision)) return Py_NewRef(Py_NotImplemented);
+    return make_decision(self, id, &decision, eligible, floor);
+}
+
 static PyObject *Kernel_decide(Kernel *self, PyObject *const *args, Py_ssize_t count)
 {
     Workspace space;
-    potstill_decision decision;
     if (count != 4) return PyErr_Format(PyExc_TypeError, "decide takes 4 arguments, got %zd", count);
     PyObject *context = args[0], *eligible = args[2], *floor = args[3];
     PyObject *id = args[1] == Py_None ? fresh_id() : Py_NewRef(args[1]);
     if (!id && PyErr_Occurred()) return NULL;
     if (!workspace_open(&space, self, 1)) return Py_XDECREF(id), PyErr_NoMemory();
-    const bool decided = id && decide_in(self, &space, context, id, eligible, floor, &decision);
-    PyObject *result = decided ? make_decision(self, id, &decision, eligible, floor) : Py_NewRef(Py_NotImplemented);
+    PyObject *result = !id           ? Py_NewRef(Py_NotImplemented)
+                       : self->edges ? decide_number_in(self, &space, context, id, eligible, floor)
+                                     : decide_action_in(self, &space, context, id, eligible, floor);
     workspace_close(&space);
     Py_XDECREF(id);
     return result;
@@ -83,6 +120,9 @@ static PyMethodDef Kernel_methods[] = {
     {"decide_many", (PyCFunction)Kernel_decide_many, METH_VARARGS,
      "decide_many($self, encoded, draws, eligible, floor, actions, propensities, /)\n--\n\n"
      "Choose an action for each encoded context; False if a row was refused."},
+    {"decide_numbers", (PyCFunction)Kernel_decide_numbers, METH_VARARGS,
+     "decide_numbers($self, encoded, draws, intervals, floor, actions, densities, /)\n--\n\n"
+     "Choose a number for each encoded context; False if a row was refused."},
     {"probabilities", (PyCFunction)Kernel_probabilities, METH_VARARGS,
      "probabilities($self, encoded, eligible, floor, out, /)\n--\n\n"
      "The probability of each action in each encoded context; False if a row was refused."},
@@ -96,7 +136,7 @@ static PyMethodDef Kernel_methods[] = {
 };
 
 static PyType_Slot Kernel_slots[] = {
-    {Py_tp_doc, "Kernel(features, layers, actions, activation, salt, floor, version, decision, array)\n--\n\n"
+    {Py_tp_doc, "Kernel(features, layers, actions, activation, salt, floor, version, decision, array, edges)\n--\n\n"
                 "A policy in the form of the C kernel."},
     {Py_tp_new, Kernel_new},
     {Py_tp_dealloc, Kernel_dealloc},

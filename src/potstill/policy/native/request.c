@@ -173,6 +173,20 @@ bool read_eligible(const Kernel *self, PyObject *eligible, uint8_t *mask)
     return PySequence_Fast_GET_SIZE(eligible) > 0;
 }
 
+/* An interval: a list or tuple of two numbers. */
+bool read_interval(PyObject *eligible, double interval[2])
+{
+    if (!PyTuple_CheckExact(eligible) && !PyList_CheckExact(eligible)) return false;
+    if (PySequence_Fast_GET_SIZE(eligible) != 2) return false;
+    for (Py_ssize_t i = 0; i < 2; i++) {
+        potstill_value value;
+        PyObject *end = PySequence_Fast_GET_ITEM(eligible, i);
+        if (!read_value(end, &value) || value.type != POTSTILL_NUMBER) return false;
+        interval[i] = value.as.number;
+    }
+    return true; /* the kernel checks the bounds */
+}
+
 bool read_floor(const Kernel *self, PyObject *floor, double *number)
 {
     if (floor == Py_None) {

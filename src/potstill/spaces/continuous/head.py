@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from potstill.errors import shown
 from potstill.spaces.contract import Actions, Bool, Float32, Float64
-from potstill.spaces.discrete.head import softmax
+from potstill.spaces.discrete import softmax
 from potstill.spaces.finite import choose
 
 #: Largest deviation of a number from the place that its draw selects, relative to the size of the number: rounding.

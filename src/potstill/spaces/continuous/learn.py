@@ -9,13 +9,14 @@ import numpy as np
 from potstill.spaces.continuous.head import HistogramDistribution
 from potstill.spaces.continuous.space import Continuous
 from potstill.spaces.contract import Divergences, Float32, Float64
-from potstill.spaces.discrete.learn import FiniteLearning
+from potstill.spaces.finite_learning import FiniteLearning
+from potstill.spaces.transport import Bins
 
 #: Contexts whose sampled actions are in memory at once.
 _CHUNK = 2048
 
 
-class HistogramLearning(FiniteLearning, frozen=True):
+class HistogramLearning(FiniteLearning, frozen=True, kw_only=True):
     """Labels are the probability that the best number is in each bin, float32[N, bins].
 
     Teacher and student are both constant within bins, so that divergences between their bins are those between their
@@ -38,8 +39,7 @@ class HistogramLearning(FiniteLearning, frozen=True):
     def divergences(self, labels: Float32, distribution: HistogramDistribution) -> Divergences:  # type: ignore[override]
         """Distance by the probabilities of bins; the smallest propensity is relative to the uniform density."""
         found = super().divergences(labels, distribution)  # type: ignore[arg-type]
-        w1 = wasserstein(labels.astype(np.float64), distribution.p, np.diff(self.space.edges))
-        return found._replace(smallest=found.smallest * self.outputs, w1=w1)
+        return found._replace(smallest=found.smallest * self.outputs)
 
 
 def shares(actions: Float64, edges: Float64) -> Float32:
@@ -52,22 +52,6 @@ def shares(actions: Float64, edges: Float64) -> Float32:
     return shared
 
 
-def wasserstein(p: Float64, q: Float64, widths: Float64) -> Float64:
-    """W₁ between histograms with densities constant within bins, float64[N], in units of the action.
-
-    In one dimension W₁ is the area between the distribution functions, which are linear within each bin.
-    """
-    gap = np.cumsum(p - q, axis=1)
-    end = np.abs(gap)
-    start = np.abs(np.concatenate([np.zeros((len(gap), 1)), gap[:, :-1]], axis=1))
-    crosses = np.concatenate([np.zeros((len(gap), 1)), gap[:, :-1]], axis=1) * gap < 0
-    # Two triangles where the functions cross, otherwise a trapezium.
-    total = start + end
-    area = np.where(crosses, (start**2 + end**2) / np.where(crosses, total, 1.0), total) / 2
-    distance: Float64 = area @ widths
-    return distance
-
-
 def learning(space: Continuous) -> HistogramLearning:
     """Imitation on a continuous space."""
-    return HistogramLearning(space.bins, space)
+    return HistogramLearning(space.bins, Bins(tuple(space.edges.tolist())), space=space)

@@ -135,6 +135,13 @@ class Continuous(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag
             numbers = self.low + units * (self.high - self.low)
         return numbers.clip(self.low, self.high)
 
+    def stretch(self, actions: Actions) -> Float64:
+        """The slope of `unit`: a density over positions times this is one over numbers, float64[N]."""
+        numbers = np.asarray(actions, np.float64)
+        if self.scale == "log":
+            return 1 / (numbers * math.log(self.high / self.low))
+        return np.full(numbers.shape, 1 / (self.high - self.low))
+
     def features(self, actions: Actions) -> Float32:
         """Legendre polynomials of degree 1 to 4 of the position on the scale, float32[N, 4]."""
         z = 2 * self.unit(actions) - 1

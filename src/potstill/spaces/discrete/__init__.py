@@ -1,4 +1,4 @@
-"""A fixed list of actions. The modules ``learn``, ``ope`` and ``lake`` are loaded only offline."""
+"""A fixed list of actions. The modules ``ope`` and ``lake`` are loaded only offline."""
 
 from potstill.spaces.discrete.head import SoftmaxHead, softmax
 from potstill.spaces.discrete.space import Discrete

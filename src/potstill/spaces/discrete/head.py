@@ -20,6 +20,10 @@ class SoftmaxHead(msgspec.Struct, frozen=True):
         """Reject a floor that is not a number from 0 to one over the number of actions."""
         check_floor(floor, self.outputs)
 
+    def mask(self, allowed: Bool | None) -> Bool | None:
+        """Outputs that matter where `allowed` is bool[N, K]: its own form."""
+        return allowed
+
     def distribution(self, outputs: Float64, allowed: Bool | None, floor: float) -> FiniteDistribution:
         """Probabilities float32[N, K] of scores float64[N, K]; `allowed` is bool[N, K]."""
         return FiniteDistribution(softmax(outputs, allowed, floor))

@@ -12,13 +12,23 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidAction, InvalidProblem, check_distinct, check_name, shown
 from potstill.spaces.contract import Actions, Bool, ColumnType, Float32, WireTypes
+from potstill.spaces.discrete.distances import check_distances, check_positions
 from potstill.spaces.discrete.head import SoftmaxHead
 
 
 class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_field="type", tag="discrete"):
-    """A fixed list of actions, by name. Arrays over actions follow the order of the list."""
+    """A fixed list of actions, by name. Arrays over actions follow the order of the list.
+
+    Args:
+        names: Names of the actions.
+        positions: Position of each action on a line, such as the bitrate that it names. Imitation is then also measured
+            by how far it moves actions, and `Student(distance="wasserstein")` minimises that.
+        distances: The same for actions that are not on a line: a symmetric matrix of distances.
+    """
 
     names: Sequence[str]
+    positions: Sequence[float] | None = None
+    distances: Sequence[Sequence[float]] | None = None
 
     measure: ClassVar[Literal["counting"]] = "counting"
     columns: ClassVar[Mapping[str, ColumnType]] = {"action": "string", "eligible": "strings"}
@@ -30,6 +40,12 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
         for name in self.names:
             check_name(name, "an action's name")
         check_distinct(self.names, "action")
+        if self.positions is not None and self.distances is not None:
+            raise InvalidProblem("state positions or distances of actions, not both")
+        if self.positions is not None:
+            msgspec.structs.force_setattr(self, "positions", check_positions(self.positions, self.names))
+        if self.distances is not None:
+            msgspec.structs.force_setattr(self, "distances", check_distances(self.distances, self.names))
 
     def __len__(self) -> int:
         return len(self.names)

@@ -1,4 +1,4 @@
-"""Imitation on a list of actions: labels are probabilities, the loss is their cross-entropy."""
+"""Imitation on a list of actions, or of bins: labels are probabilities, the loss is their cross-entropy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scipy.special import entr, log_softmax, rel_entr
 
 from potstill.spaces.contract import Bool, Divergences, FiniteSpace, Float32, Float64
 from potstill.spaces.finite import FiniteDistribution
+from potstill.spaces.transport import Bins, Line, Metric
 
 #: Largest accepted deviation of a row of labels from summing to 1: above float32 rounding, below real mistakes.
 SUM_TOLERANCE = 1e-3
@@ -20,9 +21,15 @@ RAREST = 1e-4
 
 
 class FiniteLearning(msgspec.Struct, frozen=True):
-    """Labels are the teacher's propensities, float32[N, K]; outputs are scores under a softmax."""
+    """Labels are the teacher's propensities, float32[N, K]; outputs are scores under a softmax.
+
+    Attributes:
+        outputs: Number of actions.
+        geometry: Distances between them; None if they have none.
+    """
 
     outputs: int
+    geometry: Line | Bins | Metric | None = None
 
     def label(self, teacher: Any, state: Any, contexts: Float32, key: Any) -> Float32:
         """The teacher's propensities."""
@@ -39,6 +46,16 @@ class FiniteLearning(msgspec.Struct, frozen=True):
     def loss(self, outputs: jax.Array, labels: jax.Array) -> jax.Array:
         """The cross-entropy of each row."""
         return -jnp.sum(labels * jax.nn.log_softmax(outputs), axis=1)
+
+    def wasserstein(self, outputs: jax.Array, labels: jax.Array) -> jax.Array:
+        """W₁ of each row as a share of the largest distance."""
+        assert self.geometry is not None
+        found: jax.Array = self.geometry.loss(labels, jax.nn.softmax(outputs)) / self.geometry.diameter
+        return found
+
+    def lipschitz(self, rewards: Float64) -> Float64 | None:
+        """The steepest slope of rewards over distances; None without distances."""
+        return None if self.geometry is None else self.geometry.lipschitz(rewards)
 
     def start(self, labels: Float32) -> Float32:
         """The scores of the mean label."""
@@ -62,7 +79,11 @@ class FiniteLearning(msgspec.Struct, frozen=True):
                 "labels and probabilities must have one shape [N, K] that is not empty, "
                 f"got {list(labels.shape)} and {list(distribution.p.shape)}"
             )
-        return finite_divergences(labels.astype(np.float64), distribution.p.astype(np.float64))
+        teacher, student = labels.astype(np.float64), distribution.p.astype(np.float64)
+        found = finite_divergences(teacher, student)
+        if self.geometry is None:
+            return found
+        return found._replace(w1=self.geometry.distance(_rows(teacher), _rows(student)))
 
     def labels_of(self, distribution: FiniteDistribution) -> Float32:
         """The probabilities."""
@@ -82,5 +103,9 @@ def _rows(values: Float64) -> Float64:
 
 
 def learning(space: FiniteSpace) -> FiniteLearning:
-    """Imitation on a list of actions."""
+    """Imitation on a list of actions; with distances if the space has positions or distances."""
+    if positions := getattr(space, "positions", None):
+        return FiniteLearning(len(space), Line(positions))
+    if distances := getattr(space, "distances", None):
+        return FiniteLearning(len(space), Metric(distances))
     return FiniteLearning(len(space))

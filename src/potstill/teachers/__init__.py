@@ -2,7 +2,7 @@
 
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.conformance import check_teacher
-from potstill.teachers.continuous import ContinuousLinearTS
+from potstill.teachers.continuous import ContinuousLinearTS, ContinuousNeuralLinearTS
 from potstill.teachers.contract import (
     EXACT,
     AnyContinuousTeacher,
@@ -44,6 +44,7 @@ __all__ = [
     "BootstrapTS",
     "Coefficient",
     "ContinuousLinearTS",
+    "ContinuousNeuralLinearTS",
     "ContinuousTeacher",
     "DeepKernelTS",
     "Design",

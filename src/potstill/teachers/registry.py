@@ -11,7 +11,7 @@ from potstill.decode import convert, unknown_name
 from potstill.errors import InvalidOption, UnsupportedSpace, shown
 from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
-from potstill.teachers.continuous import ContinuousLinearTS
+from potstill.teachers.continuous import ContinuousLinearTS, ContinuousNeuralLinearTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
 from potstill.teachers.gp import DeepKernelTS, GaussianProcessTS, GaussianProcessUCB
@@ -25,6 +25,7 @@ TEACHERS: dict[str, type[AnyTeacher]] = {
     "adaptive-ts": AdaptiveTS,
     "bootstrap-ts": BootstrapTS,
     "continuous-linear-ts": ContinuousLinearTS,
+    "continuous-neural-linear-ts": ContinuousNeuralLinearTS,
     "deep-kernel-ts": DeepKernelTS,
     "diagonal-linear-ts": DiagonalLinearTS,
     "epsilon-greedy": EpsilonGreedy,

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.teachers.continuous.basis import Axis, cosines
-from potstill.teachers.contract import Float32, Float64
+from potstill.errors import InvalidOption
+from potstill.keys import Key
+from potstill.teachers.continuous.basis import Axis, NeedsInterval, cosines
+from potstill.teachers.contract import Exactness, Float32, Float64
 from potstill.teachers.joint_normal import cholesky_root
 
 #: Grid points per basis function: about eight in each half wave of the fastest cosine.
 _POINTS = 8
 #: Rewards on the grid that are in memory at once: 4 MB, which processor caches hold.
 _CHUNK = 1_000_000
+
+
+class SampledMaximisers(NeedsInterval):
+    """Mixin for teachers with options `size`, of the basis, and `draws`, whose labels are shares of maximisers."""
+
+    size: int
+    draws: int
+
+    @property
+    def exactness(self) -> Exactness:
+        """Sampled: a share of `draws` has a standard error of at most ½/√draws."""
+        return Exactness("sampled", draws=self.draws, standard_error=0.5 / self.draws**0.5)
+
+    def _check_sampling(self) -> None:
+        if self.size < 3:
+            self._refuse("size", "at least 3")
+        if self.draws < 1:
+            self._refuse("draws", "at least 1")
+
+    def _refuse(self, field: str, expected: str) -> None:
+        raise InvalidOption(f"{type(self).__name__}: {field} must be {expected}, got {getattr(self, field)!r}")
 
 
 class Coefficients(NamedTuple):
@@ -32,6 +55,13 @@ class Coefficients(NamedTuple):
     covariance: Float64
     alpha: float
     beta: float
+
+
+def of_contexts(given: Iterable[Coefficients], n: int, key: Key) -> Iterator[Float64]:
+    """Positions of the maximisers of n independent draws in each context, in chunks of contexts."""
+    rng = key.generator()
+    for part in given:
+        yield from maximisers(part, n, rng)
 
 
 def maximisers(given: Coefficients, n: int, rng: np.random.Generator) -> Iterator[Float64]:

@@ -74,7 +74,7 @@ class ContinuousGaussianProcessTS(
 
     def init(self, problem: Problem) -> Any:
         """The prior."""
-        return ContinuousGPState(*self._prior(problem, problem.width), self.axis(problem.actions))
+        return ContinuousGPState(*self._prior(problem, problem.width), self.axis(problem))
 
     def update(self, state: Any, observations: Observations, key: Key) -> Any:
         """The posterior after more observations."""
@@ -101,7 +101,7 @@ class ContinuousGaussianProcessTS(
         step = max(1, _CHUNK // (len(at) * max(len(fitted.weights), 1)))
         parts = (contexts[start : start + step] for start in range(0, len(contexts), step))
         means = [model.with_points(part, fitted.points, at) @ fitted.weights for part in parts]
-        return np.asarray(offset + scale * np.concatenate([np.zeros((0, len(at))), *means]))
+        return state.axis.maximised(offset + scale * np.concatenate([np.zeros((0, len(at))), *means]))  # type: ignore[no-any-return]
 
     def joint(self, state: Any, contexts: Float32) -> Joint:
         """The posterior of the mean rewards on the grid in each context, in standardised units."""
@@ -110,11 +110,12 @@ class ContinuousGaussianProcessTS(
 
     def _maximisers(self, state: Any, contexts: Float32, n: int, key: Key) -> Iterator[Float64]:
         rng, most = key.generator(), max(n, self.points, len(state.posterior.weights))
-        step = max(1, _CHUNK // (self.points * most))
+        step, wanted = max(1, _CHUNK // (self.points * most)), maximiser.goal(state.axis, state.unit, self.points)
         for start in range(0, len(contexts), step):
             joint = self.joint(state, contexts[start : start + step])
-            rewards = draws(joint, n, rng, cholesky_root).swapaxes(1, 2)
-            yield maximiser.tops(rewards.reshape(-1, self.points)).reshape(-1, n)
+            best = joint.mean.max(axis=1).astype(np.float32)[:, None, None]
+            outcomes = draws(joint, n, rng, cholesky_root).swapaxes(1, 2) + (0.0 if wanted is None else best)
+            yield maximiser.tops(maximiser.reached(outcomes.reshape(-1, self.points), wanted)).reshape(-1, n)
 
     def _features(self, problem: Problem) -> Float64:  # noqa: ARG002
         return np.linspace(0.0, 1.0, _POSITIONS)[:, None]

@@ -46,7 +46,7 @@ class ContinuousLinearTS(
 
     The function g of the context alone is quadratic. It never moves the maximum. Without it, the squared best action of
     a context, to which the level of a convex cost belongs, would be taken for an effect of the action as soon as
-    actions follow contexts, and the cost would seem flat.
+    actions follow contexts, and the cost would seem flat. With an objective of the problem, W alone models the outcome.
 
     Args:
         size: Number of basis functions of the action, with the constant. More resolve narrower peaks.
@@ -71,9 +71,9 @@ class ContinuousLinearTS(
     def init(self, problem: Problem) -> ContinuousLinearState:
         """The prior."""
         nothing = Observations.none(problem)
-        first = evidence.start(problem.width, squares(nothing.contexts, self.squares).shape[1])
-        total = self.summarise(nothing)
-        return ContinuousLinearState(self.axis(problem.actions), total, regression.fit(total, self.size, first))
+        axis, total = self.axis(problem), self.summarise(nothing)
+        first = evidence.start(problem.width, total.gram.shape[1] - self.size * (problem.width + 1))
+        return ContinuousLinearState(axis, total, regression.fit(total, self.size, first))
 
     def update(
         self,
@@ -88,7 +88,8 @@ class ContinuousLinearTS(
         """Sufficient statistics of some observations."""
         basis = cosines(self.units(observations.problem.actions, observations.actions), self.size)
         x, weights = observations.contexts, np.ones(len(observations))
-        return regression.sums(x, squares(x, self.squares), basis, observations.rewards, weights)
+        others = squares(x, self._most(observations.problem.objective is not None))
+        return regression.sums(x, others, basis, observations.rewards, weights)
 
     def absorb(self, state: ContinuousLinearState, stats: nig.Sums) -> ContinuousLinearState:
         """The posterior after the observations behind `stats`; without any, the same state."""
@@ -107,11 +108,16 @@ class ContinuousLinearTS(
 
     def mean_rewards(self, state: ContinuousLinearState, contexts: Float32) -> Float64:
         """The posterior mean reward at the middle of each bin, float64[N, bins]."""
-        others = squares(contexts, self.squares)
+        others = squares(contexts, self._most(bool(state.axis.objective.size)))
         return regression.mean_rewards(state.regression, contexts, others, state.axis, self.size)
 
     def _maximisers(self, state: ContinuousLinearState, contexts: Float32, n: int, key: Key) -> Iterator[Float64]:
-        return maximiser.of_contexts(regression.coefficients(state.regression, contexts, self.size), n, key)
+        given = regression.coefficients(state.regression, contexts, self.size)
+        return maximiser.of_contexts(given, state.axis, state.regression.unit, n, key)
+
+    def _most(self, objective: bool) -> int:
+        """Number of squares. With an objective g would move the maximum, and would have to be uncertain too."""
+        return 0 if objective else self.squares
 
 
 def squares(contexts: Float32, most: int) -> NDArray[np.float64]:

@@ -72,7 +72,7 @@ class ContinuousNeuralLinearTS(
     def init(self, problem: Problem) -> ContinuousNeuralLinearState:
         """The prior."""
         networks, nothing = self._blank(problem), memories.empty(problem.width)
-        axis, scale = self.axis(problem.actions), np.array(1.0)
+        axis, scale = self.axis(problem), np.array(1.0)
         fitted = self._regression(axis, networks, scale, nothing)
         noise = noises.initial(self.recipe.noise)
         return ContinuousNeuralLinearState(axis, nothing, networks, noise, scale, fitted)
@@ -112,7 +112,8 @@ class ContinuousNeuralLinearTS(
 
     def _maximisers(self, state: ContinuousNeuralLinearState, contexts: Float32, n: int, key: Key) -> Iterator[Float64]:
         features = _features(state.networks, state.scale, contexts)
-        return maximiser.of_contexts(regression.coefficients(state.regression, features, self.size), n, key)
+        given = regression.coefficients(state.regression, features, self.size)
+        return maximiser.of_contexts(given, state.axis, state.regression.unit, n, key)
 
     def _regression(self, axis: Axis, networks: Networks, scale: NDArray[np.float64], data: Memory) -> Regression:
         parts = (data.rows(rows) for rows in network.chunks(len(data.rewards)))

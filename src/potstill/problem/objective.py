@@ -21,6 +21,8 @@ Float64 = NDArray[np.float64]
 _LONGEST = 200
 #: Numbers must be smaller than this: integers have no limit, and must fit a float.
 _LARGEST = 1e300
+#: Largest second difference of a straight line, relative to its size: rounding.
+_STRAIGHT = 1e-9
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
@@ -48,6 +50,31 @@ class Objective(msgspec.Struct, frozen=True):
         with np.errstate(all="ignore"):
             at_zero, at_one = (self._value(_tree(self.text), actions, outcome) for outcome in (0.0, 1.0))
         return at_one - at_zero, at_zero
+
+    def values(self, actions: Float64, outcomes: Float64) -> Float64:
+        """The objective of outcomes float64[N] at actions float64[N]."""
+        coefficient, constant = self.parts(actions)
+        return coefficient * outcomes + constant
+
+    def bounds(self, actions: Float64, low: float | None, high: float | None) -> tuple[float | None, float | None]:
+        """Smallest and largest objective for outcomes from `low` to `high`; None where nothing is known.
+
+        Coefficient and constant that are linear in the action, as in ``(price - 3) * sold``, have their extremes at
+        the ends. Others are not bounded here: a grid does not tell what they are between its points.
+
+        Args:
+            actions: Three or more actions, evenly spaced from the smallest to the largest.
+            low: Smallest outcome.
+            high: Largest outcome.
+        """
+        parts = np.array(self.parts(actions))
+        bends = np.abs(np.diff(parts, n=2, axis=1)).max()
+        if low is None or high is None or bends > _STRAIGHT * np.abs(parts).max():
+            return None, None
+        ends = [
+            coefficient * outcome + constant for coefficient, constant in parts[:, [0, -1]].T for outcome in (low, high)
+        ]
+        return float(min(ends)), float(max(ends))
 
     def _value(self, node: ast.expr, actions: Float64, outcome: float) -> Float64:
         if isinstance(node, ast.BinOp):

@@ -74,6 +74,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
         return parse(text, space.name, np.append(space.edges, space.middles))
 
     @property
+    def maximised(self) -> Reward:
+        """The reward with the bounds of what is maximised: those of the objective if there is one."""
+        objective, space = self.objective, self.actions
+        if objective is None or not isinstance(space, Continuous):
+            return self.reward
+        low, high = objective.bounds(np.linspace(space.low, space.high, 17), self.reward.low, self.reward.high)
+        return msgspec.structs.replace(self.reward, low=low, high=high, objective=None)
+
+    @property
     def width(self) -> int:
         """Number of columns of an encoded context."""
         return self._encoder.width

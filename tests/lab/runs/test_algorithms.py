@@ -29,7 +29,7 @@ def decided_by(algorithm):
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_algorithm_plays_a_trial(name):
-    if name.startswith("gp-ts"):
+    if "gp-ts" in name:
         pytest.skip("takes a minute; GP-TS is tested as a teacher, and its agents as the others'")
     problem = decided_by(ALGORITHMS[name])
     turns = list(turns_of(Task(problem.name, ALGORITHMS[name].presets[0], name, 0, 1), problem))

@@ -30,10 +30,11 @@ export interface RequestOptions {
 
 export interface ClientOptions extends RequestOptions {
   /**
-   * The action that `decide` resolves to, with mode "fallback", if the service cannot be reached in time.
+   * The action that `decide` resolves to, with mode "fallback", if the service cannot be reached in time and the
+   * action is eligible.
    * Rewards of such decisions are not sent, because the decision was not logged.
    */
-  fallback?: string | null;
+  fallback?: string | number | null;
   /** Longest time that a reward waits for others. */
   rewardEvery?: number;
   /** Number of pending rewards that are sent without waiting. */
@@ -47,24 +48,26 @@ export interface ClientOptions extends RequestOptions {
 export interface AskOptions {
   /** Id of the decision; a repeated request with the same id gives the same decision. 128 random bits by default. */
   id?: string;
-  /** Allowed actions; all by default. */
-  eligible?: readonly string[];
+  /** Allowed actions; all by default. If the action is a number: the allowed interval, [from, to]. */
+  eligible?: readonly string[] | readonly [number, number];
   /** Unit that the decision concerns, such as a user. */
   unit?: string;
   /** Action that the caller takes; required in mode "apprentice", and only there. */
-  action?: string;
+  action?: string | number;
 }
 
 /** A decision of the service. */
 export interface Answer {
   id: string;
-  action: string;
+  /** The action to carry out: a name, or a number. */
+  action: string | number;
+  /** Exact probability with which that action was chosen; its density if it is a number. */
   propensity: number;
   /** Version of the policy that decided; null if none did. */
   policy: number | null;
   mode: "online" | "apprentice" | "log-only" | "fallback" | "control" | "design";
   /** In mode "apprentice", the action that the policy would have taken. */
-  would?: string;
+  would?: string | number;
   /** Experiment arm, `NAME:control` or `NAME:treatment`; absent outside of experiments. */
   arm?: string;
 }

@@ -33,6 +33,9 @@ export class Client {
     const { token, fallback, rewardEvery = 500, rewardBatch = 500, maxPending = 100_000, onRefused, ...rest } = options;
     this.#service = new Service(url, token, { timeout: 2000, ...rest });
     this.#fallback = fallback ?? null;
+    if (typeof fallback === "number" && !Number.isFinite(fallback)) {
+      throw new TypeError(`fallback must be an action, such as a finite number, got ${shown(fallback)}`);
+    }
     this.#rewardEvery = rewardEvery;
     this.#rewardBatch = rewardBatch;
     this.#maxPending = maxPending;
@@ -140,13 +143,20 @@ export class Client {
 
   #fallBack(asked, error) {
     const action = asked.action ?? this.#fallback;
-    const allowed = action !== null && (asked.eligible ?? [action]).includes(action);
-    if (!(error instanceof Unreachable) || !allowed) throw error;
+    if (!(error instanceof Unreachable) || action === null || !permits(asked.eligible, action)) throw error;
     // The service may have logged another action under this id; a reward must not be credited to it.
     this.#fallen.add(asked.id);
     if (this.#fallen.size > REMEMBERED) this.#fallen.delete(this.#fallen.values().next().value);
     return { id: asked.id, action, propensity: 1, policy: null, mode: "fallback" };
   }
+}
+
+/** Whether a restriction permits an action: a list of names, or an interval of numbers. */
+function permits(eligible, action) {
+  if (eligible === null || eligible === undefined) return true;
+  if (typeof action !== "number") return Array.isArray(eligible) && eligible.includes(action);
+  const interval = Array.isArray(eligible) && eligible.length === 2 && eligible.every(Number.isFinite);
+  return interval && eligible[0] <= action && action <= eligible[1];
 }
 
 /** A value as JSON. NaN and infinity would become null, which would pass for a missing value. */
@@ -167,6 +177,12 @@ function requestOf(context, options) {
   for (const name in options) {
     if (DECIDE_OPTIONS.has(name)) continue;
     throw new TypeError(`unknown option ${shown(name)}; the options are ${[...DECIDE_OPTIONS].join(", ")}`);
+  }
+  const numbers = [options.action, ...(Array.isArray(options.eligible) ? options.eligible : [])];
+  const bad = numbers.find((each) => typeof each === "number" && !Number.isFinite(each));
+  if (bad !== undefined) {
+    const name = options.action === undefined ? "eligible" : "action or eligible";
+    throw new InvalidContext(`${name}: expected a finite number, got ${shown(bad)}`);
   }
   return { context, ...options, id: options.id ?? freshId() };
 }

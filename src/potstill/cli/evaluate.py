@@ -42,7 +42,7 @@ def show_evaluation(
     tables += [_segments(evaluation, "over time", evaluation.stretches)] if evaluation.stretches else []
     for table in tables:
         console.print(table, "")
-    for note in (*text.footnotes(evaluation), *notes):
+    for note in (*text.footnotes(evaluation), *text.smoothing(evaluation), *notes):
         console.print(escape(note), highlight=False, soft_wrap=True, style="dim")
     console.print(escape(text.verdict(evaluation)), highlight=False, soft_wrap=True, style="bold")
     colour = _COLOURS[text.doubt(evaluation)[1].grade]
@@ -112,9 +112,9 @@ def log(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="Policy to evaluate: a version, `current`, `action:NAME`, `uniform`, or a policy file; for a table "
-            "also `column:NAME`, a column with its action in each row, `columns:PREFIX`, columns with its probability "
-            "of each action, or `FILE.npy`, an array of these. Default: the serving version."
+            help="Policy to evaluate: a version, `current`, `action:NAME` (or `action:9.99`), `uniform`, or a policy "
+            "file; for a table also `column:NAME`, a column with its action in each row, `columns:PREFIX`, columns "
+            "with its probability of each action, or `FILE.npy`, an array of these. Default: the serving version."
         ),
     ] = None,
     against: Annotated[
@@ -147,6 +147,13 @@ def log(
         ),
     ] = "likelihood",
     level: Annotated[float, typer.Option(help="Confidence level of intervals.")] = 0.95,
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(
+            help="If actions are numbers: how far rewards of nearby numbers count for a policy without a density, as "
+            "a share of the interval. Default: chosen from the log."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of replay and bootstrap.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write an HTML page with charts, such as evaluation.html.")] = None,
     action: Annotated[str | None, typer.Option(help="Column of the action.", rich_help_panel=_OF_TABLES)] = None,
@@ -156,6 +163,26 @@ def log(
         typer.Option(
             help="Column of the propensity, or a number if it is constant.",
             rich_help_panel=_OF_TABLES,
+        ),
+    ] = None,
+    density: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the density, or a number if it is constant, instead of --propensity: the action is then a "
+            "number.",
+            rich_help_panel=_OF_TABLES,
+        ),
+    ] = None,
+    low: Annotated[
+        float | None,
+        typer.Option(
+            help="Smallest possible number. Default: the smallest in the action column.", rich_help_panel=_OF_TABLES
+        ),
+    ] = None,
+    high: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest possible number. Default: the largest in the action column.", rich_help_panel=_OF_TABLES
         ),
     ] = None,
     moment: Annotated[
@@ -195,31 +222,49 @@ def log(
     potstill evaluate video --policy 12 --against current --by connection --out evaluation.html
 
     potstill evaluate clicks.csv --action banner --reward clicked --propensity p --policy action:blue
+
+    potstill evaluate doses.csv --action dose --density f --policy column:target_dose
     """
     with requires("lake"):
         from potstill.cli import evaluate_logs as logs
         from potstill.cli.evaluate import show_evaluation
         from potstill.cli.update_terminal import rows
-        from potstill.evaluate import ESTIMATORS
     if out is not None:
         if out.is_dir():
             fail(f"--out must be a file, such as {out / 'evaluation.html'}; {out} is a folder")
         make_directory(out.parent)
         with requires("lab"):
             from potstill.evaluate import page
-    columns = {"action": action, "reward": reward, "propensity": propensity, "time": moment, "context": context}
+    columns = {
+        "action": action,
+        "reward": reward,
+        "propensity": propensity,
+        "density": density,
+        "time": moment,
+        "context": context,
+    }
     options = {
-        "estimators": _split(estimators) or list(ESTIMATORS),
+        "estimators": _split(estimators),
         "intervals": _split(interval),
         "level": level,
         "seed": seed,
+        "bandwidth": bandwidth,
     }
     console = Console(stderr=as_json)
     with exit_on(*USER_ERRORS):
         span = logs.moment(since, "--since"), logs.moment(until, "--until")
         segments = _split(",".join(by or ()))
         request = logs.EvaluationRequest(
-            place, policy, against, segments, _over(over), *span, unseen, held_out=held_out, position=position
+            place,
+            policy,
+            against,
+            segments,
+            _over(over),
+            *span,
+            unseen,
+            held_out=held_out,
+            position=position,
+            interval=(low, high),
         )
         with rows(console, "rows") as on_progress:
             inputs = _inputs(request, columns, reward_range, on_progress, skip=skip_unfit)
@@ -251,8 +296,9 @@ def _inputs(
         if request.over is not None and not columns["time"]:
             fail("--over needs the time of each row: name its column with --time")
         return logs.of_table(request, _columns(columns), _range(reward_range), on_progress, skip=skip)
-    of_tables = {**columns, "position": request.position, "reward-range": reward_range}
-    stated = [f"--{name}" for name, column in of_tables.items() if column]
+    ends = dict(zip(("low", "high"), request.interval, strict=True))
+    of_tables = {**columns, "position": request.position, "reward-range": reward_range, **ends}
+    stated = [f"--{name}" for name, column in of_tables.items() if column is not None]
     if stated or skip:
         option = (stated or ["--skip-unfit"])[0]
         fail(f"{option} is for tables such as log.csv; {request.place} is taken as a workspace, which needs none")
@@ -262,11 +308,14 @@ def _inputs(
 def _columns(stated: dict[str, str | None]) -> Columns:
     from potstill.tables import Columns
 
-    propensity = stated["propensity"] or "propensity"
+    if stated["propensity"] and stated["density"]:
+        raise InvalidOption("state --density if the action is a number, or --propensity if it is of a list, not both")
+    propensity = stated["density"] or stated["propensity"] or "propensity"
     return Columns(
         action=stated["action"] or "action",
         reward=stated["reward"] or "reward",
         propensity=number if (number := _number(propensity)) is not None else propensity,
+        is_density=stated["density"] is not None,
         time=stated["time"],
         context=tuple(_split(stated["context"])),
     )
@@ -289,10 +338,13 @@ def _evaluate(
 ) -> tuple[Evaluation, WeightHistogram | None]:
     """The evaluation, and the histogram of the target's weights; None for `logged`."""
     from potstill.cli import evaluate_logs as logs
-    from potstill.evaluate import LoggedTarget, WeightHistogram
+    from potstill.evaluate import ESTIMATORS, LoggedTarget, WeightHistogram
     from potstill.evaluate import evaluate as run_evaluation
 
     histogram = None if isinstance(inputs.target, LoggedTarget) else WeightHistogram(inputs.target)
+    # Replay needs rows whose action the target draws; no number is drawn twice.
+    unfit = () if inputs.log.problem.actions.measure == "counting" else ("replay",)
+    options["estimators"] = options["estimators"] or [name for name in ESTIMATORS if name not in unfit]
     found = run_evaluation(
         inputs.log,
         histogram or inputs.target,

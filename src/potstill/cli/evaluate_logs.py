@@ -18,15 +18,15 @@ from potstill.evaluate import (
     Over,
     Progress,
     TableLog,
-    TablePolicy,
     Target,
     columns_of,
+    table_policy,
     target,
     text,
     training_rows,
 )
 from potstill.policy import Policy
-from potstill.problem import Problem, Reward
+from potstill.problem import Continuous, Problem, Reward
 from potstill.registry import UnknownVersion
 from potstill.tables import Columns, PolicyColumns, scan_table
 from potstill.workspace import Workspace
@@ -52,6 +52,7 @@ class EvaluationRequest(NamedTuple):
         unseen: Whether to use only decisions that neither policy was trained on.
         held_out: Whether policies are stated not to have been trained on these decisions, where the log cannot tell.
         position: Column of the position that an action was shown at.
+        interval: Smallest and largest number, of a table whose action is a number.
     """
 
     place: str
@@ -64,6 +65,7 @@ class EvaluationRequest(NamedTuple):
     unseen: bool
     held_out: bool = False
     position: str | None = None
+    interval: tuple[float | None, float | None] = (None, None)
 
 
 class EvaluationInputs(NamedTuple):
@@ -150,13 +152,14 @@ def of_table(
     names = [request.policy, request.against or "logged"]
     stated = {name: one for name in names if (one := _stated(name, there))}
     arrays = {name: ArrayFile(name) for name in names if name.endswith(_ARRAYS)}
+    problem = next((Policy.load(name).problem for name in names if Path(name).is_file() and name not in arrays), None)
+    _check_density(columns, request, problem)
     log = TableLog(
         request.place,
         columns,
-        problem=next(
-            (Policy.load(name).problem for name in names if Path(name).is_file() and name not in arrays), None
-        ),
+        problem=problem,
         reward=reward,
+        interval=request.interval,
         targets=list(stated.values()),
         actions=next((one.actions for one in arrays.values()), None),
         position=request.position,
@@ -175,7 +178,28 @@ def of_table(
         for name in names
     )
     notes = [*text.left_out(log.left_out, log.unfit), *_columns_without(stated.values(), log.problem)]
+    notes += _taken_interval(request, columns, log.problem)
     return EvaluationInputs(log, new, old, notes, _held_out(request, log, new, old))
+
+
+def _check_density(columns: Columns, request: EvaluationRequest, problem: Problem | None) -> None:
+    """Raise if options state a number, and the policies choose from a list."""
+    if columns.is_density and problem is not None and problem.actions.measure == "counting":
+        raise InvalidOption("--density is for actions that are numbers, and the policy file chooses from a list")
+    if request.interval != (None, None) and (problem is not None or not columns.is_density):
+        why = "the policy file states its interval" if problem is not None else "name the density with --density"
+        raise InvalidOption(f"--low and --high are for a table whose action is a number: {why}")
+
+
+def _taken_interval(request: EvaluationRequest, columns: Columns, problem: Problem) -> list[str]:
+    """A note on the interval that was taken from the table."""
+    if not columns.is_density or None not in request.interval or not isinstance(problem.actions, Continuous):
+        return []
+    number = problem.actions
+    return [
+        f"{number.name} is taken as a number from {number.low:.6g} to {number.high:.6g}, the smallest and the largest "
+        "in the table; --low and --high state others"
+    ]
 
 
 def by_position(request: EvaluationRequest) -> list[str]:
@@ -211,7 +235,7 @@ def _workspace_target(workspace: Workspace, named: str) -> Target:
 
 def _table_target(problem: Problem, named: str, stated: PolicyColumns | None) -> Target:
     if stated:
-        return target(problem, TablePolicy(stated, problem))
+        return target(problem, table_policy(stated, problem))
     return _portable_target(problem, named, "column:NAME, columns:PREFIX")
 
 
@@ -235,7 +259,9 @@ def _action(problem: Problem, stated: str) -> Any:
     except InvalidAction as error:
         try:
             return problem.actions.parse(msgspec.json.decode(stated))
-        except (InvalidAction, msgspec.DecodeError):
+        except InvalidAction as second:
+            raise InvalidTarget(f"--policy action:{stated}: {second}") from None
+        except msgspec.DecodeError:
             raise InvalidTarget(f"--policy action:{stated}: {error}") from None
 
 

@@ -17,9 +17,11 @@ from rich.text import Text
 from potstill.cli.common import USER_ERRORS, AsJson, exit_on, print_json
 from potstill.cli.extras import requires
 from potstill.cli.root import app
-from potstill.policy import Policy
+from potstill.errors import InvalidOption
+from potstill.policy import NumberExplanation, Policy, explain_number
+from potstill.policy import explain as explained
 from potstill.problem import Problem
-from potstill.spaces import FiniteSpace
+from potstill.spaces import Continuous, FiniteSpace
 
 BAR = 32
 
@@ -32,9 +34,16 @@ PolicyFile = Annotated[
 ContextText = Annotated[
     str, typer.Argument(help="Context as JSON, such as '{\"hd_screen\": true}'; - reads stdin.", show_default=False)
 ]
-Eligible = Annotated[list[str] | None, typer.Option("--eligible", help="Allowed action; repeat for more.")]
+Eligible = Annotated[
+    list[str] | None,
+    typer.Option("--eligible", help="Allowed action; repeat for more. For a number: the interval, '[from, to]'."),
+]
 Floor = Annotated[
-    float | None, typer.Option(help="Smallest propensity of an eligible action. Default: the policy's own.")
+    float | None,
+    typer.Option(
+        help="Smallest propensity of an eligible action; for a number, the share of uniform decisions. Default: the "
+        "policy's own."
+    ),
 ]
 
 
@@ -83,7 +92,7 @@ def decide(
     floor: Floor = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decide once, and show the probability of every action.
+    """Decide once, and show the probability of every action, or of ranges of a number.
 
     Example: potstill decide video.policy '{"bandwidth_kbps": 900, "hd_screen": true}' --id upload-123
     """
@@ -98,7 +107,10 @@ def decide(
         print_json({**msgspec.to_builtins(decision), **shown})
         return
     console = Console()
-    if probabilities is not None:
+    if isinstance(loaded.problem.actions, Continuous):
+        found = explain_number(loaded, values, eligible=allowed, floor=floor)
+        _show_number(found, loaded.problem, console, decision.action)
+    elif probabilities is not None:
         console.print(_bars(probabilities, str(decision.action)))
     measure = "probability" if loaded.problem.actions.measure == "counting" else "density"
     console.print(
@@ -116,19 +128,27 @@ def explain(
     top: Annotated[int, typer.Option(min=1, help="Number of features to show.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Show which features change the probabilities.
+    """Show which features change the probabilities, or the number that is expected.
 
     The effect of a feature is the change when it is replaced by its mean over the training contexts. Effects of
     interacting features do not add up.
     """
-    from potstill.policy import explain as explained
-
+    console = Console()
     with exit_on(*USER_ERRORS):
-        explanation = explained(read_policy(policy), read_context(context), eligible=eligible, floor=floor)
+        loaded, values = read_policy(policy), read_context(context)
+        allowed = _restriction(eligible, loaded.problem)
+        if isinstance(loaded.problem.actions, Continuous):
+            number = explain_number(loaded, values, eligible=allowed, floor=floor)
+            if as_json:
+                print_json(number)
+            else:
+                _show_number(number, loaded.problem, console)
+                console.print(_number_effects(number, top))
+            return
+        explanation = explained(loaded, values, eligible=allowed, floor=floor)
     if as_json:
         print_json(explanation)
         return
-    console = Console()
     best = max(explanation.probabilities, key=explanation.probabilities.__getitem__)
     console.print(_bars(explanation.probabilities, best))
     table = Table(
@@ -153,7 +173,8 @@ def export(
     """Export a policy to run without Python.
 
     c: a header, a source file with the weights, and an example. js: an ES module with the policy, and its runtime.
-    onnx: a model from encoded contexts to probabilities, and one that also takes the eligible actions.
+    onnx: a model from encoded contexts to probabilities, and one that also takes the eligible actions. If the action is
+    a number, these are probabilities of its bins.
     """
     from potstill.policy.export import export as exported
 
@@ -184,6 +205,8 @@ def file_name(problem: Problem) -> str:
 
 def _actions(problem: Problem) -> str:
     space = problem.actions
+    if isinstance(space, Continuous):
+        return f"{space.name}, a number from {space.low:g} to {space.high:g} ({space.scale} scale, {space.bins} bins)"
     return ", ".join(space.labels) if isinstance(space, FiniteSpace) else msgspec.json.encode(space).decode()
 
 
@@ -191,7 +214,11 @@ def _restriction(stated: list[str] | None, problem: Problem) -> Any:
     """What --eligible states: labels of a finite space, JSON for any other."""
     if stated is None or isinstance(problem.actions, FiniteSpace):
         return stated
-    return [msgspec.json.decode(text) for text in stated] if len(stated) > 1 else msgspec.json.decode(stated[0])
+    try:
+        decoded = [msgspec.json.decode(text) for text in stated]
+    except msgspec.DecodeError:
+        raise InvalidOption(f"--eligible must be JSON, such as '[2, 5]', got {' '.join(stated)!r}") from None
+    return decoded if len(decoded) > 1 else decoded[0]
 
 
 def _probabilities(
@@ -203,6 +230,25 @@ def _probabilities(
         return None
     p = policy.probabilities(values, eligible=eligible, floor=floor)
     return dict(zip(space.labels, map(float, p), strict=True))
+
+
+def _show_number(found: NumberExplanation, problem: Problem, console: Console, action: float | None = None) -> None:
+    """Print the distribution of a number over ranges, that of the action marked, and its mean."""
+    shares = {f"{one.low:.4g} to {one.high:.4g}": one.probability for one in found.ranges}
+    held = (f"{one.low:.4g} to {one.high:.4g}" for one in found.ranges if action is not None and one.high >= action)
+    console.print(_bars(shares, next(held, "")))
+    name = escape(getattr(problem.actions, "name", "number"))
+    interval = f"80 % from {found.low:.4g} to {found.high:.4g}"
+    console.print(f"{name}: {found.expected:.4g} expected, {interval}", highlight=False)
+
+
+def _number_effects(found: NumberExplanation, top: int) -> Table:
+    title = f"Effects of features on the expected number; {found.average:.4g} at their means"
+    table = Table("feature", "value", "change", "distance moved", title=title, title_justify="left")
+    for effect in found.effects[:top]:
+        cells = (effect.feature, _shown(effect.value), f"{effect.change:+.4g}", f"{effect.moved:.4g}")
+        table.add_row(*map(Text, cells))
+    return table
 
 
 def _bars(probabilities: dict[str, float], marked: str) -> Table:

@@ -68,4 +68,4 @@ def _workspace(place: str, as_json: bool) -> None:
             from potstill.pipeline import check_learning
 
             check_learning(workspace)
-        show_status(found(workspace), as_json=as_json)
+        show_status(found(workspace), as_json=as_json, space=workspace.problem.actions)

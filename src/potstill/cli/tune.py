@@ -18,6 +18,7 @@ from potstill.cli.root import app
 
 if TYPE_CHECKING:
     from potstill.pipeline import IntervalEstimate, TuningResult
+    from potstill.workspace import Workspace
 
 #: Teachers that are compared by default.
 TEACHERS = ("linear-ts", "neural-linear-ts", "adaptive-ts")
@@ -63,7 +64,7 @@ def tune(
     with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
         names = [name for text in teacher or () for name in text.split(",") if name]
-        tried = make_candidates(workspace, names or ([] if alternatives else TEACHERS), alternatives or [])
+        tried = make_candidates(workspace, names or ([] if alternatives else _usual(workspace)), alternatives or [])
         with bars(console, TextColumn("{task.completed:,.0f} of {task.total:,.0f} updates")) as progress:
             bar = progress.add_task("", total=len(tried) * (parts - 1))
             found = tuned(
@@ -79,6 +80,15 @@ def tune(
         print_json(found)
     else:
         _show(found, console)
+
+
+def _usual(workspace: Workspace) -> list[str]:
+    """The default teachers, or all that learn a number if the actions are no list."""
+    from potstill.teachers import available, from_config
+
+    counting = workspace.problem.actions.measure == "counting"
+    names = TEACHERS if counting else [name for name in available() if name != "uniform"]
+    return [name for name in names if from_config({"type": name}).supports(workspace.problem.actions) is None]
 
 
 def _show(found: TuningResult, console: Console) -> None:

@@ -65,8 +65,9 @@ def update(
                 with open_engine(engine, address) as opened, steps(console) as on_step:
                     if opened.dashboard:
                         console.print(f"dashboard: {opened.dashboard}", highlight=False)
+                    workspace = Workspace(place)
                     report = updated(
-                        Workspace(place),
+                        workspace,
                         stage=stage,
                         force=force,
                         wait=wait or watch,
@@ -74,7 +75,7 @@ def update(
                         on_step=on_step,
                         engine=opened,
                     )
-                show_report(report, console, as_json=as_json, timed=watch)
+                show_report(report, console, as_json=as_json, timed=watch, space=workspace.problem.actions)
             except Conflict as error:  # somebody rolled back, pinned or published meanwhile
                 if not watch:
                     raise
@@ -137,7 +138,8 @@ def warm_start(
     action: Annotated[str, typer.Option(help="Column of the action.")] = "action",
     reward: Annotated[str, typer.Option(help="Column of the reward.")] = "reward",
     propensity: Annotated[
-        str | None, typer.Option(help="Column of the propensity. Default: propensity, if it exists.")
+        str | None,
+        typer.Option(help="Column of the propensity, or of a number's density. Default: propensity, if it exists."),
     ] = None,
     moment: Annotated[
         str | None, typer.Option("--time", help="Column of the time. Default: rows are in order.")
@@ -154,7 +156,7 @@ def warm_start(
     """Import a historical log as observations, so that the first update has data.
 
     Columns have the names of the problem's features unless `--feature` says otherwise. Without propensities, each
-    action's share of the log is used. The next update learns from the import.
+    action's share of the log is used, or a histogram of a number. The next update learns from the import.
 
     Example: potstill warm-start video uploads-2025.csv --action quality --reward watched
     """

@@ -18,6 +18,7 @@ from potstill.cli.common import print_json
 from potstill.cli.format import duration, plural, size, stamp, timestamp
 from potstill.clock import now
 from potstill.progress import bars
+from potstill.spaces import ActionSpace, Continuous
 
 if TYPE_CHECKING:
     from potstill.distill import ChoiceReport
@@ -71,7 +72,14 @@ class _Rows:
         self._progress.update(self._bar, completed=done, total=of)
 
 
-def show_report(report: UpdateReport, console: Console, *, as_json: bool, timed: bool = False) -> None:
+def show_report(
+    report: UpdateReport,
+    console: Console,
+    *,
+    as_json: bool,
+    timed: bool = False,
+    space: ActionSpace | None = None,
+) -> None:
     """Print what an update did, or would do.
 
     Args:
@@ -79,12 +87,13 @@ def show_report(report: UpdateReport, console: Console, *, as_json: bool, timed:
         console: Console to print on.
         as_json: Whether to print JSON.
         timed: Whether to begin every line with the time, as in a log.
+        space: The action space, for the unit of distances.
     """
     if as_json:
         print_json(report)
         return
     at = f"{stamp()} " if timed else ""
-    _show_lines(_lines(report), console, at)
+    _show_lines(_lines(report, space), console, at)
     colour = {"published": "green", "refused": "red"}.get(report.outcome, "bold")
     console.print(f"{at}[{colour}]{report.outcome}[/]: {escape(report.why)}", highlight=False, soft_wrap=True)
     for line in (*report.reasons, *report.notices):
@@ -103,7 +112,7 @@ def _show_lines(lines: dict[str, str], console: Console, at: str) -> None:
     console.print(table)
 
 
-def _lines(report: UpdateReport) -> dict[str, str]:
+def _lines(report: UpdateReport, space: ActionSpace | None) -> dict[str, str]:
     lines = {}
     joined, flushed, still = report.joined, report.flushed, report.still
     if flushed is not None:
@@ -125,17 +134,17 @@ def _lines(report: UpdateReport) -> dict[str, str]:
     if report.why_anew:
         lines["restart"] = f"the teacher learns from all observations again: {report.why_anew}"
     if still is not None:
+        measured = msgspec.to_builtins(still.fidelity)
         lines["distilled"] = (
             f"on {still.contexts:,} contexts, {still.steps:,} steps"
             + (", warm start" if still.warm else "")
-            + f"; held-out KL {still.fidelity.kl_mean:.2g} nats"
+            + f"; held-out {_divergence_in_words(measured, space)}"
         )
         if still.choice is not None:
             lines["student"] = _chosen(still.choice)
         if still.information_gain is not None:
             lines["information"] = f"{still.information_gain:.3g} nats gained by the teacher from these observations"
-        measured = msgspec.to_builtins(still.fidelity)
-        if words := _cost_in_words(measured.get("cost"), measured.get("regret_price")):
+        if words := _cost_in_words(measured.get("cost"), _imitation_bound(measured)):
             lines["imitation"] = words
         if still.fidelity.floor_tv:
             lines["floor"] = _floor_in_words(measured)
@@ -179,6 +188,24 @@ def _unused(late: int, too_late: int, orphans: int) -> str:
     return ", ".join(f"{plural(count, 'reward')} {what}" for what, count in counts.items() if count)
 
 
+def _divergence_in_words(fidelity: dict[str, Any], space: ActionSpace | None) -> str:
+    """KL from the teacher, and the Wasserstein distance in the unit of the action if actions have distances."""
+    words, w1 = f"KL {fidelity['kl_mean']:.2g} nats", fidelity.get("w1_mean")
+    if w1 is None:
+        return words
+    words += f", Wasserstein distance {w1:.2g}"
+    if isinstance(space, Continuous):
+        words += f" in {space.name}, {100 * w1 / (space.high - space.low):.2g} % of its range"
+    return words
+
+
+def _imitation_bound(fidelity: dict[str, Any]) -> float | None:
+    """The smaller bound on the cost of imitation: by KL, or by the Wasserstein distance times the steepest slope."""
+    return min(
+        (fidelity[name] for name in ("regret_price", "w1_price") if fidelity.get(name) is not None), default=None
+    )
+
+
 def _floor_in_words(fidelity: dict[str, Any]) -> str:
     moved = f"it changes {100 * fidelity['floor_tv']:.2g} % of decisions"
     cost = _cost_in_words(fidelity.get("floor_cost"), fidelity.get("floor_price"))
@@ -193,12 +220,12 @@ def _cost_in_words(cost: float | None, bound: float | None) -> str:
     return f"costs {cost:.2g} reward per decision by the teacher's mean rewards ({atmost})"
 
 
-def show_status(found: Status, *, as_json: bool) -> None:
+def show_status(found: Status, *, as_json: bool, space: ActionSpace | None = None) -> None:
     """Print the status of a workspace."""
     if as_json:
         print_json(found)
         return
-    fidelity = "" if found.fidelity is None else f"; held-out KL {found.fidelity['kl_mean']:.2g} nats"
+    fidelity = "" if found.fidelity is None else f"; held-out {_divergence_in_words(found.fidelity, space)}"
     since = "not published yet" if found.since is None else f"since {timestamp(found.since)}"
     waits = f"{plural(found.log.segments, 'segment')}, {size(found.log.bytes)}" if found.log.segments else "nothing"
     joined = found.next.joined
@@ -287,5 +314,6 @@ def show_import(found: ImportReport, console: Console, *, as_json: bool) -> None
     if found.skipped:
         console.print(f"{found.skipped:,} rows that do not fit were skipped", highlight=False)
     if found.estimated:
-        console.print("propensities are estimated as each action's share of the log", highlight=False)
+        how = "each action's share of it, or a histogram of a number"
+        console.print(f"propensities are estimated from the log: {how}", highlight=False)
     console.print("the next potstill update learns from them", highlight=False)

@@ -42,9 +42,9 @@ class Client:
         token: Token of the service, if it needs one.
         timeout: Seconds for a call, with all retries and pauses.
         retries: Attempts after the first.
-        fallback: Action that `decide` returns, with mode ``"fallback"``, if the service cannot be reached in time.
-            Rewards of such decisions are not sent, since the decision is not logged. Without a fallback, `decide`
-            raises `Unreachable`.
+        fallback: Action that `decide` returns, with mode ``"fallback"``, if the service cannot be reached in time and
+            the action is eligible. Rewards of such decisions are not sent, since the decision is not logged. Without a
+            fallback, `decide` raises `Unreachable`.
         reward_every: Seconds that a reward waits at most for others.
         reward_batch: Number of pending rewards that are sent without waiting.
         max_pending: The most pending rewards; beyond that, `reward` raises `QueueFull`.
@@ -91,7 +91,7 @@ class Client:
         Args:
             context: Feature names and values.
             id: Id of the decision; the same id gives the same decision. Generated if left out.
-            eligible: The actions that are allowed now.
+            eligible: The actions that are allowed now; an interval ``[from, to]`` if the action is a number.
             unit: Whom the decision is about, such as a user.
             action: The caller's own choice, required in mode ``apprentice`` and refused in others.
 

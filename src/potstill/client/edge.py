@@ -114,8 +114,9 @@ class EdgeClient:
         Args:
             context: Feature names and values.
             id: Id of the decision; generated if left out.
-            eligible: The actions that are allowed now.
-            floor: The smallest propensity of an eligible action; the policy's own if left out.
+            eligible: The actions that are allowed now; an interval ``[from, to]`` if the action is a number.
+            floor: The smallest propensity of an eligible action, or the share of uniform decisions if the action is a
+                number; the policy's own if left out.
             unit: Whom the decision is about, such as a user.
         """
         if not isinstance(context, Mapping):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+
+import numpy as np
 
 from potstill.client import calls
 from potstill.client.errors import Unreachable
@@ -14,6 +17,7 @@ from potstill.client.reward_buffer import RewardBuffer
 from potstill.client.sansio import Call
 from potstill.client.sync import upload
 from potstill.client.wire import Answer, DecideRequest, Observation, RewardReport, encode, reward_report
+from potstill.errors import shown
 from potstill.policy import Policy
 
 #: Number of latest fallback decisions whose rewards are recognised.
@@ -27,7 +31,7 @@ class Session:
         self.retry = retry
         self.pending = RewardBuffer(max_pending)
         self.reward_batch = reward_batch
-        self._fallback = fallback
+        self._fallback = checked_fallback(fallback)
         self._fallen: dict[str, None] = {}
 
     def decide(self, asked: DecideRequest) -> Call[Answer]:
@@ -92,8 +96,24 @@ class Session:
 
 
 def _permits(eligible: Any, action: Any) -> bool:
-    """Whether a restriction surely permits an action: a client does not know the action space, only lists."""
-    return eligible is None or (isinstance(eligible, (list, tuple, set, frozenset)) and action in eligible)
+    """Whether a restriction surely permits an action: a client knows only lists of names, and intervals of numbers."""
+    if eligible is None:
+        return True
+    if _is_number(action):
+        is_interval = isinstance(eligible, (list, tuple)) and len(eligible) == 2 and all(map(_is_number, eligible))
+        return is_interval and bool(eligible[0] <= action <= eligible[1])
+    return isinstance(eligible, (list, tuple, set, frozenset)) and action in eligible
+
+
+def checked_fallback(fallback: Any) -> Any:
+    """The fallback action; `ValueError` for a number that is not finite."""
+    if _is_number(fallback) and not math.isfinite(fallback):
+        raise ValueError(f"fallback must be an action, such as a finite number, got {shown(fallback)}")
+    return fallback
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def request_of(

@@ -139,9 +139,8 @@ def _refuse_not_finite(value: object, path: str) -> None:
         for i, item in enumerate(value):
             _refuse_not_finite(item, f"{path}[{i}]")
     elif isinstance(value, float) and not math.isfinite(value):
-        raise InvalidContext(
-            f"expected a finite number, got {shown(value)}; send None if the feature may be missing - at `{path}`"
-        )
+        hint = "; send None if the feature may be missing" if ".context." in path else ""
+        raise InvalidContext(f"expected a finite number, got {shown(value)}{hint} - at `{path}`")
 
 
 def listed(name: str, bodies: Sequence[bytes]) -> bytes:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from potstill.evaluate.lake_log import LakeLog, Progress
     from potstill.evaluate.log import WHY
     from potstill.evaluate.report import page
-    from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of, table_contexts
+    from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of, table_contexts, table_policy
 
 _LATER = {
     "ArrayFile": "potstill.evaluate.array_file",
@@ -61,6 +61,7 @@ _LATER = {
     "columns_of": "potstill.evaluate.table_log",
     "page": "potstill.evaluate.report",
     "table_contexts": "potstill.evaluate.table_log",
+    "table_policy": "potstill.evaluate.table_log",
 }
 
 __all__ = [
@@ -126,6 +127,7 @@ __all__ = [
     "rankings",
     "switch_dr",
     "table_contexts",
+    "table_policy",
     "target",
     "text",
     "training_rows",

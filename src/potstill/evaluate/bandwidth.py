@@ -30,6 +30,8 @@ def with_bandwidths(
     if stated is not None and not 0 < stated <= 1:
         raise InvalidOption(f"bandwidth must be a share of the scale, above 0 and at most 1, got {stated!r}")
     if log.problem.actions.measure == "counting":
+        if stated is not None:
+            raise InvalidOption("a bandwidth is for actions that are numbers, and these are a list; leave it out")
         return list(made)
     first = next((block for _, block in numbered(log)), None)
     return [

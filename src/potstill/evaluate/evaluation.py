@@ -168,7 +168,7 @@ def evaluate(
     check_level(level)
     chosen, names = _chosen(estimators), _checked_names(intervals)
     features = (by,) if isinstance(by, str) else tuple(by or ())
-    made = [targets.target(log.problem, each) for each in (target, against) if each is not None]
+    made = [targets.target(log.problem, each) for each in (target, *(() if against is None else (against,)))]
     supported = LogWithSupport(log)
     fit = fitted(model, supported)
     made = with_bandwidths(made, supported, fit, chosen[_headline(chosen)], bandwidth)

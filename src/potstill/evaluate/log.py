@@ -18,7 +18,7 @@ Float64 = NDArray[np.float64]
 
 #: Reason by source of an observation, ``"unfit"``, or ``"outside"`` of the time asked for.
 WHY = {
-    "import-estimated": "imported without propensities; each action's share of the log is used instead",
+    "import-estimated": "imported without propensities, which were estimated from the log instead",
     "apprentice": "your code chose, so the policy's propensity is not that of the choice",
     "log-only": "your code decided and stated no probability",
     "fallback": "no policy was available, and a fixed action was taken",

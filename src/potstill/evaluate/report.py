@@ -87,7 +87,8 @@ _LABELS = (
     "mean weight",
 )
 _DIAGNOSTICS = (
-    "A row's weight is the policy's probability of the logged action over the probability with which it was taken. "
+    "A row's weight is the policy's probability of the logged action over the probability with which it was taken, or "
+    "the same with densities if the action is a number. "
     "The effective sample size is how many decisions of the policy's own would say as much; effective events are those "
     "of them with a reward other than the usual one, such as that of no click. “Never logged” is the "
     "share of the policy's choices about which the log holds nothing at all. The mean weight must be about 1 less that "
@@ -117,7 +118,7 @@ def _estimates(evaluation: Evaluation) -> Section:
         "bars, that is a good sign; if dm is far from dr, the reward model is poor, and dr does not depend on it. "
         f"{text.bars(evaluation)} Left, the dashed line is what was earned."
     )
-    notes = (f"{note}." for note in text.footnotes(evaluation))
+    notes = (f"{note}." for note in (*text.footnotes(evaluation), *text.smoothing(evaluation)))
     return Section("What each estimator says", "\n\n".join([caption, *notes]), figures, [_estimate_table(evaluation)])
 
 
@@ -139,7 +140,10 @@ def _estimate_table(evaluation: Evaluation) -> Table:
 def _weights(evaluation: Evaluation, weights: WeightHistogram | None) -> Section | None:
     if weights is None or not weights.bins:
         return None
-    zero = f" {weights.zero:.0%} of the rows have weight 0: {evaluation.target.name} never takes their action."
+    why = f"{evaluation.target.name} never takes their action"
+    if evaluation.target.bandwidth is not None:
+        why = f"their number is farther from that of {evaluation.target.name} than the bandwidth"
+    zero = f" {weights.zero:.0%} of the rows have weight 0: {why}."
     return Section(
         "Weights",
         "Distribution of rows, and of the total weight, over importance weights of "
@@ -197,6 +201,6 @@ def _about(estimator: str, note: str) -> str:
 _HOW_TO_READ = (
     "The new policy was not deployed. Each logged decision is weighted: rows whose action the new policy takes more "
     "often than the logging policy count more, others less. The weights are exact because the log has the probability "
-    "of each action. The answer is what would have happened on these very decisions; it cannot include how users would "
-    "react to weeks of another policy. An experiment (docs/experiments.md) can."
+    "or density of each action. The answer is what would have happened on these very decisions; it cannot include how "
+    "users would react to weeks of another policy. An experiment (docs/experiments.md) can."
 )

@@ -15,7 +15,7 @@ from potstill.errors import InvalidLog
 from potstill.evaluate.lake_log import Progress, raw_values
 from potstill.evaluate.log import Block
 from potstill.problem import Discrete, Problem, Reward
-from potstill.spaces import finite, lake_columns
+from potstill.spaces import FiniteSpace, finite, lake_columns
 from potstill.tables import FITS, NAMED, ROW, Columns, PolicyColumns, RowRules, carried
 
 #: Rows in memory at a time.
@@ -43,6 +43,25 @@ class TablePolicy:
         return found
 
 
+class TableActions:
+    """A column with the action of each row as a target, such as a number, whose space is no list."""
+
+    def __init__(self, columns: PolicyColumns) -> None:
+        self.name, self._column = f"column {columns.name}", columns.name
+
+    def actions(self, block: Block, first_row: int) -> NDArray[np.float64]:  # noqa: ARG002 - part of the contract
+        """The column's actions; `TableLog` has refused rows in which it has none."""
+        found: NDArray[np.float64] = block.groups[self._column]
+        return found
+
+
+def table_policy(columns: PolicyColumns, problem: Problem) -> TablePolicy | TableActions:
+    """A policy in columns of a table as a target."""
+    if not columns.actions and problem.actions.measure == "lebesgue":
+        return TableActions(columns)
+    return TablePolicy(columns, problem)
+
+
 class TableLog:
     """A table as a log to evaluate policies on.
 
@@ -50,7 +69,9 @@ class TableLog:
         place: Path or URL of the table.
         columns: Which column is what.
         problem: Problem that was decided, if there is a definition. Inferred from the table if left out: actions are
-            the values of the action column, features those of `columns.context`.
+            the values of the action column, or a number if `columns.is_density`; features are those of
+            `columns.context`.
+        interval: Smallest and largest number of an inferred problem; those of the action column where None.
         reward: Range of rewards of an inferred problem; bounded intervals need one.
         targets: Policies in columns of the table.
         actions: Number of actions that a policy in a file has; its columns are then 0, 1, 2 and so on if actions are
@@ -64,7 +85,7 @@ class TableLog:
         on_progress: Called with the rows read so far and the total.
 
     Attributes:
-        counts: Number of used rows of each action.
+        counts: Number of used rows of each action of a list.
         left_out: Number of rows that are not used: ``"unfit"``, or ``"outside"`` of the time.
         unfit: Number of rows that do not fit, by reason.
         span: Times of the first and the last row; microseconds since 1970.
@@ -77,6 +98,7 @@ class TableLog:
         *,
         problem: Problem | None = None,
         reward: Reward | None = None,
+        interval: tuple[float | None, float | None] = (None, None),
         targets: Sequence[PolicyColumns] = (),
         actions: int | None = None,
         position: str | None = None,
@@ -94,7 +116,10 @@ class TableLog:
         if position is not None and problem is None:
             self._table = self._table.with_columns(pl.col(position).cast(pl.String))
         self._outside = self._outside_of(since, until)
-        self.problem: Problem = problem or self._inferred(reward or Reward())
+        self.problem: Problem = problem or self._inferred(reward or Reward(), interval)
+        self._way_out = "Correct these rows, or leave them out with --skip-unfit"
+        if problem is None and columns.is_density:
+            self._way_out += "; --low and --high state a wider interval"
         tables.check_propensity(columns, self.problem, place)
         self.span: tuple[int, int] | None = None
         self.counts: Counter[str] = Counter()
@@ -102,6 +127,8 @@ class TableLog:
         self.left_out: Mapping[str, int] = self._validate(skip=skip)
         if isinstance(columns.propensity, float) and self.counts and isinstance(self.problem.actions, Discrete):
             tables.check_constant_propensity(columns.propensity, self.counts, place)
+        if isinstance(columns.propensity, float) and problem is None and interval == (None, None):
+            tables.check_constant_density(columns.propensity, self.problem.actions, place)
 
     @property
     def total(self) -> int:
@@ -156,14 +183,21 @@ class TableLog:
         if not self._total:
             raise InvalidLog(f"{self.place}: it has no rows")
 
-    def _inferred(self, reward: Reward) -> Problem:
-        naming = [self._columns.action, *(target.name for target in self._targets if not target.actions)]
-        stated = [action for target in self._targets for action in target.actions]
-        names = self._numbered(tables.actions_in(self._table, naming, stated, self.place))
+    def _inferred(self, reward: Reward, interval: tuple[float | None, float | None]) -> Problem:
         position = [] if self._position is None else [self._position]
         context = list(dict.fromkeys([*self._columns.context, *position]))
         features = tables.features_in(self._table, context, self.place)
-        return Problem(name=self.place, context=features, actions=Discrete(names), reward=reward)
+        actions = (
+            tables.number_in(self._table, self._columns.action, interval, self.place)
+            if self._columns.is_density
+            else Discrete(self._names())
+        )
+        return Problem(name=self.place, context=features, actions=actions, reward=reward)
+
+    def _names(self) -> list[str]:
+        naming = [self._columns.action, *(target.name for target in self._targets if not target.actions)]
+        stated = [action for target in self._targets for action in target.actions]
+        return self._numbered(tables.actions_in(self._table, naming, stated, self.place))
 
     def _numbered(self, names: list[str]) -> list[str]:
         """The actions that a policy in a file has: as many as in the table, or all integers below their number."""
@@ -219,10 +253,10 @@ class TableLog:
             used = fitting.filter(~self._outside)
             count, outside = count + len(checked) - len(fitting), outside + len(fitting) - len(used)
             self._widen_span(used)
-            self.counts.update(dict(used["action"].cast(pl.String).value_counts().rows()))
+            if isinstance(self.problem.actions, FiniteSpace):
+                self.counts.update(dict(used["action"].cast(pl.String).value_counts().rows()))
         if count and not skip:
-            way_out = "Correct these rows, or leave them out with --skip-unfit"
-            raise InvalidLog(f"{tables.refusal(self.place, unfit, count)} {way_out}")
+            raise InvalidLog(f"{tables.refusal(self.place, unfit, count)} {self._way_out}")
         if count and count == self._total:
             raise InvalidLog(f"{self.place}: none of its {count:,} rows fits: {tables.first_reasons(unfit)}")
         return {why: rows for why, rows in (("unfit", count), ("outside", outside)) if rows}

@@ -48,9 +48,22 @@ class ProbabilityTarget(Protocol):
         """The probability of each action in each row, float[n, K]."""
 
 
+@runtime_checkable
+class ActionTarget(Protocol):
+    """A policy to evaluate by one action per row."""
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+
+    def actions(self, block: Block, first_row: int) -> Any:
+        """The action of each row: encoded actions, rows first, or a list of values."""
+
+
 #: What `target` accepts. An action's value is one of them.
 TargetLike: TypeAlias = (
-    "Target | ProbabilityTarget | Policy | str | tuple[AnyFiniteTeacher, Any, Key] | TargetFunction | Any"
+    "Target | ProbabilityTarget | ActionTarget | Policy | str | tuple[AnyFiniteTeacher, Any, Key] | TargetFunction"
+    " | Any"
 )
 
 
@@ -89,7 +102,7 @@ def _make(problem: Problem, what: TargetLike) -> _CheckedTarget:
             return TeacherTarget(problem, teacher, state, key)
         case _CheckedTarget():
             return copy(what)
-        case Target() | ProbabilityTarget():
+        case Target() | ProbabilityTarget() | ActionTarget():
             return CustomTarget(problem, what)
         case _ if callable(what):
             return FunctionTarget(problem, what)
@@ -102,6 +115,8 @@ class _CheckedTarget:
     name: str
     #: Bandwidth that it was smoothed with; None if it was not.
     bandwidth: float | None = None
+    #: Whether it may give one action per row instead of a distribution.
+    gives_actions: bool = False
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name = name
@@ -109,8 +124,7 @@ class _CheckedTarget:
 
     def is_point(self, block: Block) -> bool:
         """Whether it gives one action per row instead of a distribution; judged by the first block of a log."""
-        gives_actions = isinstance(self, (FixedActionTarget, ArrayTarget, FunctionTarget))
-        if not gives_actions or not hasattr(self._ope, "smoothed"):
+        if not self.gives_actions or not hasattr(self._ope, "smoothed"):
             return False
         return not hasattr(self._answer(block, 0), "propensity")
 
@@ -153,6 +167,8 @@ class UniformTarget(_CheckedTarget):
 
 class FixedActionTarget(_CheckedTarget):
     """The same action in every row; where it is not eligible, any that is."""
+
+    gives_actions = True
 
     def __init__(self, problem: Problem, value: Any) -> None:
         try:
@@ -207,6 +223,8 @@ class TeacherTarget(_CheckedTarget):
 class FunctionTarget(_CheckedTarget):
     """A function of encoded contexts."""
 
+    gives_actions = True
+
     def __init__(self, problem: Problem, function: TargetFunction) -> None:
         super().__init__(problem, getattr(function, "__name__", "function").strip("<>"))
         self._function = function
@@ -218,8 +236,11 @@ class FunctionTarget(_CheckedTarget):
 class ArrayTarget(_CheckedTarget):
     """Answers for all rows of the log: probabilities float[N, K] on a list of actions, or actions."""
 
+    gives_actions = True
+
     def __init__(self, problem: Problem, rows: NDArray[Any]) -> None:
-        super().__init__(problem, "probabilities" if rows.dtype.kind == "f" else "actions")
+        counting = problem.actions.measure == "counting"
+        super().__init__(problem, "probabilities" if counting and rows.dtype.kind == "f" else "actions")
         # The shape is checked now, and each row as it is used.
         self._ope.distribution(rows[:1], len(rows[:1]), None, name=self.name, first_row=0)
         self._rows = rows
@@ -237,11 +258,26 @@ class ArrayTarget(_CheckedTarget):
 class CustomTarget(_CheckedTarget):
     """A target of the caller's own class."""
 
-    def __init__(self, problem: Problem, own: Target | ProbabilityTarget) -> None:
+    def __init__(self, problem: Problem, own: Target | ProbabilityTarget | ActionTarget) -> None:
         super().__init__(problem, own.name)
         self._own, self.policy = own, getattr(own, "policy", None)
+        self.gives_actions = isinstance(own, ActionTarget)
+
+    def is_point(self, block: Block) -> bool:
+        """As its own class says, or by what it gives."""
+        own = getattr(self._own, "is_point", None)
+        return bool(own(block)) if own is not None else super().is_point(block)
+
+    def smoothed(self, bandwidth: float) -> Self:
+        """The same target, smoothed by its own class if that can."""
+        made = super().smoothed(bandwidth)
+        if hasattr(self._own, "smoothed"):
+            made._own = self._own.smoothed(bandwidth)
+        return made
 
     def _answer(self, block: Block, first_row: int) -> Any:
         if isinstance(self._own, Target):
             return self._own.distribution(block, first_row)
+        if isinstance(self._own, ActionTarget):
+            return self._own.actions(block, first_row)
         return np.asarray(self._own.probabilities(block, first_row))

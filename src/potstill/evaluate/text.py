@@ -200,6 +200,17 @@ def footnotes(evaluation: Evaluation) -> list[str]:
     return [f"* {name}: {one.note}" for name, one in evaluation.target.estimates.items() if one.note]
 
 
+def smoothing(evaluation: Evaluation) -> list[str]:
+    """For targets that give one number per row: the bandwidth, and what intervals leave out; a line each."""
+    return [
+        f"{side.name} is one number per decision, which has no density: rewards of numbers within "
+        f"{100 * side.bandwidth:.3g} % of the interval around it count (bandwidth {side.bandwidth:.3g}). Intervals do "
+        "not cover the bias of that smoothing; --bandwidth states another one"
+        for side in _sides(evaluation)
+        if side.bandwidth is not None
+    ]
+
+
 def left_out(counts: Mapping[str, int], unfit: Mapping[str, int] | None = None) -> list[str]:
     """Excluded rows and the reason, a line each; `unfit` counts the requirements that rows of a table fail."""
     from potstill.evaluate.log import WHY

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from copy import copy
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -36,7 +37,8 @@ class WeightBin(NamedTuple):
 class WeightHistogram:
     """A target that counts its importance weights while it is evaluated.
 
-    Evaluate it on a log once: every pass counts the rows again.
+    Evaluate it on a log once: every pass counts the rows again. Only the bandwidth that a target was last smoothed with
+    counts.
     """
 
     def __init__(self, target: Target) -> None:
@@ -44,12 +46,24 @@ class WeightHistogram:
         self._target = target
         self._rows = np.zeros(len(EDGES) - 1, np.int64)
         self._weight = np.zeros(len(EDGES) - 1)
-        self._zero = 0
+        self._zeros = np.zeros(1, np.int64)
 
     @property
     def policy(self) -> Policy | None:
         """The policy of the target, if it is one."""
         return getattr(self._target, "policy", None)
+
+    def is_point(self, block: Block) -> bool:
+        """Whether the target gives one number per row, which has no density."""
+        return hasattr(self._target, "is_point") and self._target.is_point(block)
+
+    def smoothed(self, bandwidth: float) -> Self:
+        """The smoothed target, which counts into the same histogram; earlier counts are discarded."""
+        made = copy(self)
+        made._target = cast(Any, self._target).smoothed(bandwidth)
+        for counts in (self._rows, self._weight, self._zeros):
+            counts[:] = 0
+        return made
 
     def distribution(self, block: Block, first_row: int) -> Distribution:
         """The distribution of the target."""
@@ -57,7 +71,7 @@ class WeightHistogram:
         weights = distribution.propensity(block.actions) / block.propensities
         positive = weights[weights > 0]
         place = np.clip(np.searchsorted(EDGES, positive, side="right") - 1, 0, len(self._rows) - 1)
-        self._zero += len(weights) - len(positive)
+        self._zeros += len(weights) - len(positive)
         self._rows += np.bincount(place, minlength=len(self._rows))
         self._weight += np.bincount(place, positive, minlength=len(self._rows))
         return distribution
@@ -65,7 +79,8 @@ class WeightHistogram:
     @property
     def zero(self) -> float:
         """The share of rows whose action the target never takes."""
-        return self._zero / max(self._zero + int(self._rows.sum()), 1)
+        zero = int(self._zeros[0])
+        return zero / max(zero + int(self._rows.sum()), 1)
 
     @property
     def bins(self) -> list[WeightBin]:
@@ -73,7 +88,7 @@ class WeightHistogram:
         used = np.flatnonzero(self._rows)
         if not len(used):
             return []
-        rows, weight = self._zero + self._rows.sum(), self._weight.sum()
+        rows, weight = self._zeros[0] + self._rows.sum(), self._weight.sum()
         first, last = (int(np.searchsorted(EDGES, end * (1 - 1e-9))) for end in _AROUND_ONE)
         return [
             WeightBin(

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from potstill import tables
 from potstill.events import add_history, now, refuse_repeat
 from potstill.events.join import ImportedFile
-from potstill.problem import Discrete, InvalidObservation, Problem
+from potstill.problem import Continuous, Discrete, InvalidObservation, Problem
 from potstill.spaces import finite
 from potstill.tables import FITS, NAMED, ROW, TIME, Columns, RowRules
 from potstill.workspace import Workspace
 
 #: Rows of a log in memory at a time.
 ROWS = 200_000
+#: Bins of the histogram that estimates the density of a number.
+_BINS = 16
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +34,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
         observations: Number of observations made from them.
         skipped: Number of excluded rows that do not fit the problem.
         cut: Number of the cut that holds the observations.
-        estimated: Whether propensities are estimates: the share of each action in the log.
+        estimated: Whether propensities are estimates: the share of each action in the log, or a histogram.
     """
 
     rows: int
@@ -49,8 +54,8 @@ def import_history(
 ) -> ImportReport:
     """Import a historical log (CSV, Parquet or Delta Lake) as observations; the next update learns from them.
 
-    If the log has no propensities, each action's share of the log is used instead. The teacher does not need
-    propensities, and off-policy estimates exclude such rows.
+    If the log has no propensities, each action's share of the log is used instead, or a histogram of a number. The
+    teacher does not need propensities, and off-policy estimates exclude such rows.
 
     Args:
         workspace: The workspace.
@@ -75,12 +80,12 @@ def import_history(
     used = checked.filter(FITS)
     if isinstance(columns.propensity, float) and isinstance(workspace.problem.actions, Discrete):
         tables.check_constant_propensity(columns.propensity, _counts(used), log, InvalidObservation)
-    shares = _shares(used, workspace.problem) if columns.propensity is None else None
+    estimate = _estimated(used, workspace.problem) if columns.propensity is None else None
     source = ImportedFile(name=log, sha256=digest, rows=fitting)
-    frames = _frames(used, shares, total, digest, on_progress)
+    frames = _frames(used, estimate, total, digest, on_progress)
     cut = add_history(workspace.lake, workspace.cuts, workspace.problem, frames, source)
     return ImportReport(
-        rows=total, observations=fitting, skipped=total - fitting, cut=cut.number, estimated=shares is not None
+        rows=total, observations=fitting, skipped=total - fitting, cut=cut.number, estimated=estimate is not None
     )
 
 
@@ -103,21 +108,36 @@ def _rules(problem: Problem, schema: pl.Schema, columns: Columns, log: str) -> R
     return RowRules([*rules, *tables.context_rules(problem, features, schema, text=tables.is_text(log))])
 
 
-def _shares(table: pl.LazyFrame, problem: Problem) -> dict[str, float]:
-    """Share of each action in the log."""
-    finite(problem.actions, "a warm start without --propensity")
+def _estimated(table: pl.LazyFrame, problem: Problem) -> pl.Expr:
+    """The share of each action in the log; of a number, the density by a histogram over its scale."""
+    space = problem.actions
+    if isinstance(space, Continuous):
+        widths = np.diff(space.from_unit(np.arange(_BINS + 1) / _BINS))
+        place = (_unit(space) * _BINS).floor().clip(0, _BINS - 1).cast(pl.Int32)
+        counts = _counts(table.select(place.alias("action")))
+        densities = {each: n / sum(counts.values()) / widths[each] for each, n in counts.items()}
+        return place.replace_strict(densities, return_dtype=pl.Float64)
+    finite(space, "a warm start without --propensity")
     counts = _counts(table)
-    total = sum(counts.values())
-    return {action: n / total for action, n in counts.items()}
+    shares = {action: n / sum(counts.values()) for action, n in counts.items()}
+    return pl.col("action").replace_strict(shares, return_dtype=pl.Float64)
 
 
-def _counts(table: pl.LazyFrame) -> dict[str, int]:
+def _unit(space: Continuous) -> pl.Expr:
+    """`Continuous.unit` of the column of actions."""
+    number = pl.col("action")
+    if space.scale == "log":
+        return (number / space.low).log() / math.log(space.high / space.low)
+    return (number - space.low) / (space.high - space.low)
+
+
+def _counts(table: pl.LazyFrame) -> dict[Any, int]:
     return dict(table.group_by("action").len().collect(engine="streaming").rows())
 
 
 def _frames(
     table: pl.LazyFrame,
-    shares: dict[str, float] | None,
+    estimate: pl.Expr | None,
     total: int,
     digest: str,
     on_progress: Callable[[int, int], None] | None,
@@ -129,13 +149,12 @@ def _frames(
         order = pl.col(ROW).cast(pl.Int64)
         if "time" not in part.columns:
             part = part.with_columns((order + imported).cast(TIME).alias("time"))
-        if shares is not None:
-            share = pl.col("action").replace_strict(shares, return_dtype=pl.Float64)
-            part = part.with_columns(share.alias("propensity"))
+        if estimate is not None:
+            part = part.with_columns(estimate.alias("propensity"))
         yield part.select(
             pl.format("{}-{}", pl.lit(digest[:12]), order.cast(pl.String).str.zfill(12)).alias("id"),
             *(name for name in part.columns if name not in (ROW, FITS)),
-            pl.lit("import" if shares is None else "import-estimated").alias("source"),
+            pl.lit("import" if estimate is None else "import-estimated").alias("source"),
         )
         if on_progress is not None:
             on_progress(min(at + ROWS, total), total)

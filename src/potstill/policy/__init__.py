@@ -4,6 +4,7 @@ from potstill.policy.artifact import InvalidPolicy, Lineage, Metadata
 from potstill.policy.decision import Decision
 from potstill.policy.draw import SALT_BYTES, uniform
 from potstill.policy.explain import explain
+from potstill.policy.explain_number import NumberExplanation, explain_number
 from potstill.policy.native_runtime import digests
 from potstill.policy.network import Activation, Layer, outputs
 from potstill.policy.policy import UNDERFLOW, Policy
@@ -18,10 +19,12 @@ __all__ = [
     "Layer",
     "Lineage",
     "Metadata",
+    "NumberExplanation",
     "Policy",
     "default",
     "digests",
     "explain",
+    "explain_number",
     "outputs",
     "uniform",
     "why_not_native",

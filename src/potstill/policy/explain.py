@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from potstill.policy.policy import Policy
 from potstill.spaces import finite
@@ -54,17 +55,8 @@ def explain(
 ) -> Explanation:
     """Explain the probabilities of a context, by replacing one feature at a time."""
     problem, names = policy.problem, finite(policy.problem.actions, "explain").labels
-    row = problem.encode(context)
-    variants = [row, policy.mean]
-    at = 0
-    for feature in problem.context:
-        columns = slice(at, at + len(feature.labels))
-        replaced = row.copy()
-        replaced[columns] = policy.mean[columns]
-        variants.append(replaced)
-        at = columns.stop
     mask = None if eligible is None else problem.actions.restrict(eligible).allowed[0]
-    p, average, *without = policy.probabilities_many(np.stack(variants), eligible=mask, floor=floor)
+    p, average, *without = policy.probabilities_many(ablated(policy, context), eligible=mask, floor=floor)
 
     def by_action(values: Sequence[float]) -> dict[str, float]:
         return {name: float(value) for name, value in zip(names, values, strict=True)}
@@ -75,3 +67,16 @@ def explain(
     ]
     effects.sort(key=lambda effect: -effect.moved)
     return Explanation(by_action(p), by_action(average), effects)
+
+
+def ablated(policy: Policy, context: Mapping[str, object]) -> NDArray[np.float32]:
+    """The encoded context, the mean of every feature, and the context with one feature after another at its mean."""
+    row = policy.problem.encode(context)
+    variants, at = [row, policy.mean], 0
+    for feature in policy.problem.context:
+        columns = slice(at, at + len(feature.labels))
+        replaced = row.copy()
+        replaced[columns] = policy.mean[columns]
+        variants.append(replaced)
+        at = columns.stop
+    return np.stack(variants)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from potstill.errors import InvalidAction, InvalidObservation, PotstillError
-from potstill.spaces import Actions, ActionSpace, FiniteSpace
+from potstill.spaces import Actions, ActionSpace, Continuous, FiniteSpace
 
 if TYPE_CHECKING:
     from potstill.problem.problem import Problem
@@ -76,6 +76,8 @@ def action_must_be(space: ActionSpace) -> str:
     """What an action must be, for messages: short lists are spelt out."""
     if isinstance(space, FiniteSpace) and len(space) <= _LISTED:
         return f"one of {', '.join(space.labels)}"
+    if isinstance(space, Continuous):
+        return f"a number from {space.low:g} to {space.high:g}"
     return f"an action of the problem, such as {space.examples[0]}"
 
 

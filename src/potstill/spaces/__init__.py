@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from potstill.lazy import lazy
-from potstill.spaces.continuous import Continuous
+from potstill.spaces.continuous import Continuous, HistogramDistribution
 from potstill.spaces.contract import (
     Actions,
     ActionSpace,
@@ -43,6 +43,7 @@ __all__ = [
     "FiniteDistribution",
     "FiniteSpace",
     "Head",
+    "HistogramDistribution",
     "LakeColumns",
     "Learning",
     "LoggedRows",

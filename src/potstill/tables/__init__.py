@@ -5,6 +5,7 @@ from potstill.tables.columns import (
     TIME,
     Columns,
     check_columns,
+    check_constant_density,
     check_constant_propensity,
     check_context,
     check_propensity,
@@ -15,7 +16,7 @@ from potstill.tables.columns import (
 )
 from potstill.tables.csv import read_csv
 from potstill.tables.encode import checked_contexts, encode_contexts
-from potstill.tables.infer import actions_in, features_in, features_of, in_one_line, natural
+from potstill.tables.infer import actions_in, features_in, features_of, in_one_line, natural, number_in
 from potstill.tables.policy_columns import PolicyColumns, carried
 from potstill.tables.scan import UnreadableTable, is_text, scan_table
 from potstill.tables.validate import (
@@ -52,6 +53,7 @@ __all__ = [
     "actions_in",
     "carried",
     "check_columns",
+    "check_constant_density",
     "check_constant_propensity",
     "check_context",
     "check_propensity",
@@ -70,6 +72,7 @@ __all__ = [
     "is_text",
     "moment",
     "natural",
+    "number_in",
     "propensity_rule",
     "read_csv",
     "refusal",

@@ -10,7 +10,17 @@ import numpy as np
 import polars as pl
 
 from potstill.errors import InvalidLog, PotstillError
-from potstill.problem import Boolean, Categorical, Feature, Numeric, Problem, propensities_fit, propensity_must_be
+from potstill.problem import (
+    ActionSpace,
+    Boolean,
+    Categorical,
+    Continuous,
+    Feature,
+    Numeric,
+    Problem,
+    propensities_fit,
+    propensity_must_be,
+)
 
 CONTEXT = "context_"
 #: Times are microseconds since 1970, UTC.
@@ -19,6 +29,8 @@ TIME = pl.Datetime("us", "UTC")
 CONSTANT_LEVEL = 1e-6
 #: Microseconds in a second.
 SECOND = 1_000_000
+#: Rounding of a density that a user states.
+_ROUNDING = 1e-2
 _TYPES: Mapping[type[Feature], pl.DataType] = {
     Numeric: pl.Float64(),
     Categorical: pl.String(),
@@ -35,6 +47,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         propensity: Column of the probability, or density, of the action; a number if it was always the same; None if it
             is not known.
         time: Column of the time; None if it is not known, and rows are then taken to be in order.
+        is_density: Whether the action is a number, and the propensity its density.
         context: Columns that become the features of a problem that is inferred from the table. Leave out what was known
             only after the decision.
         features: Column of each feature of a given problem, where it is not called as the feature is.
@@ -43,9 +56,15 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     action: str = "action"
     reward: str = "reward"
     propensity: str | float | None = "propensity"
+    is_density: bool = False
     time: str | None = None
     context: tuple[str, ...] = ()
     features: Mapping[str, str] = {}
+
+    @property
+    def propensity_option(self) -> str:
+        """Option of the command line that names the propensity."""
+        return "--density" if self.is_density else "--propensity"
 
     @property
     def roles(self) -> list[tuple[str, str]]:
@@ -53,7 +72,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         named = {
             "--action": self.action,
             "--reward": self.reward,
-            "--propensity": self.propensity,
+            self.propensity_option: self.propensity,
             "--time": self.time,
         }
         return [(option, name) for option, name in named.items() if isinstance(name, str)]
@@ -106,13 +125,16 @@ def check_propensity(columns: Columns, problem: Problem, where: str) -> None:
     """Raise if rows have no propensity, or if the one of all rows does not fit."""
     propensity = columns.propensity
     if propensity is None:
-        raise InvalidLog(f"{where}: off-policy estimates need propensities; name their column with --propensity")
+        raise InvalidLog(
+            f"{where}: off-policy estimates need propensities; name their column with --propensity, or "
+            "with --density if the action is a number"
+        )
     if isinstance(propensity, str):
         return
     if not propensities_fit(problem.actions, np.array([propensity]))[0]:
         raise InvalidLog(
-            f"--propensity must be a column, or {propensity_must_be(problem.actions)} if it was always the same, got "
-            f"{propensity:g}"
+            f"{columns.propensity_option} must be a column, or {propensity_must_be(problem.actions)} if it was always "
+            f"the same, got {propensity:g}"
         )
 
 
@@ -139,6 +161,16 @@ def check_constant_propensity(
             f"{where}: {action!r} was taken in {100 * share:.3g} % of {rows:,} rows. If the propensity was "
             f"{propensity:g} in all rows, no action can be taken in more than {100 * propensity:.3g} % but for chance. "
             "Name the column of the propensities with --propensity"
+        )
+
+
+def check_constant_density(density: float, space: ActionSpace, where: str) -> None:
+    """Raise if a density that is the same for all numbers from the smallest to the largest has a mass above 1."""
+    if isinstance(space, Continuous) and density * (space.high - space.low) > 1 + _ROUNDING:
+        raise InvalidLog(
+            f"{where}: {space.name} is between {space.low:g} and {space.high:g}, so a density that is the same in all "
+            f"rows is at most {1 / (space.high - space.low):g}, got --density {density:g}. Name the column of the "
+            "densities"
         )
 
 

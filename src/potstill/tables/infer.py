@@ -10,6 +10,7 @@ import polars as pl
 
 from potstill.errors import InvalidLog, InvalidProblem
 from potstill.problem import Boolean, Categorical, Feature, Numeric
+from potstill.spaces import Continuous
 
 #: Strings with more different values than this are more likely identifiers than categories.
 MOST_VALUES = 64
@@ -64,7 +65,10 @@ def actions_in(table: pl.LazyFrame, names: Sequence[str], known: Iterable[str], 
     for name in names:
         values = table.select(pl.col(name).cast(pl.String)).unique().drop_nulls().collect(engine="streaming")
         if len(values) > MOST_ACTIONS:
-            raise InvalidLog(f"{where}: column {name!r} has {len(values):,} different values; does it name actions?")
+            raise InvalidLog(
+                f"{where}: column {name!r} has {len(values):,} different values; does it name actions? If the action "
+                "is a number, name the column of its density with --density"
+            )
         found.update(values[name].to_list())
     if len(found) < 2:
         raise InvalidLog(
@@ -72,6 +76,24 @@ def actions_in(table: pl.LazyFrame, names: Sequence[str], known: Iterable[str], 
             "action there is nothing to compare"
         )
     return sorted(found, key=natural)
+
+
+def number_in(table: pl.LazyFrame, name: str, interval: tuple[float | None, float | None], where: str) -> Continuous:
+    """The number that a column holds: from its smallest to its largest value, unless the interval states the end."""
+    column = pl.col(name).cast(pl.Float64, strict=False)
+    finite = column.filter(column.is_finite())  # rows with other values are refused one by one
+    ends = table.select(finite.min().alias("low"), finite.max().alias("high")).collect(engine="streaming").row(0)
+    if ends[0] is None and None in interval:
+        raise InvalidLog(
+            f"{where}: column {name!r} holds no numbers; name the action with --action, or leave out --density"
+        )
+    low, high = (end if stated is None else stated for stated, end in zip(interval, ends, strict=True))
+    if low == high and interval == (None, None):
+        raise InvalidLog(f"{where}: column {name!r} is always {low:g}; with one action there is nothing to compare")
+    try:
+        return Continuous(name, low, high)
+    except InvalidProblem as error:
+        raise InvalidLog(f"{where}: {error}; state the interval with --low and --high") from error
 
 
 def natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:

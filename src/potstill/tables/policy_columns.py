@@ -47,8 +47,10 @@ class PolicyColumns:
 
     def without(self, problem: Problem) -> list[str]:
         """Actions without a column of probabilities, which the policy therefore never takes."""
+        if not self.actions:
+            return []
         labels = finite(problem.actions, "a policy in columns of a table").labels
-        return [name for name in labels if self.actions and name not in self.actions]
+        return [name for name in labels if name not in self.actions]
 
     def rules(self, problem: Problem) -> list[ColumnRule]:
         """Rules of its columns. Probabilities must also add up to 1, which the rule of the last column checks."""

@@ -43,6 +43,12 @@ type = "boolean"
 [actions]
 type = "discrete"
 names = ["360p", "480p", "720p", "1080p"]
+# A number, such as a price, instead of a list (docs/numbers.md): replace the two lines above by
+# type = "continuous"
+# name = "price"
+# low = 0.5
+# high = 20
+# scale = "log"  # for prices over orders of magnitude; "linear" by default
 
 # Reward to maximise.
 [reward]
@@ -59,8 +65,9 @@ CONFIG = """\
 
 # The teacher: the posterior over rewards that policies imitate.
 [teacher]
-# linear-ts is exact and fast; neural-linear-ts learns features; adaptive-ts learns its prior.
-type = "linear-ts"
+# linear-ts is exact and fast; neural-linear-ts learns features; adaptive-ts learns its prior. If the action is a
+# number, the default is continuous-linear-ts.
+#type = "linear-ts"
 # Weight of earlier observations at each update; below 1 forgets, for rewards that drift.
 # discount = 0.99
 # Your own model (docs/teachers.md): type "program" with model "models.py:uploads", a NumPyro program in a file beside

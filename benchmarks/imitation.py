@@ -26,7 +26,7 @@ from potstill.distill import Imitation, Student, fidelity, imitate
 from potstill.keys import Key
 from potstill.policy.network import Layer, outputs
 from potstill.spaces import FiniteDistribution
-from potstill.spaces.discrete.learn import FiniteLearning
+from potstill.spaces.finite_learning import FiniteLearning
 from potstill.teachers.probability_best import probability_best
 
 DEFAULT = Student()

@@ -165,7 +165,7 @@ def _students(given: argparse.Namespace) -> dict[str, Any]:
     from potstill.distill.streamed import imitate_streamed
     from potstill.keys import Key
     from potstill.pipeline.engines import open_engine
-    from potstill.spaces.discrete.learn import FiniteLearning
+    from potstill.spaces.finite_learning import FiniteLearning
 
     labels, ends = Kept(given.folder / f"labels-{given.contexts[0]}-local"), []
     learning = FiniteLearning(labels.read(0)[1].shape[1])

@@ -147,6 +147,7 @@ def main() -> None:
 
     told = json.loads(sys.argv[1])
     Connection.header_seconds = told["options"].pop("header_seconds", Connection.header_seconds)
+    keep_alive = told["options"].pop("timeout_keep_alive", 5)
     app = create_app([Workspace(place) for place in told["places"]], Options(**told["options"]))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -157,7 +158,7 @@ def main() -> None:
                 if self.started:
                     print(listening.getsockname()[1], flush=True)
 
-        Announced(server_config(app)).run([listening])
+        Announced(server_config(app, timeout_keep_alive=keep_alive)).run([listening])
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def test_a_problem_without_mistakes_is_read():
         ("numeric", "numerc", "unknown type 'numerc' (did you mean 'numeric'?); must be one of: numeric, categorical"),
         ('type = "numeric"', "", "`type` is missing; must be one of: numeric, categorical, boolean"),
         ("discrete", "discreet", "unknown type 'discreet' (did you mean 'discrete'?)"),
-        ("names", "name", "unknown key 'name' (did you mean 'names'?); must be one of: names - at `$.actions`"),
+        ("names", "name", "unknown key 'name' (did you mean 'names'?); must be one of: names, "),
         ("high = 9", "high = 9\nscale = 'logarithm'", "unknown value 'logarithm'; must be one of: linear, log"),
     ],
 )

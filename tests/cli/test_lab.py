@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from potstill.cli import app
 from potstill.lab.measure import Latency, Machine, Measurements, SameLanguage, measurements
-from potstill.lab.problems.scenarios import SCENARIOS
+from potstill.lab.problems.scenarios import NUMBERS, SCENARIOS
 from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.runner import Failure, Progress
 from potstill.lab.runs.workers import Task
@@ -157,10 +157,10 @@ def test_tables_in_a_command(tmp_path, monkeypatch):
 def test_list_names_every_problem_and_algorithm():
     done = run("--list")
     assert done.exit_code == 0
-    for name in [*SCENARIOS, *ALGORITHMS]:
+    for name in [*SCENARIOS, *NUMBERS, *ALGORITHMS]:
         assert re.search(rf"\b{re.escape(name)}\b", done.stdout)
     listed = json.loads(run("--list", "--json").stdout)
-    assert [one["name"] for one in listed["problems"]] == list(SCENARIOS)
+    assert [one["name"] for one in listed["problems"]] == [*SCENARIOS, *NUMBERS]
     assert [one["name"] for one in listed["algorithms"]] == list(ALGORITHMS)
 
 

@@ -13,7 +13,7 @@ from potstill.lab.problems.scenarios import scenario
 from potstill.lab.runs.algorithms import ALGORITHMS
 from potstill.lab.runs.run_spec import RunSpec
 from potstill.lab.runs.workers import Task, turns_of
-from potstill.problem import Discrete, Numeric, Observations, Problem
+from potstill.problem import Continuous, Discrete, Numeric, Observations, Problem, Reward
 
 SMALL = msgspec.structs.replace(scenario("wheel"), decisions=300, batch=100)
 STEP = Problem(name="step", context=[Numeric("x", low=0, high=1)], actions=Discrete(["low", "middle", "high"]))
@@ -23,6 +23,15 @@ installed = pytest.mark.parametrize(
     [
         pytest.param(peer, id=peer.name, marks=pytest.mark.skipif(bool(peer.why_not()), reason=peer.why_not() or ""))
         for peer in PEERS
+        if not peer.number
+    ],
+)
+of_numbers = pytest.mark.parametrize(
+    "peer",
+    [
+        pytest.param(peer, id=peer.name, marks=pytest.mark.skipif(bool(peer.why_not()), reason=peer.why_not() or ""))
+        for peer in PEERS
+        if peer.number
     ],
 )
 
@@ -61,6 +70,38 @@ def test_shares_the_first_batch_with_our_own(peer):
     theirs = next(turns_of(Task("wheel", "peers", peer.name, 0, 5), SMALL))
     ours = next(turns_of(Task("wheel", "paper", "linear-ts", 0, 5), SMALL))
     assert (theirs.regret, theirs.reward) == (ours.regret, ours.reward)
+
+
+DOSE = Problem(
+    name="dose",
+    context=[Numeric("x", low=0, high=1)],
+    actions=Continuous("dose", 10, 50),
+    reward=Reward(low=0.0, high=1.0),
+)
+
+
+@of_numbers
+def test_a_number_is_learnt_where_it_does_not_depend_on_the_context(peer):
+    """The reward falls with the distance to 20; CATS keeps exploring, and learns to the width of a leaf."""
+    agent, rng = peer.make(DOSE, 0), np.random.default_rng(0)
+    for _ in range(8):
+        x, doses = rng.random((500, 1), np.float32), 10 + 40 * rng.random(500)
+        rewards = 1 - np.abs(doses - 20) / 40
+        agent.learn(Observations(DOSE, x, doses, rewards, np.full(500, 1 / 40, np.float32)))
+    chosen, densities = agent.choose(rng.random((200, 1), np.float32))
+    assert abs(np.median(chosen) - 20) < 8
+    assert (densities > 0).all()
+    assert ((chosen >= 10) & (chosen <= 50)).all()
+
+
+@of_numbers
+def test_equal_seeds_give_equal_trials_of_numbers(peer):
+    small = msgspec.structs.replace(scenario("bidding"), decisions=120, batch=60)
+    task = Task("bidding", "peers", peer.name, 0, 5)
+    one, other = ([(turn.reward, turn.regret) for turn in turns_of(task, small)] for _ in range(2))
+    assert one == other
+    ours = next(turns_of(Task("bidding", "potstill", "continuous-linear-ts", 0, 5), small))
+    assert (ours.reward, ours.regret) == one[0]
 
 
 @installed

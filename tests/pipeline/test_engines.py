@@ -29,7 +29,7 @@ from potstill.pipeline.update import run_update
 from potstill.problem import InvalidContext
 from potstill.storage import open_storage
 from potstill.teachers import TEACHERS, LinearTS, Rereading, Summarising
-from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
+from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations, problem_for
 
 STREAMED = CONFIG + b'contexts = "contexts.parquet"\ncontexts_at_most = 5000\ncontexts_in_memory = 200\n'
 IN_PARTS = sorted(name for name, teacher in TEACHERS.items() if {"summarise", "reread"} & set(dir(teacher)))
@@ -107,11 +107,12 @@ def test_labels_survive_the_loss_of_a_worker_to_the_bit(ray_engine, tmp_path):
 
 @pytest.mark.parametrize("name", IN_PARTS)
 def test_teachers_that_learn_in_parts_learn_the_same_on_every_engine(ray_engine, name):
-    observations = example_observations(400)
+    problem = problem_for(TEACHERS[name]())
+    observations = example_observations(400, problem=problem)
     parts = [observations[i : i + 90] for i in range(0, 400, 90)]
     states = []
     for engine in (LocalEngine(), ray_engine):
-        still = ps.Still(PROBLEM, TEACHERS[name](), student=ps.Student(hidden=(), steps=20))
+        still = ps.Still(problem, TEACHERS[name](), student=ps.Student(hidden=(), steps=20))
         assert isinstance(still.teacher, (Summarising, Rereading))
         still.update(parts[:3], earlier=[], each=engine.map)
         still.update(parts[3:], earlier=parts[:3], each=engine.map)

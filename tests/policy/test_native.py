@@ -125,6 +125,20 @@ def test_a_batch_decides_as_one_by_one(rows, form, restricted):
         assert decision.propensity == p[i, chosen[i]]
 
 
+@pytest.mark.parametrize("runtime", ["native", "numpy"])
+@pytest.mark.parametrize("eligible", [None, ["action 2", "action 0"]])
+def test_a_row_decides_as_its_context(runtime, eligible):
+    policy = make_policy().with_runtime(runtime)
+    row = tuple(GOOD.get(feature.name) for feature in policy.problem.context)
+    for i in range(20):
+        decision = policy.decide(GOOD, id=f"é{i}", eligible=eligible)
+        assert policy.decide_row(row, id=f"é{i}", eligible=eligible) == decision
+    actions, propensities = policy.decide_rows([row], ["é19"])
+    alone = policy.decide(GOOD, id="é19")
+    assert (policy.problem.actions.decode(actions), propensities.tolist()) == ([alone.action], [alone.propensity])
+    assert policy.decide_row(row).id != policy.decide_row(row).id
+
+
 def test_one_mask_serves_all_rows():
     policy = make_policy()
     mask = np.array([True, False, True, False, False])

@@ -55,6 +55,20 @@ def test_a_value_of_any_type_is_taken_or_refused_as_the_oracle_does(name):
         assert_same_outcome(policy, GOOD | {name: value}, id="x")
 
 
+@pytest.mark.parametrize("place", range(len(FEATURES)))
+def test_a_row_with_a_value_of_any_type_is_taken_or_refused_as_the_oracle_does(place):
+    policy, good = make_policy(), [GOOD.get(feature.name) for feature in FEATURES]
+    for value in WRONG_VALUES:
+        row = (*good[:place], value, *good[place + 1 :])
+        expected = outcome(lambda row=row: policy.with_runtime("numpy").decide_row(row, id="x"))
+        found = outcome(lambda row=row: policy.decide_row(row, id="x"))
+        if isinstance(expected, ps.Decision):
+            assert (found.id, found.action) == (expected.id, expected.action)
+            assert found.propensity == pytest.approx(expected.propensity, abs=1e-6)
+        else:
+            assert found == expected
+
+
 @pytest.mark.parametrize("name", [feature.name for feature in FEATURES])
 def test_a_missing_feature(name):
     assert_same_outcome(make_policy(), {key: value for key, value in GOOD.items() if key != name}, id="x")

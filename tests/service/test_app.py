@@ -15,6 +15,7 @@ from service_examples import Asker, flushed, opened, publish, server
 from potstill.events.lake import Flusher
 from potstill.events.wal import Spool, segment_writer
 from potstill.events.wal.segment_writer import SegmentWriter
+from potstill.policy import InvalidPolicy, Policy
 from potstill.service import endpoints, status
 from potstill.service.app import App, create_app
 from potstill.service.auth import Guard
@@ -173,7 +174,7 @@ def test_what_fails_unexpectedly_is_our_fault_and_tells_nothing(workspace, monke
         raise KeyError(SECRET)
 
     async def work(asker: Asker) -> None:
-        monkeypatch.setattr(Decider, "decide", fail)
+        monkeypatch.setattr(Decider, "decide_one", fail)
         answer = await asker.post("decide", DECIDE)
         assert answer.status == 500
         assert SECRET not in answer.json["error"]
@@ -182,6 +183,20 @@ def test_what_fails_unexpectedly_is_our_fault_and_tells_nothing(workspace, monke
     assert "KeyError" in caplog.text
     assert "test_app.py" in caplog.text
     assert SECRET not in caplog.text
+
+
+def test_a_single_request_falls_back_if_the_policy_cannot_decide(with_fallback, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise InvalidPolicy("scores are not finite")
+
+    async def work(asker: Asker) -> None:
+        monkeypatch.setattr(Policy, "decide_row", fail)
+        for decision_id in ("a", "a", "b"):
+            answer = await asker.post("decide", {**DECIDE, "id": decision_id})
+            assert (answer.json["mode"], answer.json["action"], answer.json["propensity"]) == ("fallback", "720p", 1.0)
+
+    asking(with_fallback, work)
+    assert decisions(with_fallback)["id"].to_list() == ["a", "b"]
 
 
 def test_asking_again_gives_the_same_decision_and_logs_it_once(workspace):

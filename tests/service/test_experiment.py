@@ -247,7 +247,7 @@ def test_other_modes_have_no_experiment(tmp_path):
 def test_what_falls_back_keeps_its_arm(tmp_path, monkeypatch):
     workspace = made(tmp_path, experiment(), fallback=True)
     asked = requests(20)
-    monkeypatch.setattr(ps.Policy, "decide_many", _undecided)
+    monkeypatch.setattr(ps.Policy, "decide_rows", _undecided)
 
     async def work(asker: Asker) -> None:
         batch = (await asker.post("decide/batch", {"requests": asked})).json["decisions"]

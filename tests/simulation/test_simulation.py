@@ -65,6 +65,7 @@ def test_nothing_goes_wrong_in_a_quiet_world() -> None:
     assert not [line for line in lines if "fail" in line or "lost" in line]
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # an earlier test of the process may have loaded JAX
 @pytest.mark.parametrize(("kind", "name"), [(World, "_recover"), (Oracle, "violations")])
 def test_a_world_that_fails_leaves_nothing_to_the_children_of_this_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: type, name: str

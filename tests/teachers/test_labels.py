@@ -6,7 +6,7 @@ import pytest
 from potstill.keys import Key
 from potstill.spaces import learning
 from potstill.teachers import TEACHERS, FunctionTeacher, GaussianProcessTS
-from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations
+from potstill.teachers.conformance import PROBLEM, example_contexts, example_observations, problem_for
 from potstill.teachers.propensities import label
 
 KEY = Key(0)
@@ -16,11 +16,13 @@ LEARNING = learning(PROBLEM.actions)
 @pytest.mark.parametrize("name", TEACHERS)
 def test_labels_are_the_propensities_whether_contexts_repeat_or_not(name):
     teacher = TEACHERS[name]()
-    state = teacher.update(teacher.init(PROBLEM), example_observations(200), KEY)
+    problem = problem_for(teacher)
+    state = teacher.update(teacher.init(problem), example_observations(200, problem=problem), KEY)
     some = example_contexts(20)
     for contexts in (some, np.repeat(some, 3, axis=0), some[::-1][[0, 5, 0, 5, 19, 3]], some[:1], some[:0]):
         expected = teacher.propensities(state, contexts, KEY)
-        np.testing.assert_allclose(label(LEARNING, teacher, state, contexts, KEY), expected, atol=1e-6)
+        labels = label(learning(problem.actions), teacher, state, contexts, KEY)
+        np.testing.assert_allclose(labels, expected, atol=1e-6)
 
 
 class Asked:

@@ -6,7 +6,7 @@ from safetensors.numpy import save
 
 from potstill.keys import Key
 from potstill.teachers import TEACHERS, InvalidState, LinearTS, NeuralLinearTS, Uniform, load_state, save_state
-from potstill.teachers.conformance import PROBLEM, _leaves, example_contexts, example_observations
+from potstill.teachers.conformance import PROBLEM, _leaves, example_contexts, example_observations, problem_for
 from potstill.teachers.neural.recipe import Recipe
 
 KEY = Key(8)
@@ -15,10 +15,11 @@ KEY = Key(8)
 @pytest.mark.parametrize("name", TEACHERS)
 def test_what_is_read_back_continues_to_the_bit(name, tmp_path):
     teacher = TEACHERS[name]()
-    state = teacher.update(teacher.init(PROBLEM), example_observations(40), KEY)
-    save_state(tmp_path / "state", teacher, state, PROBLEM)
-    restored = load_state(tmp_path / "state", teacher, PROBLEM)
-    more, contexts = example_observations(20, Key(3)), example_contexts(10)
+    problem = problem_for(teacher)
+    state = teacher.update(teacher.init(problem), example_observations(40, problem=problem), KEY)
+    save_state(tmp_path / "state", teacher, state, problem)
+    restored = load_state(tmp_path / "state", teacher, problem)
+    more, contexts = example_observations(20, Key(3), problem), example_contexts(10)
     for a, b in zip(_leaves(state), _leaves(restored), strict=True):
         np.testing.assert_array_equal(a, b)
         assert (a.shape, a.dtype) == (b.shape, b.dtype)

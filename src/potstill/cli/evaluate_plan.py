@@ -248,7 +248,7 @@ def _rewards(log: LakeLog) -> NDArray[np.float64]:
 
 def _range(problem: Problem, rewards: NDArray[np.float64]) -> float | None:
     """Range of rewards: by the problem's bounds, or of logged rewards; None if they are all equal."""
-    low, high = problem.reward.low, problem.reward.high
+    low, high = problem.maximised.low, problem.maximised.high
     if low is not None and high is not None:
         return high - low
     return float(rewards.max() - rewards.min()) or None

@@ -364,7 +364,7 @@ class Still:
 
     def _reward_range(self, seen: Seen) -> float | None:
         """The range of rewards: declared, as in a bound; earlier measures took that of the rewards seen."""
-        return seen.spread(self.problem.reward) if self.measures < MEASURES else declared_range(self.problem.reward)
+        return seen.spread(self.problem.reward) if self.measures < MEASURES else declared_range(self.problem.maximised)
 
     def _start(self) -> Sequence[Layer] | None:
         return self._policy.layers if self._policy.version and self.warm else None

@@ -6,7 +6,7 @@ Modules are layered: a log and targets become `Terms`, estimators turn terms int
 the influence of each row. What depends on the action space is behind `potstill.spaces.off_policy`.
 
 The log of a workspace (`LakeLog`), that of a table (`TableLog`) and the HTML page (`page`) need more libraries and are
-imported when first used. `continuous` and `rankings` hold the estimators of spaces that are not built yet.
+imported when first used. `continuous` and `rankings` hold estimators of numbers and of rankings on plain arrays.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,11 @@ class LogWithSupport:
 
 
 def _checked(log: Log) -> Iterator[Block]:
-    first = 0
+    """The rows of a log, checked; their rewards are what is maximised, the objective if the problem has one."""
+    first, objective = 0, log.problem.objective
     for block in log.blocks():
         check(log.problem, block, first)
-        yield block
+        yield block if objective is None else replace(block, rewards=objective.values(block.actions, block.rewards))
         first += len(block)
 
 

@@ -176,10 +176,10 @@ def evaluate(
     options = IntervalOptions(
         names=names,
         level=level,
-        low=log.problem.reward.low,
-        high=log.problem.reward.high,
+        low=log.problem.maximised.low,
+        high=log.problem.maximised.high,
         largest=_largest(log_terms.terms, smallest, density=log.problem.actions.measure == "lebesgue"),
-        ends=reward_ends(log_terms.terms[0].reward, log.problem.reward),
+        ends=reward_ends(log_terms.terms[0].reward, log.problem.maximised),
         caveat="" if smallest else "valid if no propensity could be smaller than the smallest in the log",
         key=Key(seed).child("bootstrap"),
     )

@@ -58,7 +58,7 @@ def predict(model: FittedModel, problem: Problem, block: Block, first_row: int) 
 
     Predictions are clipped to the bounds of the reward, if the problem states them.
     """
-    bounds = _bounds(problem.reward)
+    bounds = _bounds(problem.maximised)
     return off_policy(problem.actions).predictions(model, block.contexts, first_row, bounds)
 
 

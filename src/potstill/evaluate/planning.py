@@ -195,7 +195,7 @@ def _spread(problem: Problem, sd: float | None) -> float:
 
 
 def _range(problem: Problem) -> float | None:
-    low, high = problem.reward.low, problem.reward.high
+    low, high = problem.maximised.low, problem.maximised.high
     return None if low is None or high is None else high - low
 
 

@@ -20,7 +20,7 @@ from potstill.events.records import (
 )
 from potstill.events.totals import RewardTotals, add_totals, read_totals
 from potstill.events.validate import ID_BYTES, InvalidEvent, context_type, text
-from potstill.events.wal import Commit, EventLog, LogUnavailable
+from potstill.events.wal import Commit, EventLog, LogUnavailable, frames
 from potstill.events.watermarks import (
     Horizon,
     ImplausibleClock,
@@ -58,6 +58,7 @@ __all__ = [
     "Watermarks",
     "add_totals",
     "context_type",
+    "frames",
     "in_words",
     "microseconds",
     "now",

@@ -47,6 +47,16 @@ class Kernel:
     ) -> Decision | NotImplementedType:
         """Choose an action, for a dict or an encoded float32[d]; with `id` None under a new id."""
 
+    def decide_row(
+        self,
+        values: object,
+        id: object,  # noqa: A002 - the word that callers know
+        eligible: object,
+        floor: object,
+        /,
+    ) -> Decision | NotImplementedType:
+        """The same for a tuple of all values, in the order of the features."""
+
     def decide_many(
         self,
         encoded: NDArray[np.float32],

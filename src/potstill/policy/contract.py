@@ -36,6 +36,16 @@ class Runtime(Protocol):
     ) -> Decision | NotImplementedType:
         """A complete decision, as `Policy.decide` returns it; NotImplemented to have it computed step by step."""
 
+    def decide_row(
+        self,
+        values: Row,
+        id: str | None,  # noqa: A002 - the word that callers know
+        eligible: Any,
+        floor: float | None,
+        /,
+    ) -> Decision | NotImplementedType:
+        """The same for the values of a context in the order of the features; None is a missing value."""
+
     def encode(self, context: Context) -> Float32:
         """One context as float32[d]."""
 

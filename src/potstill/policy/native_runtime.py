@@ -50,7 +50,7 @@ class NativeRuntime:
         self._actions = head.outputs
         self._draws = head.draws
         self._kernel = _kernel(metadata, layers, self._edges(head))
-        self.decide = self._kernel.decide
+        self.decide, self.decide_row = self._kernel.decide, self._kernel.decide_row
 
     def _edges(self, head: Head) -> NDArray[np.float64] | None:  # noqa: ARG002
         return None

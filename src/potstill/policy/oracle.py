@@ -32,6 +32,9 @@ class Oracle:
     def decide(self, *_: object) -> NotImplementedType:  # noqa: D102
         return NotImplemented  # type: ignore[no-any-return]
 
+    def decide_row(self, *_: object) -> NotImplementedType:  # noqa: D102
+        return NotImplemented  # type: ignore[no-any-return]
+
     def encode(self, context: Context) -> Float32:  # noqa: D102
         return self._problem.encode(context)
 

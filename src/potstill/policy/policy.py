@@ -56,7 +56,7 @@ class Policy:
         self._head.check_floor(metadata.floor)
         self._runtime = start(metadata, self._layers, self._head, runtime)
         self._named_runtime = runtime
-        self._decide_at_once = self._runtime.decide
+        self._decide_at_once, self._decide_row_at_once = self._runtime.decide, self._runtime.decide_row
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (
@@ -266,6 +266,13 @@ class Policy:
         decision = self._decide_at_once(context, id, eligible, floor)
         return self._decide_by_steps(context, id, eligible, floor) if decision is NotImplemented else decision
 
+    def decide_row(self, values: Row, *, id: str | None = None, eligible: Any = None) -> Decision:  # noqa: A002
+        """`decide` for the values of a context in the order of the features; None is a missing value."""
+        decision = self._decide_row_at_once(values, id, eligible, None)
+        if decision is NotImplemented:
+            return self._decide_by_steps(self.encode_rows([values])[0], id, eligible, None)
+        return decision
+
     def decide_many(
         self,
         contexts: Contexts,
@@ -279,12 +286,21 @@ class Policy:
         Actions are encoded by the action space; for a list they are positions int64[N]. `eligible` is the result of
         `ActionSpace.allow`; for a list it is bool[K] or bool[N, K].
         """
-        encoded = self._runtime.encode_many(contexts)
+        return self._choose(self._runtime.encode_many(contexts), ids, eligible, self._floor(floor))
+
+    def decide_rows(
+        self, rows: list[Row], ids: Sequence[str], *, eligible: Allowed | None = None
+    ) -> tuple[Actions, NDArray[Any]]:
+        """`decide_many` for values in the order of the features; None is a missing value."""
+        return self._choose(self.encode_rows(rows), ids, eligible, self.floor)
+
+    def _choose(
+        self, encoded: Float32, ids: Sequence[str], eligible: Allowed | None, floor: float
+    ) -> tuple[Actions, NDArray[Any]]:
         mask = self._allowed(eligible, len(encoded))
-        smallest = self._floor(floor)
         if len(ids) != len(encoded):
             raise ValueError(f"as many ids as contexts are needed, got {len(ids)} for {len(encoded)}")
-        chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms(ids), mask, smallest)
+        chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms(ids), mask, floor)
         return chosen, self._finite(propensities)
 
     def encode_rows(self, rows: list[Row]) -> Float32:

@@ -3,6 +3,7 @@
 from potstill.errors import InvalidContext, InvalidObservation, InvalidProblem
 from potstill.problem.difference import Difference, difference
 from potstill.problem.features import Boolean, Categorical, Feature, Numeric
+from potstill.problem.objective import Objective
 from potstill.problem.observations import Observations
 from potstill.problem.problem import Context, Contexts, Problem
 from potstill.problem.reward import Reward, seconds
@@ -42,6 +43,7 @@ __all__ = [
     "InvalidObservation",
     "InvalidProblem",
     "Numeric",
+    "Objective",
     "Observations",
     "Problem",
     "Reward",

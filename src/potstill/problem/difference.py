@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from potstill.problem.problem import Problem
-from potstill.spaces import FiniteSpace
+from potstill.spaces import ActionSpace, Continuous, FiniteSpace
 
 
 class Difference(NamedTuple):
@@ -37,10 +37,25 @@ def difference(before: Problem, after: Problem) -> Difference:
     if before.name != after.name:
         others.append(f"the name was changed from {before.name!r} to {after.name!r}")
     if before.actions != after.actions and not (added or removed):
-        others.append("the actions were changed" if set(names[0]) != set(names[1]) else "the actions were reordered")
+        others.append(_actions(before.actions, after.actions))
     if before.reward != after.reward:
         others.append("the reward was changed")
     return Difference(added, removed, tuple(others))
+
+
+def _actions(before: ActionSpace, after: ActionSpace) -> str:
+    """The difference of spaces with the same names, or without any."""
+    if isinstance(before, Continuous) and isinstance(after, Continuous):
+        return f"{before.name!r} was changed from {_interval(before)} to {_interval(after)}"
+    if not isinstance(before, FiniteSpace) or not isinstance(after, FiniteSpace):
+        return "the actions were changed"
+    if tuple(before.labels) == tuple(after.labels):
+        return "the distances between actions were changed"
+    return "the actions were reordered"
+
+
+def _interval(space: Continuous) -> str:
+    return f"{space.low:g} to {space.high:g} ({space.scale}, {space.bins} bins)"
 
 
 def _features(before: Problem, after: Problem) -> list[str]:

@@ -16,8 +16,9 @@ from potstill import decode
 from potstill.errors import InvalidProblem, check_distinct, check_name, shown
 from potstill.problem.encoding import Encoder, Float32
 from potstill.problem.features import Feature
+from potstill.problem.objective import Objective, parse
 from potstill.problem.reward import Reward
-from potstill.spaces import from_config, is_space
+from potstill.spaces import Continuous, from_config, is_space
 
 if TYPE_CHECKING:
     from potstill.spaces import ActionSpace
@@ -57,6 +58,29 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
             raise InvalidProblem(f"actions must be an action space such as Discrete([...]), got {shown(self.actions)}")
         if not isinstance(self.reward, Reward):
             raise InvalidProblem(f"reward must be a Reward, got {shown(self.reward)}")
+        _ = self.objective
+
+    @cached_property
+    def objective(self) -> Objective | None:
+        """What is maximised instead of the reward; None if it is the reward."""
+        text, space = self.reward.objective, self.actions
+        if text is None:
+            return None
+        if not isinstance(space, Continuous):
+            raise InvalidProblem(
+                f"reward: objective {shown(text)} needs a continuous action, such as Continuous('price', 1, 9); "
+                "for a list of actions log what is to be maximised as the reward"
+            )
+        return parse(text, space.name, np.append(space.edges, space.middles))
+
+    @property
+    def maximised(self) -> Reward:
+        """The reward with the bounds of what is maximised: those of the objective if there is one."""
+        objective, space = self.objective, self.actions
+        if objective is None or not isinstance(space, Continuous):
+            return self.reward
+        low, high = objective.bounds(np.linspace(space.low, space.high, 17), self.reward.low, self.reward.high)
+        return msgspec.structs.replace(self.reward, low=low, high=high, objective=None)
 
     @property
     def width(self) -> int:

@@ -20,12 +20,15 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         window: Time after the decision in which a reward counts: a whole number and ``s``, ``m``, ``h`` or ``d``.
         low: Smallest possible reward, if there is one; observations below it are refused.
         high: Largest possible reward, if there is one.
+        objective: What is maximised, if not the reward itself: an expression of a continuous action and one other name,
+            the outcome, such as ``"price * sold"``. Outcomes are then logged as rewards. Linear in the outcome.
     """
 
     default: float = 0.0
     window: str = "1h"
     low: float | None = None
     high: float | None = None
+    objective: str | None = None
 
     def __post_init__(self) -> None:
         for field in ("default", "low", "high"):
@@ -35,6 +38,10 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise InvalidProblem(f"reward: low must be below high, got low={self.low}, high={self.high}")
         _ = self.window_seconds
+        if self.objective is not None and not isinstance(self.objective, str):
+            raise InvalidProblem(
+                f"reward: objective must be a text such as 'price * sold', got {shown(self.objective)}"
+            )
 
     @property
     def window_seconds(self) -> int:

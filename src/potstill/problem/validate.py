@@ -100,11 +100,11 @@ def encode_actions(
 ) -> Actions:
     """Actions as the space encodes them, from values or from an array of the encoded form; rows that do not fit raise.
 
-    Encoded actions are checked before they are narrowed to 32 bits, so that 2**32 does not become 0.
+    Encoded actions are checked before they are narrowed to the type of the space, so that 2**32 does not become 0.
     """
     if isinstance(actions, np.ndarray) and actions.dtype.kind in "iuf":
         refuse_rows(~space.valid(actions), "action", actions, action_must_be(space), error)
-        return actions.astype(np.float32 if actions.dtype.kind == "f" else np.int32)
+        return actions.astype(space.encode(list(space.examples)[:1]).dtype)
     try:
         return space.encode(actions.tolist() if isinstance(actions, np.ndarray) else list(actions))
     except InvalidAction as invalid:

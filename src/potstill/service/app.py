@@ -24,6 +24,7 @@ from potstill.service.http import (
     Send,
     header,
     refused,
+    reply_at_once,
     send_reply,
 )
 from potstill.service.limits import Disconnected, Load, Options, most_values, refuse_crowded
@@ -103,10 +104,24 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or start and stop with the server."""
-        if scope["type"] == "http":
-            await self._answer(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._lifespan(receive, send)
+            return
+        route: Route | None = None
+        try:
+            route = self._route(scope)
+            reply = await self._handle(route, scope["headers"], receive)
+        except Refusal as refusal:
+            recorder = route.service.recorder if route and route.service else self._recorder
+            recorder.count_refusal(refusal.reason)
+            reply = refused(refusal)
+        except Disconnected:
+            return
+        except Exception as error:
+            reply = _failed(error)
+        if not reply_at_once(send, reply):
+            await send_reply(send, reply)
 
     async def open(self) -> None:
         """Open the logs, and start to follow the registries."""
@@ -126,21 +141,6 @@ class App:
         for service in self._problems:
             await service.close()
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route: Route | None = None
-        try:
-            route = self._route(scope)
-            reply = await self._handle(route, scope["headers"], receive)
-        except Refusal as refusal:
-            recorder = route.service.recorder if route and route.service else self._recorder
-            recorder.count_refusal(refusal.reason)
-            reply = refused(refusal)
-        except Disconnected:
-            return
-        except Exception as error:
-            reply = _failed(error)
-        await send_reply(send, reply)
-
     def _route(self, scope: Scope) -> Route:
         methods = self.routes.get(scope["path"])
         if methods is None:
@@ -159,16 +159,15 @@ class App:
         self._load.enter()
         try:
             if route.max_body:
-                body = await self._body(route, headers, receive)
+                _refuse_other_types(headers)
+                stated = header(headers, b"content-length")
+                complete = self._load.complete(receive, route.max_body, stated)
+                body = await self._load.read(receive, route.max_body, stated) if complete is None else complete
                 if len(body) > self._options.max_body:
                     refuse_crowded(body, route.max_values)
             return await route.handle(body, headers)
         finally:
             self._load.leave(body)
-
-    async def _body(self, route: Route, headers: Headers, receive: Receive) -> bytes:
-        _refuse_other_types(headers)
-        return await self._load.read(receive, route.max_body, header(headers, b"content-length"))
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()

@@ -18,7 +18,8 @@ from potstill.service.snapshot import Snapshot
 from potstill.service.wire import DecideReply, DecideRequest, Mode
 from potstill.spaces import ActionSpace, Allowed, FiniteSpace
 
-_values = msgspec.structs.astuple
+#: Values of a context, in the order of the features.
+values_of = msgspec.structs.astuple
 
 #: Smallest propensity that is logged: the log refuses zero, and tables hold float32. It matters in mode apprentice,
 #: where the policy may all but rule out the caller's choice.
@@ -44,7 +45,7 @@ class Batch:
         self.requests = requests
         self.arms: list[str | None] | None = None
         self.ids = [request.id for request in requests]
-        self.values = [_values(request.context) for request in requests]
+        self.values = [values_of(request.context) for request in requests]
         eligible = [request.eligible for request in requests]
         self.eligible = None if eligible.count(None) == len(eligible) else eligible
         self.digests = context_digests(self.values, self.eligible)
@@ -112,7 +113,27 @@ class Decider:
             return self.fall_back(snapshot, batch)
         if snapshot.mode == "apprentice":
             return self._apprentice(policy, batch)
-        return self._decide_one(policy, batch) if len(batch) == 1 else self._decide_many(policy, batch)
+        if len(batch) > 1:
+            return self._decide_many(policy, batch)
+        return self.decide_one(
+            policy, batch.requests[0], batch.values[0], None if batch.arms is None else batch.arms[0]
+        )
+
+    def decide_one(
+        self, policy: Policy, request: DecideRequest, values: tuple[Any, ...], arm: str | None = None
+    ) -> Decisions:
+        """Decide one request by a policy: what `decide` does with several, in a third of the time.
+
+        Args:
+            policy: The policy.
+            request: The request.
+            values: Values of its context, in the order of the features.
+            arm: Its arm; None outside of experiments.
+        """
+        decision = policy.decide_row(values, id=request.id, eligible=request.eligible)
+        name, action, p, version = text(decision.id, "id"), decision.action, decision.propensity, decision.policy
+        row = DecisionRow(name, now(), action, p, version, decision.eligible, None, _unit(request), None, values, arm)
+        return Decisions([DecideReply(name, action, p, version, "online", None, arm)], [row])
 
     def fall_back(
         self,
@@ -155,18 +176,9 @@ class Decider:
         moment = now() if time is None else time
         return self._decisions(batch, ids or _ids(batch), actions, certain, version, mode, moment)
 
-    def _decide_one(self, policy: Policy, batch: Batch) -> Decisions:
-        """One decision: what `_decide_many` does, in a third of the time."""
-        (request,), (values,) = batch.requests, batch.values
-        decision = policy.decide(policy.encode_rows(batch.values)[0], id=request.id, eligible=request.eligible)
-        name, action, p, version = text(decision.id, "id"), decision.action, decision.propensity, decision.policy
-        arm = None if batch.arms is None else batch.arms[0]
-        row = DecisionRow(name, now(), action, p, version, decision.eligible, None, _unit(request), None, values, arm)
-        return Decisions([DecideReply(name, action, p, version, "online", None, arm)], [row])
-
     def _decide_many(self, policy: Policy, batch: Batch) -> Decisions:
         ids = _ids(batch)
-        actions, propensities = policy.decide_many(policy.encode_rows(batch.values), ids, eligible=self._allowed(batch))
+        actions, propensities = policy.decide_rows(batch.values, ids, eligible=self._allowed(batch))
         values = self._space.decode(actions)
         return self._decisions(batch, ids, values, propensities.tolist(), policy.version, "online", now())
 
@@ -261,6 +273,8 @@ def _units(batch: Batch) -> list[str | None] | None:
 def check_own_actions(snapshot: Snapshot, requests: Sequence[DecideRequest]) -> None:
     """Refuse a caller's own action outside of mode apprentice, and a request without one in it."""
     wanted = snapshot.mode == "apprentice"
+    if [request.action for request in requests].count(None) == (0 if wanted else len(requests)):
+        return
     for place, request in enumerate(requests):
         if (request.action is not None) == wanted:
             continue

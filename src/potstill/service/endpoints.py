@@ -80,7 +80,7 @@ class ProblemEndpoints:
     async def decide(self, body: bytes, _: Headers) -> Reply:
         """Take one decision."""
         began = time.perf_counter()
-        (reply,) = await self._service.decide(lambda: [self._read(self._service.requests.read_decide, body)])
+        (reply,) = await self._service.decide_one(self._read(self._service.requests.read_decide, body))
         self._service.recorder.time_decide(time.perf_counter() - began)
         return json(reply)
 

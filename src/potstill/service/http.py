@@ -107,7 +107,7 @@ class Channel(Protocol):
     def complete_body(self) -> bytes | None:
         """The body, if all of it is here."""
 
-    def reply(self, status: int, headers: Headers, body: bytes) -> bool:
+    def reply(self, reply: Reply) -> bool:
         """Write a successful reply at once; False if it has to be sent by messages."""
 
 
@@ -117,17 +117,19 @@ def channel(end: Receive | Send) -> Channel | None:
     return found if hasattr(found, "complete_body") else None
 
 
+def reply_at_once(send: Send, reply: Reply) -> bool:
+    """Send a reply without messages; False if that is not possible, and `send_reply` is."""
+    direct = channel(send)
+    return direct is not None and direct.reply(reply)
+
+
 async def send_reply(send: Send, reply: Reply) -> None:
-    """Send a reply: at once, or as two ASGI messages."""
-    body = reply.body
+    """Send a reply as two ASGI messages."""
     headers = [(b"content-type", reply.content_type), *reply.headers]
     if reply.status != 304:  # has no body, and must not state a length
-        headers.append((b"content-length", b"%d" % len(body)))
-    direct = channel(send)
-    if direct is not None and direct.reply(reply.status, headers, body):
-        return
+        headers.append((b"content-length", b"%d" % len(reply.body)))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": reply.body})
 
 
 def header(headers: Headers, name: bytes) -> bytes | None:

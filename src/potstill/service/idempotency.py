@@ -57,6 +57,10 @@ class IdempotencyCache:
         self._young: dict[str | None, CachedBatch] = {}
         self._old: dict[str | None, CachedBatch] = {}
 
+    def knows(self, name: str) -> bool:
+        """Whether there is an earlier decision with an id."""
+        return name in self._young or name in self._old
+
     def find(self, batch: Batch) -> dict[int, CachedDecision]:
         """Earlier decisions with the requests' ids, by place; most requests have none.
 
@@ -80,8 +84,7 @@ class IdempotencyCache:
     def add(self, digests: Sequence[int], replies: Sequence[DecideReply], commit: AsyncCommit | None) -> None:
         """Add decisions, and evict the oldest."""
         cached = CachedBatch(tuple(digests), tuple(replies), commit)
-        for reply in replies:
-            self._young[reply.id] = cached
+        self._young.update(dict.fromkeys([reply.id for reply in replies], cached))
         if len(self._young) >= self._size:
             self._young, self._old = {}, self._young
 
@@ -119,8 +122,8 @@ def _replies(rows: Sequence[DecisionRow]) -> list[DecideReply]:
 
 
 def _refuse_duplicates(ids: Sequence[str | None]) -> None:
-    stated = [name for name in ids if name is not None]
-    if len(set(stated)) == len(stated):
+    unnamed = ids.count(None)
+    if len(set(ids)) == len(ids) - max(unnamed - 1, 0):
         return
     seen: set[str] = set()
     for place, name in enumerate(ids):

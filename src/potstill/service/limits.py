@@ -106,6 +106,17 @@ class Load:
         self.requests -= 1
         self.bytes -= len(body)
 
+    def complete(self, receive: Receive, limit: int, stated: bytes | None) -> bytes | None:
+        """The body of a request if it has arrived, as most have; arguments and limits are those of `read`."""
+        if stated is not None and (not stated.isdigit() or len(stated) > DIGITS or int(stated) > limit):
+            raise _beyond(limit)
+        direct = channel(receive)
+        body = None if direct is None else direct.complete_body()
+        if body is not None:
+            self._refuse(len(body), self.bytes + len(body), limit)
+            self.bytes += len(body)
+        return body
+
     async def read(self, receive: Receive, limit: int, stated: bytes | None) -> bytes:
         """The whole body of a request; it counts as in flight until `leave`.
 
@@ -114,16 +125,7 @@ class Load:
             limit: The most bytes.
             stated: The header Content-Length, which need not be true.
         """
-        if stated is not None and (not stated.isdigit() or len(stated) > DIGITS or int(stated) > limit):
-            raise _beyond(limit)
-        direct = channel(receive)
-        if direct is not None and (body := direct.complete_body()) is not None:
-            self.bytes += len(body)
-            try:
-                self._refuse(len(body), limit)
-            except Refusal:
-                self.bytes -= len(body)
-                raise
+        if (body := self.complete(receive, limit, stated)) is not None:
             return body
         task = asyncio.current_task()
         assert task is not None
@@ -165,16 +167,16 @@ class Load:
                 parts.append(part)
                 held += len(part)
                 self.bytes += len(part)
-                self._refuse(held, limit)
+                self._refuse(held, self.bytes, limit)
         except BaseException:
             self.bytes -= held
             raise
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _refuse(self, held: int, limit: int) -> None:
+    def _refuse(self, held: int, in_flight: int, limit: int) -> None:
         if held > limit:
             raise _beyond(limit)
-        if self.bytes > self._most_bytes:
+        if in_flight > self._most_bytes:
             raise overloaded("too many bytes are in flight; retry in a second")
 
 

@@ -62,10 +62,19 @@ class SharedIds:
         self._next = bytearray(SETS)  # the entry of a set that is written next
         self._next_table = np.frombuffer(self._next, np.uint8)
 
+    def has(self, name: str) -> bool:
+        """Whether a worker has decided an id."""
+        one = hash(name) ^ self._salt
+        wanted, start = (one >> 32 & 0xFFFFFFFF).to_bytes(_WORD, sys.byteorder), one % SETS * _SET
+        for at in range(start, len(self._memory), REGION):  # noqa: SIM110 (a generator takes twice as long)
+            if wanted in self._memory[at : at + _SET]:
+                return True
+        return False
+
     def seen(self, ids: Sequence[str | None]) -> list[int]:
         """Places of the ids that a worker has decided."""
         if len(ids) == 1:
-            return [0] if ids[0] is not None and self._has(ids[0]) else []
+            return [0] if ids[0] is not None and self.has(ids[0]) else []
         sets, entries = self._hashes(ids)
         column, known = entries[:, None], set[int]()
         for table in self._tables:
@@ -88,14 +97,6 @@ class SharedIds:
             self._own_table[sets, ways] = entries
             lost = self._own_table[sets, ways] != entries  # to another of the same set
             sets, entries = sets[lost], entries[lost]
-
-    def _has(self, name: str) -> bool:
-        one = hash(name) ^ self._salt
-        wanted, start = (one >> 32 & 0xFFFFFFFF).to_bytes(_WORD, sys.byteorder), one % SETS * _SET
-        for at in range(start, len(self._memory), REGION):  # noqa: SIM110 (a generator takes twice as long)
-            if wanted in self._memory[at : at + _SET]:
-                return True
-        return False
 
     def _add(self, name: str) -> None:
         one = hash(name) ^ self._salt

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
-#: Actions, rows first: positions int32[N], numbers float32[N, k], or lists int32[N, L].
+#: Actions, rows first: positions int32[N], numbers float64[N], or lists int32[N, L].
 Actions = NDArray[Any]
 #: Allowed actions of each of N rows, rows first, in a form private to the space. None if every row allows everything.
 Allowed = Any

@@ -22,6 +22,7 @@ from potstill.spaces.contract import (
     Float32,
     Float64,
     LoggedRows,
+    LoggedSupport,
     RewardPredictions,
 )
 from potstill.spaces.ridge import FOLDS, FittedRidge, RegressionRows, fit_ridge, fold_rows
@@ -204,7 +205,7 @@ class GeneralOffPolicy:
         uniform = self.uniform(len(actions), allowed).propensity(actions)
         return bool((np.abs(propensities - uniform) <= _UNIFORM * uniform).all())
 
-    def support(self) -> GeneralSupport:
+    def support(self) -> LoggedSupport:
         """The distinct actions that were logged."""
         return GeneralSupport(self._space)
 

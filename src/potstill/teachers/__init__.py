@@ -2,7 +2,7 @@
 
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.conformance import check_teacher
-from potstill.teachers.continuous import ContinuousLinearTS
+from potstill.teachers.continuous import ContinuousGaussianProcessTS, ContinuousLinearTS, ContinuousNeuralLinearTS
 from potstill.teachers.contract import (
     EXACT,
     AnyContinuousTeacher,
@@ -43,7 +43,9 @@ __all__ = [
     "AnyTeacher",
     "BootstrapTS",
     "Coefficient",
+    "ContinuousGaussianProcessTS",
     "ContinuousLinearTS",
+    "ContinuousNeuralLinearTS",
     "ContinuousTeacher",
     "DeepKernelTS",
     "Design",

@@ -53,13 +53,13 @@ class Memory(NamedTuple):
 
     Attributes:
         contexts: Encoded contexts, float32[N, d].
-        actions: Positions of actions, int32[N].
+        actions: Positions of actions, int32[N]; numbers float64[N] on a continuous space.
         rewards: Rewards, float64[N].
         weights: Observation weights, not normalised, float64[N].
     """
 
     contexts: NDArray[np.float32]
-    actions: NDArray[np.int32]
+    actions: NDArray[Any]
     rewards: NDArray[np.float64]
     weights: NDArray[np.float64]
 

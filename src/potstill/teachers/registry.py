@@ -11,7 +11,7 @@ from potstill.decode import convert, unknown_name
 from potstill.errors import InvalidOption, UnsupportedSpace, shown
 from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
-from potstill.teachers.continuous import ContinuousLinearTS
+from potstill.teachers.continuous import ContinuousGaussianProcessTS, ContinuousLinearTS, ContinuousNeuralLinearTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
 from potstill.teachers.gp import DeepKernelTS, GaussianProcessTS, GaussianProcessUCB
@@ -24,7 +24,9 @@ from potstill.teachers.source import source_of_class
 TEACHERS: dict[str, type[AnyTeacher]] = {
     "adaptive-ts": AdaptiveTS,
     "bootstrap-ts": BootstrapTS,
+    "continuous-gp-ts": ContinuousGaussianProcessTS,
     "continuous-linear-ts": ContinuousLinearTS,
+    "continuous-neural-linear-ts": ContinuousNeuralLinearTS,
     "deep-kernel-ts": DeepKernelTS,
     "diagonal-linear-ts": DiagonalLinearTS,
     "epsilon-greedy": EpsilonGreedy,

@@ -60,6 +60,8 @@ def unpack(data: bytes, like: TreeT, teacher: AnyTeacher, problem: Problem) -> T
         raise InvalidState(f"not a readable state: {error}") from error
     if found.get("problem") != expected["problem"]:
         raise InvalidState(f"it belongs to problem {found.get('problem')}, expected {expected['problem']}")
+    if found.get("objective") != expected.get("objective"):
+        raise InvalidState(f"its objective is {found.get('objective')}, expected {expected.get('objective')}")
     if options:
         raise InvalidState(f"its teacher differs from the configured teacher in {', '.join(options)}")
     if found.get("format", "1") != expected.get("format", "1"):
@@ -96,6 +98,8 @@ def metadata_of(data: bytes) -> dict[str, str]:
 
 def _metadata(teacher: AnyTeacher, problem: Problem) -> dict[str, str]:
     stated = {"problem": problem.hash, "teacher": msgspec.json.encode(to_config(teacher), order="sorted").decode()}
+    if problem.reward.objective is not None:
+        stated["objective"] = problem.reward.objective
     number = getattr(teacher, "state_format", 1)
     return stated if number == 1 else {**stated, "format": str(number)}
 

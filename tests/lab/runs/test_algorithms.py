@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from potstill.distill import Student
-from potstill.lab import Wheel
+from potstill.errors import LabError
 from potstill.lab.problems import mushroom, warfarin
 from potstill.lab.problems.data import MissingData
 from potstill.lab.problems.scenarios import scenario
@@ -19,13 +19,20 @@ from potstill.teachers import GaussianProcessTS
 OWN = [name for name, algorithm in ALGORITHMS.items() if algorithm.presets != ("peers",)]
 PAPERS = {name for name in OWN if "paper" in ALGORITHMS[name].presets}
 SMALL = msgspec.structs.replace(scenario("wheel"), decisions=120, batch=60)
+NUMBER = msgspec.structs.replace(scenario("pricing"), decisions=120, batch=60)
+
+
+def decided_by(algorithm):
+    """A problem that an algorithm supports."""
+    return NUMBER if algorithm.supports(SMALL.problem.actions) else SMALL
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_algorithm_plays_a_trial(name):
-    if name.startswith("gp-ts"):
+    if "gp-ts" in name:
         pytest.skip("takes a minute; GP-TS is tested as a teacher, and its agents as the others'")
-    turns = list(turns_of(Task("wheel", ALGORITHMS[name].presets[0], name, 0, 1), SMALL))
+    problem = decided_by(ALGORITHMS[name])
+    turns = list(turns_of(Task(problem.name, ALGORITHMS[name].presets[0], name, 0, 1), problem))
     assert [turn.decisions for turn in turns] == [60, 60]
     assert all(turn.regret >= 0 for turn in turns)
     assert (turns[0].learned.kl is not None) == bool(ALGORITHMS[name].imitates)
@@ -41,14 +48,22 @@ def test_names_and_imitations_belong_together():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_thompson_sampling_acts_on_its_own_samples_and_il_on_its_policy(preset):
-    problem = Wheel().problem
     for name in [name for name in OWN if preset in ALGORITHMS[name].presets]:
-        agent = ALGORITHMS[name].make(problem, 0, preset)
+        agent = ALGORITHMS[name].make(decided_by(ALGORITHMS[name]).problem, 0, preset)
         expected = Distilled if name.endswith("-il") else Fixed if name == "uniform" else Undistilled
         assert type(agent) is expected
         if name not in ("uniform", "neural-greedy"):
             teacher = agent.still.teacher if expected is Distilled else agent.teacher
             assert teacher == PRESETS[preset][name.removesuffix("-il")].teacher
+
+
+def test_algorithms_that_cannot_decide_a_problem_are_left_out_or_refused_by_name():
+    found = RunSpec.of(problems=["pricing"], algorithms=["all", "peers"], preset="potstill")
+    names = [algorithm.name for _, algorithm in found.pairs["pricing"]]
+    assert {"uniform", "continuous-linear-ts-il", "vw-cats-8", "mabwiser-linucb-levels"} <= set(names)
+    assert "linear-ts" not in names
+    with pytest.raises(LabError, match="Linear-TS cannot decide Pricing: it needs a finite list of actions"):
+        RunSpec.of(problems=["pricing"], algorithms=["linear-ts"], preset="potstill")
 
 
 def test_the_paper_preset_is_the_papers_appendix():

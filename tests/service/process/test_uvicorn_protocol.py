@@ -215,3 +215,19 @@ def test_a_connection_stays_open_after_a_request_that_is_refused_at_once(tmp_pat
         time.sleep(1.0)  # longer than a head may take: the time limit on heads must not run now
         connection.sendall(decide("b"))
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_an_idle_connection_is_closed_and_the_time_begins_with_its_last_reply(tmp_path):
+    worlds.made(str(tmp_path / "video"))
+    with server(tmp_path / "video", log_timeout=30, timeout_keep_alive=2) as served, connected(served) as connection:
+        for name, pause in (
+            ("a", 1.5),
+            ("b", 1.2),
+            ("c", 0.0),
+        ):  # the first timer ends in the second
+            connection.sendall(decide(name))
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+            time.sleep(pause)
+        began = time.monotonic()
+        assert connection.recv(65536) == b""
+        assert 1.0 < time.monotonic() - began < 15

@@ -13,6 +13,7 @@ from worlds import LATER, NOON
 import potstill as ps
 from potstill import LoggedDecision, LoggedReward, PotstillError, Workspace
 from potstill.evaluate import LakeLog, evaluate
+from potstill.experiments.analysis.workspace import observations
 from potstill.keys import Key
 from potstill.pipeline.audit import run_audit
 from potstill.pipeline.reproduce import reproduce_version
@@ -149,3 +150,22 @@ def test_the_service_decides_logs_and_describes_it(workspace):
     assert rows["action"].to_list() == [decided["action"], narrowed["action"]]
     assert rows["eligible"].to_list() == [None, [6.0, 8.0]]
     assert run_audit(workspace).clean
+
+
+def test_experiments_compare_the_objective(tmp_path):
+    """Rewards of an experiment's observations are revenues where the problem maximises them."""
+    text = PROBLEM.replace('window = "1h"', 'window = "1h"\nobjective = "price * sold"')
+    made = Workspace.create(str(tmp_path / "objective"), text.encode(), CONFIG)
+    policy, rng = made.start(), Key(5).generator()
+    events, revenue = [], {}
+    for i in range(60):
+        decision = policy.decide({"demand": 0.5}, id=f"o-{i}")
+        sold = float(rng.random() < 0.5)
+        revenue[decision.id] = decision.action * sold
+        events.append(LoggedDecision.of(decision, {"demand": 0.5}, time=NOON + i))
+        events.append(LoggedReward(id=decision.id, reward=sold, time=NOON + i + 60_000_000))
+    with made.event_log() as log:
+        log.append(*events)
+    assert run_update(made, now=LATER).outcome == "published"
+    rows = observations(made).collect()
+    assert dict(zip(rows["id"], rows["reward"], strict=True)) == revenue

@@ -136,3 +136,21 @@ def test_what_is_no_number_or_no_bandwidth_is_refused():
     with pytest.raises(InvalidOption, match="bandwidth must be a share of the scale, above 0 and at most 1, got 2"):
         evaluate(log, 7.0, bandwidth=2)
     assert target(log.problem, 7.0).name == "7.0"
+
+
+def test_numbers_that_were_never_logged_are_noticed():
+    """A policy that prefers high prices, on a log of low ones: most of what it would do was never tried."""
+    log = logged(LINEAR, 500, 6)
+    block = next(log.blocks())
+    low = block.actions < 8
+    cut = ArrayLog(
+        log.problem,
+        contexts=block.contexts[low],
+        actions=block.actions[low],
+        rewards=block.rewards[low],
+        propensities=2 * block.propensities[low],
+    )
+    found = evaluate(cut, rising(LINEAR, 20.0), estimators=("dr",), intervals=("normal",))
+    assert found.target.diagnostics.unsupported == pytest.approx(0.5, abs=0.1)
+    assert found.target.trust.grade != "good"
+    assert evaluate(log, rising(LINEAR, 20.0), estimators=("dr",)).target.diagnostics.unsupported == 0

@@ -59,7 +59,7 @@ def test_the_mean_is_that_of_a_dense_ridge_solve():
 
 
 def test_the_maximisers_are_those_of_draws_of_all_weights_on_a_fine_grid():
-    """A share of 20,000 draws in one of 8 bins is off by more than 0.02 with probability below 1e-4, by Hoeffding."""
+    """Shares of two sets of 20,000 draws in a bin differ by over 0.02 with probability below 1e-3, by Hoeffding."""
     teacher, given, draws = ContinuousLinearTS(), observations(25, noise=3.0, of=problem(bins=8)), 20_000
     state = learnt(teacher, given)
     fitted, contexts, size = state.regression, np.array([[0.1, 0.9], [0.8, 0.2]], np.float32), teacher.size

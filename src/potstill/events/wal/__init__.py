@@ -1,7 +1,7 @@
 """The write-ahead log: events are on disk before they are acknowledged."""
 
 from potstill.events.wal.group_commit import Commit, LogUnavailable
-from potstill.events.wal.log import EventLog
+from potstill.events.wal.log import EventLog, frames
 from potstill.events.wal.recall import find_decisions, last_decisions
 from potstill.events.wal.segment import Damage, LaterFormat, UnreadableSegment, read, read_header
 from potstill.events.wal.spool import QUARANTINE, Pending, Spool
@@ -17,6 +17,7 @@ __all__ = [
     "Spool",
     "UnreadableSegment",
     "find_decisions",
+    "frames",
     "last_decisions",
     "read",
     "read_header",

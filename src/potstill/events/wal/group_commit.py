@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from potstill.errors import PotstillError
 
@@ -131,14 +131,15 @@ class GroupQueue:
         self._hurry = False  # whether a rotation or the end was requested
         self._ended: str | None = None
 
-    def add(self, data: bytes) -> Commit:
-        """Add a submission to the open group; `LogUnavailable` if too many bytes are pending."""
+    def add(self, submissions: Sequence[bytes]) -> Commit:
+        """Add submissions to the open group; `LogUnavailable` if too many bytes are pending."""
+        size = sum(map(len, submissions))
         with self._lock:
-            self._refuse(len(data))
+            self._refuse(size)
             group = self._group
-            group.frames.append(data)
-            group.bytes += len(data)
-            self._pending += len(data)
+            group.frames.extend(submissions)
+            group.bytes += size
+            self._pending += size
             if len(group.frames) >= self._wanted:
                 self._awake.notify()
                 self._wanted = _NEVER

@@ -8,7 +8,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -81,11 +81,19 @@ class EventLog:
 
     def submit(self, *events: Event) -> Commit:
         """Submit events without waiting; the commit says when they are on disk. Raises as `append` does."""
-        return self._queue.add(b"".join([frame(self._encode(event)) for event in events]))
+        return self._queue.add([self.encode(*events)])
 
     def submit_rows(self, rows: Iterable[Row | DecisionBlock]) -> Commit:
         """Submit rows, which are written unchecked."""
-        return self._queue.add(b"".join([frame(data) for row in rows for data in _payloads(row)]))
+        return self._queue.add([frames(rows)])
+
+    def submit_frames(self, submissions: Sequence[bytes]) -> Commit:
+        """Submit several times at once; each item is what `encode` or `frames` returned."""
+        return self._queue.add(submissions)
+
+    def encode(self, *events: Event) -> bytes:
+        """Events as the log writes them; raises as `append` does."""
+        return b"".join([frame(self._encode(event)) for event in events])
 
     def rotate(self) -> None:
         """Commit what is pending, and close the segment if it has events, so that it is ready for the lake."""
@@ -169,6 +177,11 @@ class EventLog:
         self._queue.inherit("it belongs to the process that this one was forked from; open another EventLog here")
         self._segments.drop_descriptor()
         self._unlock()
+
+
+def frames(rows: Iterable[Row | DecisionBlock]) -> bytes:
+    """Rows as the log writes them; `InvalidEvent` if one is too long."""
+    return b"".join([frame(data) for row in rows for data in _payloads(row)])
 
 
 def _payloads(row: Row | DecisionBlock) -> list[bytes]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
+import numpy as np
 import polars as pl
 
 from potstill.errors import InvalidOption, PotstillError
@@ -14,6 +17,7 @@ from potstill.experiments.analysis.report import About, Report, analyse
 from potstill.experiments.analysis.units import REWARD, Units
 from potstill.experiments.analysis.verdict import Verdict
 from potstill.experiments.config import UNIT, ExperimentConfig, check_unit
+from potstill.problem import Objective
 from potstill.tables import context_column
 from potstill.workspace import Workspace, experiment_status
 
@@ -82,10 +86,23 @@ def report_of(workspace: Workspace, name: str | None, options: Options, now: int
 
 
 def observations(workspace: Workspace, unit: str = UNIT, since: int = 0) -> pl.LazyFrame:
-    """A workspace's observations with the randomised unit, without files that end before `since`."""
+    """A workspace's observations with the randomised unit, without files that end before `since`.
+
+    Rewards are what is maximised: the objective, if the problem has one.
+    """
     files = [file for file in workspace.lake.files("observations") if file.last >= since]
     rows = workspace.lake.read("observations", files)
+    if workspace.problem.objective is not None:
+        rows = rows.with_columns(reward=_objective(workspace.problem.objective))
     return rows if unit == UNIT else rows.with_columns(unit=pl.col(context_column(unit)).cast(pl.String))
+
+
+def _objective(objective: Objective) -> pl.Expr:
+    def values(columns: Sequence[pl.Series]) -> pl.Series:
+        actions, outcomes = (column.to_numpy().astype(np.float64) for column in columns)
+        return pl.Series(objective.values(actions, outcomes))
+
+    return pl.map_batches(["action", "reward"], values, return_dtype=pl.Float64())
 
 
 def _units(workspace: Workspace, name: str, unit: str, start: int | None, options: Options) -> Units:

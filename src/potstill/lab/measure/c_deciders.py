@@ -160,6 +160,7 @@ class _Policy(ctypes.Structure):
         ("activation", ctypes.c_int),
         ("actions", ctypes.c_size_t),
         ("floor", ctypes.c_double),
+        ("edges", ctypes.c_void_p),
         ("salt", ctypes.c_uint8 * 16),
     )
 

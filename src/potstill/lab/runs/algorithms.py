@@ -149,6 +149,16 @@ _OWN = [
         0.3,
         1.5,
     ),
+    *_pair(
+        "continuous-neural-linear-ts",
+        "Continuous-NeuralLinear-TS",
+        "a number, by Bayesian linear regression on the last hidden layer of a network",
+        1.0,
+        3.0,
+    ),
+    *_pair(
+        "continuous-gp-ts", "Continuous-GP-TS", "a number, by a Gaussian process over contexts and numbers", 2, 5, 2_000
+    ),
 ]
 _PEERS: list[Algorithm] = [
     PeerAlgorithm(name=peer.name, title=peer.title, about=peer.about, peer=peer, cost=peer.cost) for peer in peers.PEERS

@@ -14,7 +14,9 @@ from potstill.teachers import (
     AdaptiveTS,
     AnyTeacher,
     BootstrapTS,
+    ContinuousGaussianProcessTS,
     ContinuousLinearTS,
+    ContinuousNeuralLinearTS,
     GaussianProcessTS,
     LinearTS,
     NeuralGreedy,
@@ -50,6 +52,8 @@ _POTSTILL: dict[str, AnyTeacher] = {
     "gp-ts": GaussianProcessTS(),
     "adaptive-ts": AdaptiveTS(),
     "continuous-linear-ts": ContinuousLinearTS(),
+    "continuous-neural-linear-ts": ContinuousNeuralLinearTS(),
+    "continuous-gp-ts": ContinuousGaussianProcessTS(),
 }
 
 PRESETS: dict[str, dict[str, Choice]] = {

@@ -34,6 +34,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         price: Upper bound on the reward per decision that this divergence can cost (the paper's bound); None without a
             declared range of rewards.
         cost: Reward per decision that imitation gives up by the teacher's mean rewards, for the same policies.
+        w1: Held-out Wasserstein distance of the same policies, in units of the action; None without distances.
     """
 
     problem: str
@@ -47,6 +48,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kl: list[float] | None = None
     price: list[float] | None = None
     cost: list[float] | None = None
+    w1: list[float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("reward", "regret"):
@@ -73,6 +75,7 @@ def summarised(turns: Sequence[Turn], **identity: str | int) -> Trial:
     kl = [update.kl for update in learned if update.kl is not None]
     price = [update.price for update in learned if update.price is not None]
     cost = [update.cost for update in learned if update.cost is not None]
+    w1 = [update.w1 for update in learned if update.w1 is not None]
     return msgspec.convert(
         {
             **identity,
@@ -82,6 +85,7 @@ def summarised(turns: Sequence[Turn], **identity: str | int) -> Trial:
             "kl": kl or None,
             "price": price or None,
             "cost": cost or None,
+            "w1": w1 or None,
         },
         Trial,
     )

@@ -60,7 +60,9 @@ PyObject *digests(PyObject *module, PyObject *rows);
  * functions return false without an exception, and Python code handles the request from the start: it converts what it
  * can and reports errors, with the same messages in every runtime. Reading runs no Python code, so no object can
  * change or be freed meanwhile. */
-bool read_context(const Kernel *self, PyObject *context, Workspace *space);
+typedef bool (*ContextReader)(const Kernel *self, PyObject *context, Workspace *space);
+bool read_context(const Kernel *self, PyObject *context, Workspace *space); /* a dict or an encoded array */
+bool read_row(const Kernel *self, PyObject *values, Workspace *space);      /* a tuple */
 bool read_named(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);   /* a dict */
 bool read_ordered(const Kernel *self, PyObject *context, potstill_value *values, float *encoded); /* a tuple */
 bool read_text(PyObject *object, potstill_text *text);

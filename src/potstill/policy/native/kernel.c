@@ -404,27 +404,44 @@ static double place_within(potstill_span span, double u)
     return place < span.upper ? place : span.lower;
 }
 
+/* Sums over what an interval allows of each bin: the parts, and the probabilities that they keep. */
+static void sum_allowed(const potstill_policy *policy, const float *p, const double *interval, double *parts,
+                        double *weights)
+{
+    for (size_t k = 0; k < policy->actions; k++) {
+        const double part = allowed_span(policy->edges, k, interval).part;
+        *parts += part;
+        *weights += p[k] * part;
+    }
+}
+
+/* Four sums at a time, since each addition waits for the one before. */
+static double sum_of(const float *p, size_t count)
+{
+    double sums[4] = {0.0, 0.0, 0.0, 0.0};
+    size_t k = 0;
+    for (; k + 4 <= count; k += 4)
+        for (size_t i = 0; i < 4; i++) sums[i] += p[k + i];
+    for (; k < count; k++) sums[0] += p[k];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/* Chooses a bin by its cumulative probability, then the place within it. Probabilities add up to 1 but for rounding. */
 static potstill_status choose_number(const potstill_policy *policy, const float *p, const double *u,
                                      const double *interval, double floor, potstill_number *number)
 {
-    double parts = 0.0, weights = 0.0, total = 0.0, reached = 0.0, chosen = 0.0;
+    double parts = 0.0, weights = 0.0, reached = 0.0, chosen = 0.0;
     size_t last = 0;
-    for (size_t k = 0; k < policy->actions; k++) {
-        const double part = allowed_span(policy->edges, k, interval).part;
-        parts += part;
-        weights += p[k] * part;
-    }
+    if (interval) sum_allowed(policy, p, interval, &parts, &weights);
+    else parts = (double)policy->actions, weights = sum_of(p, policy->actions);
     if (!(weights > 0.0)) return POTSTILL_OVERFLOW;
     /* A bin's probability: its share of the weights, mixed with the uniform distribution over what is allowed. */
     const double scale = (1.0 - floor) / weights, even = floor / parts;
-#define PROBABILITY(k) (allowed_span(policy->edges, k, interval).part * (p[k] * scale + even))
-    for (size_t k = 0; k < policy->actions; k++) total += PROBABILITY(k);
-    for (size_t k = 0; k < policy->actions && !(reached > u[0] * total); k++) {
-        const double probability = PROBABILITY(k);
+    for (size_t k = 0; k < policy->actions && !(reached > u[0]); k++) {
+        const double probability = allowed_span(policy->edges, k, interval).part * (p[k] * scale + even);
         reached += probability;
         if (probability > 0.0) last = k, chosen = probability;
     }
-#undef PROBABILITY
     const potstill_span span = allowed_span(policy->edges, last, interval);
     *number = (potstill_number){place_within(span, u[1]), chosen / (span.upper - span.lower), last, {u[0], u[1]}};
     return POTSTILL_OK;

@@ -66,57 +66,69 @@ static PyObject *make_number(const Kernel *self, PyObject *id, const potstill_nu
     return result;
 }
 
-static PyObject *decide_number_in(const Kernel *self, Workspace *space, PyObject *context, PyObject *id,
-                                  PyObject *eligible, PyObject *floor)
+static PyObject *decide_number_in(const Kernel *self, Workspace *space, PyObject *id, PyObject *eligible,
+                                  PyObject *floor)
 {
     potstill_text text;
     potstill_number number;
     double smallest, ends[2], *interval = eligible == Py_None ? NULL : ends;
     const bool decided =
-        read_text(id, &text) && read_context(self, context, space) && read_floor(self, floor, &smallest) &&
+        read_text(id, &text) && read_floor(self, floor, &smallest) &&
         (!interval || read_interval(eligible, interval)) &&
         !potstill_decide_number(&self->policy, space->encoded, text, interval, smallest, space->scratch, &number);
     return decided ? make_number(self, id, &number, interval, floor) : Py_NewRef(Py_NotImplemented);
 }
 
-static bool decide_in(const Kernel *self, Workspace *space, PyObject *context, PyObject *id, PyObject *eligible,
-                      PyObject *floor, potstill_decision *decision)
+static bool decide_in(const Kernel *self, Workspace *space, PyObject *id, PyObject *eligible, PyObject *floor,
+                      potstill_decision *decision)
 {
     potstill_text text;
     double smallest;
     uint8_t *mask = eligible == Py_None ? NULL : space->eligible;
-    return read_text(id, &text) && read_context(self, context, space) && read_floor(self, floor, &smallest) &&
+    return read_text(id, &text) && read_floor(self, floor, &smallest) &&
            (!mask || read_eligible(self, eligible, mask)) &&
            !potstill_decide(&self->policy, space->encoded, text, mask, smallest, space->scratch, decision);
 }
 
-static PyObject *decide_action_in(const Kernel *self, Workspace *space, PyObject *context, PyObject *id,
-                                  PyObject *eligible, PyObject *floor)
+static PyObject *decide_action_in(const Kernel *self, Workspace *space, PyObject *id, PyObject *eligible,
+                                  PyObject *floor)
 {
     potstill_decision decision;
-    if (!decide_in(self, space, context, id, eligible, floor, &decision)) return Py_NewRef(Py_NotImplemented);
+    if (!decide_in(self, space, id, eligible, floor, &decision)) return Py_NewRef(Py_NotImplemented);
     return make_decision(self, id, &decision, eligible, floor);
 }
 
-static PyObject *Kernel_decide(Kernel *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *decide_with(const Kernel *self, PyObject *const *args, Py_ssize_t count, ContextReader read)
 {
     Workspace space;
-    if (count != 4) return PyErr_Format(PyExc_TypeError, "decide takes 4 arguments, got %zd", count);
-    PyObject *context = args[0], *eligible = args[2], *floor = args[3];
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "expected 4 arguments, got %zd", count);
+    PyObject *eligible = args[2], *floor = args[3];
     PyObject *id = args[1] == Py_None ? fresh_id() : Py_NewRef(args[1]);
     if (!id && PyErr_Occurred()) return NULL;
     if (!workspace_open(&space, self, 1)) return Py_XDECREF(id), PyErr_NoMemory();
-    PyObject *result = !id           ? Py_NewRef(Py_NotImplemented)
-                       : self->edges ? decide_number_in(self, &space, context, id, eligible, floor)
-                                     : decide_action_in(self, &space, context, id, eligible, floor);
+    PyObject *result = !id || !read(self, args[0], &space) ? Py_NewRef(Py_NotImplemented)
+                       : self->edges                       ? decide_number_in(self, &space, id, eligible, floor)
+                                                           : decide_action_in(self, &space, id, eligible, floor);
     workspace_close(&space);
     Py_XDECREF(id);
     return result;
 }
 
+static PyObject *Kernel_decide(Kernel *self, PyObject *const *args, Py_ssize_t count)
+{
+    return decide_with(self, args, count, read_context);
+}
+
+static PyObject *Kernel_decide_row(Kernel *self, PyObject *const *args, Py_ssize_t count)
+{
+    return decide_with(self, args, count, read_row);
+}
+
 static PyMethodDef Kernel_methods[] = {
     {"decide", (PyCFunction)(void (*)(void))Kernel_decide, METH_FASTCALL,
      "decide($self, context, id, eligible, floor, /)\n--\n\nChoose an action; NotImplemented for an unusual request."},
+    {"decide_row", (PyCFunction)(void (*)(void))Kernel_decide_row, METH_FASTCALL,
+     "decide_row($self, values, id, eligible, floor, /)\n--\n\nThe same for a tuple of all values of a context."},
     {"decide_many", (PyCFunction)Kernel_decide_many, METH_VARARGS,
      "decide_many($self, encoded, draws, eligible, floor, actions, propensities, /)\n--\n\n"
      "Choose an action for each encoded context; False if a row was refused."},

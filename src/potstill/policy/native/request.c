@@ -159,6 +159,11 @@ bool read_context(const Kernel *self, PyObject *context, Workspace *space)
     return read_named(self, context, space->values, space->encoded);
 }
 
+bool read_row(const Kernel *self, PyObject *values, Workspace *space)
+{
+    return read_ordered(self, values, space->values, space->encoded);
+}
+
 /* ---- options --------------------------------------------------------------------------------------------------- */
 
 bool read_eligible(const Kernel *self, PyObject *eligible, uint8_t *mask)

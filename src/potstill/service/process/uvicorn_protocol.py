@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import urllib.parse
 from collections.abc import Coroutine
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from potstill.service.http import CLOSE, JSON, RETRY, Headers, Refusal
+from potstill.service.http import CLOSE, JSON, RETRY, Headers, Refusal, Reply
 from potstill.service.metrics import NullRecorder, Recorder
 from potstill.service.process.connections import make_room
 
@@ -37,18 +38,34 @@ class Cycle(RequestResponseCycle):
         """The body, if all of it is here."""
         return None if self.more_body else bytes(self.body)
 
-    def reply(self, status: int, headers: Headers, body: bytes) -> bool:
+    def reply(self, reply: Reply) -> bool:
         """Write a successful reply at once; False if it has to be sent by messages."""
-        plain = status < 300 and self.keep_alive and self.scope["method"] != "HEAD"
+        plain = reply.status < 300 and self.keep_alive and self.scope["method"] != "HEAD"
         if not plain or self.flow.write_paused or self.disconnected:
             return False
-        lines = [b"%b: %b\r\n" % stated for stated in (*self.default_headers, *headers)]
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
+        about = b"content-type: %b\r\ncontent-length: %d\r\n" % (reply.content_type, len(reply.body))
+        lines = (STATUS_LINE[reply.status], _default_lines(self.default_headers), about, _lines(reply.headers))
+        self.transport.write(b"".join((*lines, b"\r\n", reply.body)))
         self.message_event.set()
         self.on_response()
         return True
+
+
+def _lines(headers: Headers) -> bytes:
+    return b"".join([b"%b: %b\r\n" % stated for stated in headers]) if headers else b""
+
+
+_known_defaults: tuple[Headers, bytes] = (), b""
+
+
+def _default_lines(headers: Headers) -> bytes:
+    """The lines of the server's own headers. uvicorn makes a new list every second, for the date."""
+    global _known_defaults
+    if _known_defaults[0] is not headers:
+        _known_defaults = headers, _lines(headers)
+    return _known_defaults[1]
 
 
 class Run:
@@ -96,6 +113,7 @@ class Connection(HttpToolsProtocol):
         self._advanced = False  # whether a request began, or a body went on, in the present piece
         self._waste = 0  # bytes since then
         self._timer: asyncio.TimerHandle | None = None
+        self._idle_since: float | None = None  # since the last reply; None while a request is in work
         self._refused = False
         self._begun: tuple[RequestResponseCycle, Any] | None = None  # a request whose head has just arrived
 
@@ -106,8 +124,7 @@ class Connection(HttpToolsProtocol):
             return None
         if self._timer is not None:
             return self._timer.when() - self.header_seconds
-        waiting = self.timeout_keep_alive_task
-        return None if waiting is None else waiting.when() - self.timeout_keep_alive
+        return self._idle_since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer of the first request."""
@@ -120,8 +137,10 @@ class Connection(HttpToolsProtocol):
             transport.close()  # at once: it holds a descriptor
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
+        """Stop the timers."""
         self._stop_waiting()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -146,30 +165,91 @@ class Connection(HttpToolsProtocol):
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head is complete; from here on the application limits the time."""
+        """The head is complete; from here on the application limits the time. As uvicorn's, with a `Cycle`."""
         if self._split or len(self.headers) > HEADERS or self.url[:1] != b"/" or self.parser.should_upgrade():
             self._check_head()
-        super().on_headers_complete()
         self._beginning = False
         self._stop_waiting()
-        self.cycle.__class__ = Cycle  # uvicorn hard-codes its own class; nothing of it has run yet
+        self._complete_scope()
+        earlier, self.cycle = self.cycle, self._cycle()
+        if earlier is None or earlier.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
         if len(self.pipeline) > PIPELINED:
             raise _full()
 
+    def _complete_scope(self) -> None:
+        scope, url = self.scope, httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = self.parser.get_http_version()
+        scope["path"] = self.root_path + (urllib.parse.unquote(path) if "%" in path else path)
+        scope["raw_path"] = self.root_path.encode("ascii") + url.path
+        scope["query_string"] = url.query or b""
+
+    def _cycle(self) -> Cycle:
+        return Cycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=self.scope["http_version"] != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+
     def on_body(self, body: bytes) -> None:
-        """A part of a body. As uvicorn's, which also looks for WebSockets."""
+        """A part of a body. As uvicorn's, which also looks for WebSockets, and copies a body in one part."""
         self._advanced = True
-        if not self.cycle.response_complete:
-            self.cycle.body += body
-            if len(self.cycle.body) > HIGH_WATER_LIMIT:
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.body = cycle.body + body if cycle.body else body  # type: ignore[assignment]
+            if len(cycle.body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
-            self.cycle.message_event.set()
+            cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """The body is complete. As uvicorn's, which also looks for WebSockets."""
-        if not self.cycle.response_complete:
-            self.cycle.more_body = False
-            self.cycle.message_event.set()
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
+
+    def on_response_complete(self) -> None:
+        """A reply is written: start the next request, or the time that an idle connection is kept."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._keep_alive(self.timeout_keep_alive)
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Data has arrived. The timer goes on: uvicorn's, which is set anew for each request, costs more."""
+        self._idle_since = None
+
+    def _keep_alive(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        self.timeout_keep_alive_task = None  # the next reply sets it again
+        if self._idle_since is None:
+            return
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._keep_alive(left)
+        else:
+            self.timeout_keep_alive_handler()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start a request once the present data is parsed; one that had to wait for another, as uvicorn does."""
@@ -286,7 +366,7 @@ def _has_body(headers: Headers) -> bool:
 def _reply_of(refusal: Refusal) -> bytes:
     body = refusal.body
     stated = [(b"content-type", JSON), *refusal.headers, *CLOSE, (b"content-length", b"%d" % len(body))]
-    return b"".join([STATUS_LINE[refusal.status], *(b"%b: %b\r\n" % one for one in stated), b"\r\n", body])
+    return b"".join([STATUS_LINE[refusal.status], _lines(stated), b"\r\n", body])
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:

@@ -23,6 +23,8 @@ from potstill.spaces.ridge import FOLDS, fold_rows
 
 #: Bandwidth where none is chosen, as a share of the scale.
 BANDWIDTH = 0.05
+#: Cells of the scale in which numbers count as logged.
+CELLS = 16
 #: Nodes of the expectation over a kernel.
 _NODES = 15
 _KERNEL = KERNELS["epanechnikov"]
@@ -106,6 +108,27 @@ class LinearPredictions:
         return total
 
 
+class NumberSupport:
+    """Which cells of the scale hold logged numbers. Cells are wide, so that few rows leave none empty by chance."""
+
+    def __init__(self, space: Continuous) -> None:
+        self._space, self.logged = space, np.zeros(CELLS, bool)
+
+    def add(self, actions: Actions) -> None:
+        """Record logged numbers."""
+        self.logged[self._cells(actions)] = True
+
+    def missing(self, distribution: Distribution, rows: int) -> Float64:
+        """The probability of numbers in cells without any logged number."""
+        total = np.zeros(rows)
+        for actions, weights in () if self.logged.all() else distribution.nodes():
+            total += np.where(self.logged[self._cells(actions)], 0.0, weights)
+        return total
+
+    def _cells(self, actions: Actions) -> Any:
+        return np.minimum((self._space.unit(actions) * CELLS).astype(np.int64), CELLS - 1)
+
+
 class ContinuousOffPolicy(GeneralOffPolicy):
     """Distributions are densities; numbers without one are smoothed by a kernel.
 
@@ -122,6 +145,10 @@ class ContinuousOffPolicy(GeneralOffPolicy):
     def smoothed(self, bandwidth: float) -> ContinuousOffPolicy:
         """The same with another bandwidth."""
         return ContinuousOffPolicy(self._continuous, bandwidth)
+
+    def support(self) -> NumberSupport:
+        """The cells of the scale that hold logged numbers."""
+        return NumberSupport(self._continuous)
 
     def permits(self, actions: Actions, allowed: Float64) -> Bool:
         """Whether the interval holds the number."""

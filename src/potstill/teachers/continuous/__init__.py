@@ -1,5 +1,7 @@
 """Teachers of one number from an interval."""
 
+from potstill.teachers.continuous.gp_ts import ContinuousGaussianProcessTS
 from potstill.teachers.continuous.linear_ts import ContinuousLinearTS
+from potstill.teachers.continuous.neural_linear_ts import ContinuousNeuralLinearTS
 
-__all__ = ["ContinuousLinearTS"]
+__all__ = ["ContinuousGaussianProcessTS", "ContinuousLinearTS", "ContinuousNeuralLinearTS"]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.errors import UnsupportedSpace, shown
+from potstill.problem import Problem
 from potstill.spaces import ActionSpace, Continuous
 from potstill.teachers.contract import Float64
 
@@ -23,6 +24,10 @@ _MARGIN = 0.15
 _FALL = 3.0
 
 
+#: Positions at which a state holds the objective.
+_POSITIONS = 1025
+
+
 class Axis(NamedTuple):
     """A continuous space as arrays, so that a state can hold it.
 
@@ -30,17 +35,33 @@ class Axis(NamedTuple):
         ends: Smallest and largest action, float64[2].
         bins: Number of bins, int64[].
         log: Whether the scale is logarithmic, bool[].
+        objective: Coefficient of the outcome and constant of the objective at even positions, float64[2, 1025];
+            float64[2, 0] if rewards are maximised themselves.
     """
 
     ends: Float64
     bins: NDArray[np.int64]
     log: NDArray[np.bool_]
+    objective: Float64
 
     @property
     def space(self) -> Continuous:
         """The space, without its name."""
         low, high = self.ends.tolist()
         return Continuous("action", low, high, "log" if self.log else "linear", int(self.bins))
+
+    def goal(self, units: Float64) -> tuple[Float64, Float64] | None:
+        """Coefficient of the outcome and constant of the objective at positions; None if there is no objective."""
+        if not self.objective.size:
+            return None
+        at = np.linspace(0, 1, self.objective.shape[1])
+        coefficient, constant = (np.interp(units, at, part) for part in self.objective)
+        return coefficient, constant
+
+    def maximised(self, outcomes: Float64) -> Float64:
+        """The objective for outcomes at the middle of each bin, float64[N, bins]."""
+        found = self.goal(self.space.unit(self.space.middles))
+        return outcomes if found is None else found[0] * outcomes + found[1]
 
 
 class NeedsInterval:
@@ -50,9 +71,13 @@ class NeedsInterval:
         """None for a continuous space; otherwise the reason."""
         return None if isinstance(space, Continuous) else "it needs a continuous action, a number from an interval"
 
-    def axis(self, space: ActionSpace) -> Axis:
-        """The space as arrays."""
-        return Axis(*_numbers(self._space(space)))
+    def axis(self, problem: Problem) -> Axis:
+        """The space and the objective of a problem as arrays."""
+        space = self._space(problem.actions)
+        ends, bins, log = np.array([space.low, space.high]), np.array(space.bins), np.array(space.scale == "log")
+        actions = space.from_unit(np.linspace(0, 1, _POSITIONS))
+        objective = np.zeros((2, 0)) if problem.objective is None else np.array(problem.objective.parts(actions))
+        return Axis(ends, bins, log, objective)
 
     def units(self, space: ActionSpace, actions: NDArray[Any]) -> Float64:
         """Positions of actions on the scale of a space, from 0 to 1, float64[N]."""
@@ -62,10 +87,6 @@ class NeedsInterval:
         if not isinstance(space, Continuous):
             raise UnsupportedSpace(f"{type(self).__name__} does not support {shown(space)}: {self.supports(space)}")
         return space
-
-
-def _numbers(space: Continuous) -> tuple[Float64, NDArray[np.int64], NDArray[np.bool_]]:
-    return np.array([space.low, space.high]), np.array(space.bins), np.array(space.scale == "log")
 
 
 def cosines(units: Float64, size: int) -> Float64:

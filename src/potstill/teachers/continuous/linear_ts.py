@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers.continuous import evidence, maximiser, regression
-from potstill.teachers.continuous.basis import Axis, NeedsInterval, cosines
+from potstill.teachers.continuous.basis import Axis, cosines
+from potstill.teachers.continuous.maximiser import SampledMaximisers
 from potstill.teachers.continuous.regression import Regression
-from potstill.teachers.contract import Exactness, Float32, Float64
+from potstill.teachers.contract import Float32, Float64
 from potstill.teachers.linear import nig
 
 #: Seed of the projections whose squares are regressors: all states of one width have the same.
@@ -36,33 +36,9 @@ class ContinuousLinearState(NamedTuple):
     regression: Regression
 
 
-class SampledMaximisers(msgspec.Struct, NeedsInterval, frozen=True, kw_only=True):
-    """Options of teachers whose labels are shares of the maximisers of posterior draws.
-
-    Args:
-        size: Number of basis functions of the action, with the constant. More resolve narrower peaks.
-        draws: Number of posterior draws per context for propensities.
-    """
-
-    size: int = 12
-    draws: int = 512
-
-    def __post_init__(self) -> None:
-        if self.size < 3:
-            self._refuse("size", "at least 3")
-        if self.draws < 1:
-            self._refuse("draws", "at least 1")
-
-    def _refuse(self, field: str, expected: str) -> None:
-        raise InvalidOption(f"{type(self).__name__}: {field} must be {expected}, got {getattr(self, field)!r}")
-
-    @property
-    def exactness(self) -> Exactness:
-        """Sampled: a share of `draws` has a standard error of at most ½/√draws."""
-        return Exactness("sampled", draws=self.draws, standard_error=0.5 / self.draws**0.5)
-
-
-class ContinuousLinearTS(SampledMaximisers, frozen=True, kw_only=True, tag_field="type", tag="continuous-linear-ts"):
+class ContinuousLinearTS(
+    msgspec.Struct, SampledMaximisers, frozen=True, kw_only=True, tag_field="type", tag="continuous-linear-ts"
+):
     """Reward = (1, x)ᵀ W B(a) + g(x) + noise, with smooth functions B of the action, and W uncertain.
 
     Prior scales and noise are learnt at every update by the marginal likelihood, so that there is nothing to tune, and
@@ -70,19 +46,23 @@ class ContinuousLinearTS(SampledMaximisers, frozen=True, kw_only=True, tag_field
 
     The function g of the context alone is quadratic. It never moves the maximum. Without it, the squared best action of
     a context, to which the level of a convex cost belongs, would be taken for an effect of the action as soon as
-    actions follow contexts, and the cost would seem flat.
+    actions follow contexts, and the cost would seem flat. With an objective of the problem, W alone models the outcome.
 
     Args:
+        size: Number of basis functions of the action, with the constant. More resolve narrower peaks.
+        draws: Number of posterior draws per context for propensities.
         squares: Number of squares in g: all products of two columns if these are not more, else squares of random
             projections.
         discount: Factor on all earlier observations at each update. Below 1 it forgets, for drifting rewards.
     """
 
+    size: int = 12
+    draws: int = 512
     squares: int = 300
     discount: float = 1.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        self._check_sampling()
         if self.squares < 0:
             self._refuse("squares", "0 or more")
         if not 0 < self.discount <= 1:
@@ -91,9 +71,9 @@ class ContinuousLinearTS(SampledMaximisers, frozen=True, kw_only=True, tag_field
     def init(self, problem: Problem) -> ContinuousLinearState:
         """The prior."""
         nothing = Observations.none(problem)
-        first = evidence.start(problem.width, squares(nothing.contexts, self.squares).shape[1])
-        total = self.summarise(nothing)
-        return ContinuousLinearState(self.axis(problem.actions), total, regression.fit(total, self.size, first))
+        axis, total = self.axis(problem), self.summarise(nothing)
+        first = evidence.start(problem.width, total.gram.shape[1] - self.size * (problem.width + 1))
+        return ContinuousLinearState(axis, total, regression.fit(total, self.size, first))
 
     def update(
         self,
@@ -108,7 +88,8 @@ class ContinuousLinearTS(SampledMaximisers, frozen=True, kw_only=True, tag_field
         """Sufficient statistics of some observations."""
         basis = cosines(self.units(observations.problem.actions, observations.actions), self.size)
         x, weights = observations.contexts, np.ones(len(observations))
-        return regression.sums(x, squares(x, self.squares), basis, observations.rewards, weights)
+        others = squares(x, self._most(observations.problem.objective is not None))
+        return regression.sums(x, others, basis, observations.rewards, weights)
 
     def absorb(self, state: ContinuousLinearState, stats: nig.Sums) -> ContinuousLinearState:
         """The posterior after the observations behind `stats`; without any, the same state."""
@@ -127,13 +108,16 @@ class ContinuousLinearTS(SampledMaximisers, frozen=True, kw_only=True, tag_field
 
     def mean_rewards(self, state: ContinuousLinearState, contexts: Float32) -> Float64:
         """The posterior mean reward at the middle of each bin, float64[N, bins]."""
-        others = squares(contexts, self.squares)
+        others = squares(contexts, self._most(bool(state.axis.objective.size)))
         return regression.mean_rewards(state.regression, contexts, others, state.axis, self.size)
 
     def _maximisers(self, state: ContinuousLinearState, contexts: Float32, n: int, key: Key) -> Iterator[Float64]:
-        rng = key.generator()
-        for part in regression.coefficients(state.regression, contexts, self.size):
-            yield from maximiser.maximisers(part, n, rng)
+        given = regression.coefficients(state.regression, contexts, self.size)
+        return maximiser.of_contexts(given, state.axis, state.regression.unit, n, key)
+
+    def _most(self, objective: bool) -> int:
+        """Number of squares. With an objective g would move the maximum, and would have to be uncertain too."""
+        return 0 if objective else self.squares
 
 
 def squares(contexts: Float32, most: int) -> NDArray[np.float64]:

@@ -94,11 +94,12 @@ def coefficients(fitted: Regression, columns: NDArray[Any], size: int) -> Iterat
 
 
 def mean_rewards(fitted: Regression, columns: NDArray[Any], others: NDArray[Any], axis: Axis, size: int) -> Float64:
-    """The posterior mean reward at the middle of each bin, float64[N, bins]."""
+    """The posterior mean reward, or objective, at the middle of each bin, float64[N, bins]."""
     d, space, (offset, scale) = columns.shape[1], axis.space, fitted.unit
     x, basis = _with_one(columns - fitted.centre[:d]), cosines(space.unit(space.middles), size)
     of_context = (others - fitted.centre[d:]) @ fitted.posterior.mean[0, (d + 1) * size :]
-    return np.asarray(offset + scale * (x @ (_weights(fitted, d + 1, size) @ basis.T) + of_context[:, None]))
+    outcomes = offset + scale * (x @ (_weights(fitted, d + 1, size) @ basis.T) + of_context[:, None])
+    return axis.maximised(np.asarray(outcomes))
 
 
 def _weights(fitted: Regression, count: int, size: int) -> Float64:

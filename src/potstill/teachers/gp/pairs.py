@@ -56,11 +56,17 @@ def between(left: Points, right: Points, features: Float64) -> Pairs:
     return Pairs(geometry(left.contexts, right.contexts), _action_geometry(features, chosen), chosen[0] == chosen[1])
 
 
-def grid(contexts: NDArray[Any], points: Points, features: Float64) -> Pairs:
-    """Each of K actions in each of C contexts, with each of M points: arrays that broadcast to [C, K, M]."""
+def grid(contexts: NDArray[Any], points: Points, features: Float64, at: Float64 | None = None) -> Pairs:
+    """Each of K actions in each of C contexts, with each of M points: arrays that broadcast to [C, K, M].
+
+    The K actions are those of `features`, or have the features `at`, float64[K, e].
+    """
+    context = Geometry(*(part[:, None] for part in geometry(contexts, points.contexts)))
+    if at is not None:
+        action = Geometry(*(part[:, points.actions] for part in geometry(at, features)))
+        return Pairs(context, action, action.squared == 0)
     chosen = np.arange(len(features))[:, None], points.actions[None, :]
-    inner, squared = geometry(contexts, points.contexts)
-    return Pairs(Geometry(inner[:, None], squared[:, None]), _action_geometry(features, chosen), chosen[0] == chosen[1])
+    return Pairs(context, _action_geometry(features, chosen), chosen[0] == chosen[1])
 
 
 def within(contexts: NDArray[Any], features: Float64) -> Pairs:

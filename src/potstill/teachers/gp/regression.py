@@ -68,17 +68,17 @@ class Model(NamedTuple):
         values = self.kernel(self.logs[:-1], pairs.selves(self.scaled(points), self.features))
         return np.broadcast_to(values, len(points.actions))
 
-    def over_actions(self, contexts: Float32) -> Float64:
-        """Covariances between all actions in each of C contexts, float64[C, K, K]."""
-        k = len(self.features)
-        values = self.kernel(self.logs[:-1], pairs.within(contexts * np.exp(self.relevance), self.features))
-        return np.broadcast_to(values, (len(contexts), k, k))
+    def over_actions(self, contexts: Float32, at: Float64 | None = None) -> Float64:
+        """Covariances between all actions, or those with features `at`, in each of C contexts, float64[C, K, K]."""
+        features = self.features if at is None else at
+        values = self.kernel(self.logs[:-1], pairs.within(contexts * np.exp(self.relevance), features))
+        return np.broadcast_to(values, (len(contexts), len(features), len(features)))
 
-    def with_points(self, contexts: Float32, points: Points) -> Float64:
-        """Covariances between all actions in each of C contexts and M points, float64[C, K, M]."""
+    def with_points(self, contexts: Float32, points: Points, at: Float64 | None = None) -> Float64:
+        """Covariances between these actions in each of C contexts and M points, float64[C, K, M]."""
         scaled = contexts * np.exp(self.relevance)
-        values = self.kernel(self.logs[:-1], pairs.grid(scaled, self.scaled(points), self.features))
-        return np.broadcast_to(values, (len(contexts), len(self.features), len(points.actions)))
+        values = self.kernel(self.logs[:-1], pairs.grid(scaled, self.scaled(points), self.features, at))
+        return np.broadcast_to(values, (len(contexts), len(self.features if at is None else at), len(points.actions)))
 
 
 class Targets(NamedTuple):
@@ -139,13 +139,18 @@ def _whitened(inducing: Points, whiten: Float64, gram: Float64, moment: Float64)
     return Posterior(inducing, weights, np.ascontiguousarray(np.sqrt(size / (1 + size))[:, None] * axes))
 
 
-def predict(model: Model, posterior: Posterior, contexts: Float32) -> tuple[Float64, Float64]:
-    """Posterior means float64[C, K] and covariances float64[C, K, K] of all actions in each of C contexts."""
-    known = model.with_points(contexts, posterior.points)
+def predict(
+    model: Model, posterior: Posterior, contexts: Float32, at: Float64 | None = None
+) -> tuple[Float64, Float64]:
+    """Posterior means float64[C, K] and covariances float64[C, K, K] of all actions in each of C contexts.
+
+    Instead of the model's actions, those with features `at` if given.
+    """
+    known = model.with_points(contexts, posterior.points, at)
     c, k, m = known.shape
     # One large product: a batch of small ones takes twice as long.
     half = (known.reshape(c * k, m) @ posterior.root.T).reshape(c, k, m)
-    return known @ posterior.weights, model.over_actions(contexts) - half @ half.swapaxes(1, 2)
+    return known @ posterior.weights, model.over_actions(contexts, at) - half @ half.swapaxes(1, 2)
 
 
 def information_gain(model: Model, points: Points, weights: Float64) -> float:

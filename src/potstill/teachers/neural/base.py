@@ -52,7 +52,11 @@ class Neural(msgspec.Struct, NeedsFiniteActions, Weights, frozen=True, kw_only=T
 
     def _blank(self, problem: Problem, count: int = 1) -> Networks:
         """Networks before the first observation; they predict 0."""
-        return network.zeros((problem.width, *self.hidden, self.count(problem.actions)), count)
+        return network.zeros((problem.width, *self.hidden, self._outputs(problem)), count)
+
+    def _outputs(self, problem: Problem) -> int:
+        """Number of outputs of a network: one for each action."""
+        return self.count(problem.actions)
 
     def _append(self, memory: Memory, observations: Observations) -> Memory:
         return memory.append(observations, self.window, weights(observations, self.weighting))

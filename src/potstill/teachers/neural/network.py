@@ -1,5 +1,7 @@
 """The regression network of the neural teachers: context in, one predicted reward per action out.
 
+For numbers the outputs are coefficients of functions of the action instead.
+
 Networks come in stacks of B: an ensemble trains as one program, and a single network is a stack of one. A stack is
 plain float64 arrays that predict rewards in their original units. The module `train` (JAX) trains them in float32 on
 standardised rewards, and is imported only for training.
@@ -49,8 +51,10 @@ class Networks(NamedTuple):
         return self.hidden(contexts) @ self.weights[-1] + self.biases[-1][:, None]
 
     def predict_taken(self, contexts: Array, actions: Array) -> Array:
-        """The predicted reward of the action taken in each context, float64[B, N]."""
+        """The predicted reward of the action taken in each context, float64[B, N]; for `actions` see `Data`."""
         predicted = self.predict(contexts)
+        if actions.ndim == 2:
+            return np.asarray(np.einsum("bnk,nk->bn", predicted, actions))
         return np.take_along_axis(predicted, actions[None, :, None].astype(np.int64), axis=2)[:, :, 0]
 
     @property
@@ -99,7 +103,8 @@ class Data(NamedTuple):
 
     Attributes:
         contexts: Encoded contexts, [N, d].
-        actions: Positions of actions, [N].
+        actions: Positions of actions among the outputs, int[N]; or factors of the outputs, float[N, K], whose sum with
+            them is the reward.
         targets: Standardised rewards, [B, N].
         weights: Observation weights, [B, N].
     """

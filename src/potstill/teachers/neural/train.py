@@ -158,7 +158,10 @@ def _loss(params: Networks, contexts: Any, actions: Any, targets: Any, weights: 
     for weight, bias in zip(params.weights[:-1], params.biases[:-1], strict=True):
         x = jax.nn.relu(x @ weight + bias)
     rewards = x @ params.weights[-1] + params.biases[-1]
-    taken = jnp.take_along_axis(rewards, actions[:, None], axis=1)[:, 0]
+    if actions.ndim == 2:
+        taken = jnp.sum(rewards * actions, axis=1)
+    else:
+        taken = jnp.take_along_axis(rewards, actions[:, None], axis=1)[:, 0]
     return jnp.mean(weights * (taken - targets) ** 2)
 
 
@@ -182,10 +185,16 @@ def _padded(data: Data) -> Data:
     more = _padded_size(len(data.actions)) - len(data.actions)
     return Data(
         np.pad(np.asarray(data.contexts, np.float32), ((0, more), (0, 0))),
-        np.pad(np.asarray(data.actions, np.int32), (0, more)),
+        _padded_actions(data.actions, more),
         np.pad(np.asarray(data.targets, np.float32), ((0, 0), (0, more))),
         np.pad(np.asarray(data.weights, np.float32), ((0, 0), (0, more))),
     )
+
+
+def _padded_actions(actions: NDArray[Any], more: int) -> NDArray[Any]:
+    if actions.ndim == 2:
+        return np.pad(np.asarray(actions, np.float32), ((0, more), (0, 0)))
+    return np.pad(np.asarray(actions, np.int32), (0, more))
 
 
 def _draw(observations: int, networks: int, steps: int, batch: int, key: Key) -> Minibatches:

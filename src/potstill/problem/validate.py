@@ -104,7 +104,9 @@ def encode_actions(
     """
     if isinstance(actions, np.ndarray) and actions.dtype.kind in "iuf":
         refuse_rows(~space.valid(actions), "action", actions, action_must_be(space), error)
-        return actions.astype(space.encode(list(space.examples)[:1]).dtype)
+        encoded = actions.astype(space.encode(list(space.examples)[:1]).dtype)
+        # The float32 next to an end of the interval may lie outside of it: it fits by its own precision.
+        return encoded.clip(space.low, space.high) if isinstance(space, Continuous) else encoded
     try:
         return space.encode(actions.tolist() if isinstance(actions, np.ndarray) else list(actions))
     except InvalidAction as invalid:

@@ -568,6 +568,11 @@ def test_the_commands_of_the_documentation_run(video, clicks, monkeypatch, tmp_p
     (tmp_path / "video").symlink_to(video)
     pl.read_csv(clicks).with_columns(slot=pl.int_range(pl.len()) % 3).write_csv(clicks)
     np.save(tmp_path / "new.npy", np.full((2_000, 3), 1 / 3))
+    rng = np.random.default_rng(0)
+    doses = pl.DataFrame({"age": rng.uniform(20, 90, 500), "dose": rng.uniform(5, 60, 500), "f": 1 / 55})
+    doses.with_columns(
+        reward=-(pl.col("dose") - pl.col("age") / 2).abs(), target_dose=(pl.col("age") / 2).clip(5, 60)
+    ).write_csv(tmp_path / "doses.csv")
     monkeypatch.chdir(tmp_path)
     assert len(commands()) >= 10
     for command in commands():

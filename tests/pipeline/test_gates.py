@@ -57,9 +57,9 @@ def test_the_comparison_is_right_on_a_log_of_uniform_decisions(learnt):
 
 
 def test_the_comparison_reads_as_in_other_places(learnt):
-    _, report = learnt
+    workspace, report = learnt
     doubted = msgspec.structs.replace(report, compared=compared(-0.2, 0.1, grade="caution"))
-    assert _lines(doubted)["by the log"] == (
+    assert _lines(doubted, workspace.problem.actions)["by the log"] == (
         "−0.05 per decision (95 % interval −0.2 to +0.1, from 100 decisions that it learnt from) against version 3; "
         "because"
     )

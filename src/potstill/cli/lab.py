@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +20,7 @@ from potstill.cli.extras import requires
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
-    from potstill.lab.runs import RunSpec
+    from potstill.lab.runs import Progress, RunSpec
 
 lab = typer.Typer(
     name="lab",
@@ -116,8 +119,13 @@ def _run(experiment: RunSpec, jobs: int, out: Path, *, as_json: bool) -> None:
     with console.status("reading data"):
         experiment.prepare()
     try:
-        with display(console) as show:
-            ended = experiment.run(jobs, out, on_progress=show)
+        with display(console) as show, _deferred_interrupt() as check:
+
+            def on_progress(progress: Progress) -> None:
+                check()
+                show(progress)
+
+            ended = experiment.run(jobs, out, on_progress=on_progress)
     except KeyboardInterrupt:
         typer.secho(f"stopped; finished trials are stored in {out}: repeat the command to resume", err=True)
         raise typer.Exit(130) from None
@@ -130,6 +138,27 @@ def _run(experiment: RunSpec, jobs: int, out: Path, *, as_json: bool) -> None:
         console.print(f"stored in {out}; report it with: potstill lab report {out}", highlight=False, soft_wrap=True)
     if ended.failures:
         fail(f"{len(ended.failures)} of {ended.total} trials failed; the others are stored")
+
+
+@contextmanager
+def _deferred_interrupt() -> Iterator[Callable[[], None]]:
+    """Yield a function that raises KeyboardInterrupt if Ctrl-C was pressed.
+
+    An interrupt raised inside JAX's callback of the garbage collector is lost, since Python ignores its exceptions.
+    """
+    pressed: list[int] = []
+
+    def check() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:  # as in the background of a shell
+        signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def cores() -> int:

@@ -141,7 +141,7 @@ PEERS = (
         title="MABWiser LinUCB 0.1, 20 levels",
         about="ridge regressions on 20 levels of a number, upper confidence bounds, α = 0.1",
         package="mabwiser",
-        file="discretised",
+        file="levels",
         options={"levels": 20, "policy": "LinUCB", "alpha": 0.1},
         cost=0.05,
         number=True,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from potstill.lab.runs.provenance import commit
     from potstill.lab.runs.results import Trial
     from potstill.lab.runs.run_spec import RunSpec
+    from potstill.lab.runs.runner import Progress
     from potstill.lab.runs.terminal import display, duration, print_rows
     from potstill.lab.runs.trial import Agent, Distilled, Fixed, Turn, Undistilled, UpdateResult, play
 
@@ -25,6 +26,7 @@ __all__ = [
     "Estimate",
     "Fixed",
     "Measure",
+    "Progress",
     "RunSpec",
     "Trial",
     "Turn",
@@ -54,6 +56,7 @@ __getattr__ = lazy(
         "provenance": ("commit",),
         "results": ("Trial",),
         "run_spec": ("RunSpec",),
+        "runner": ("Progress",),
         "terminal": (
             "display",
             "duration",

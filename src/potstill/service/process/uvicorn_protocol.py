@@ -235,7 +235,7 @@ class Connection(HttpToolsProtocol):
             self._keep_alive(self.timeout_keep_alive)
 
     def _unset_keepalive_if_required(self) -> None:
-        """Data has arrived. The timer goes on: uvicorn's, which is set anew for each request, costs more."""
+        """Mark the connection as busy. The timer keeps running: resetting it at each request costs more."""
         self._idle_since = None
 
     def _keep_alive(self, seconds: float) -> None:

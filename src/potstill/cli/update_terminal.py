@@ -142,6 +142,9 @@ def _lines(report: UpdateReport, space: ActionSpace | None) -> dict[str, str]:
         )
         if still.choice is not None:
             lines["student"] = _chosen(still.choice)
+        if still.selection is not None:
+            shares = sorted(still.selection.items(), key=lambda named: -named[1]["weight"])
+            lines["candidates"] = ", ".join(f"{name} {found['weight']:.0%}" for name, found in shares)
         if still.information_gain is not None:
             lines["information"] = f"{still.information_gain:.3g} nats gained by the teacher from these observations"
         if words := _cost_in_words(measured.get("cost"), _imitation_bound(measured)):

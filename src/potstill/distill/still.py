@@ -34,6 +34,7 @@ from potstill.teachers import (
     Informative,
     MeanRewards,
     Rereading,
+    Selecting,
     Summarising,
     check_support,
     default_teacher,
@@ -62,6 +63,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         steps: Steps of imitation.
         warm: Whether imitation went on from the policy before.
         information_gain: What the observations of this batch told the teacher, in nats; None if it cannot tell.
+        selection: Weights and scores of the teacher's candidates, if it weighs several.
         seconds: Seconds per stage: ``learn``, ``label``, ``imitate``.
         choice: Choice of the student, if it is searched for.
     """
@@ -74,6 +76,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     warm: bool
     information_gain: float | None = None
+    selection: dict[str, dict[str, float]] | None = None
     seconds: dict[str, float]
     choice: ChoiceReport | None = None
 
@@ -93,7 +96,7 @@ class Still:
 
     Args:
         problem: What is decided.
-        teacher: The posterior to imitate. Default: `LinearTS` for a list of actions, `ContinuousLinearTS` for a number.
+        teacher: The posterior to imitate. Default: `AutoTS` for a list of actions, `ContinuousLinearTS` for a number.
         student: The shape of the policy and how it learns; `Student.auto` chooses them.
         seed: Seed of everything random.
         floor: The smallest propensity of an action, for policies that must keep exploring.
@@ -183,7 +186,9 @@ class Still:
         else:
             imitated = self._in_memory(contexts, state, seen, key, told, version)
         rewards = self._mean_rewards(state, imitated.held_out)
-        policy, measured = self._distilled(imitated, seen, rewards, version, origin() if callable(origin) else origin)
+        selection = self.teacher.selection(state) if isinstance(self.teacher, Selecting) else None
+        made_from = origin() if callable(origin) else origin
+        policy, measured = self._distilled(imitated, seen, rewards, version, made_from, selection)
         report = Report(
             version=version,
             observations=new,
@@ -193,6 +198,7 @@ class Still:
             steps=imitated.steps,
             warm=imitated.warm,
             information_gain=self._information_gain(state, new),
+            selection=selection,
             seconds=told.seconds,
             choice=choice_report(imitated.chosen, policy, imitated.held_out) if imitated.chosen else None,
         )
@@ -376,6 +382,7 @@ class Still:
         rewards: NDArray[np.float64] | None,
         version: int,
         origin: dict[str, Any] | None,
+        selection: dict[str, dict[str, float]] | None,
     ) -> tuple[Policy, Fidelity]:
         """The new policy, and its fidelity: through its own probabilities, before the floor."""
         policy = Policy.build(
@@ -394,6 +401,7 @@ class Still:
                 exactness=msgspec.to_builtins(self.teacher.exactness),
                 student=imitated.student.config(),
                 choice=imitated.chosen.choice.record() if imitated.chosen else self.choice,
+                selection=selection,
                 observations=int(seen.observations),
                 origin=origin,
             ),

@@ -39,6 +39,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         exactness: Exactness of the labels.
         student: Configuration of the student.
         choice: How the student was chosen, if it was searched for: settings, students tried, and the choice.
+        selection: Weights and scores of the teacher's candidates, if it weighs several.
         observations: Total number of observations that the teacher has learnt from.
         origin: Location of the last batch's observations, such as the cuts of a workspace's log.
     """
@@ -49,6 +50,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exactness: dict[str, Any] | None = None
     student: dict[str, Any] | None = None
     choice: dict[str, Any] | None = None
+    selection: dict[str, dict[str, float]] | None = None
     observations: int = 0
     origin: dict[str, Any] | None = None
 

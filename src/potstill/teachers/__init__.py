@@ -1,6 +1,7 @@
 """Posteriors over reward functions, behind one contract."""
 
 from potstill.teachers.adaptive import AdaptiveTS
+from potstill.teachers.auto import AutoTS
 from potstill.teachers.conformance import check_teacher
 from potstill.teachers.continuous import ContinuousGaussianProcessTS, ContinuousLinearTS, ContinuousNeuralLinearTS
 from potstill.teachers.contract import (
@@ -16,14 +17,16 @@ from potstill.teachers.contract import (
     NeedsFiniteActions,
     Parts,
     Rereading,
+    Selecting,
     Stats,
     Summarising,
     Teacher,
     has_informed_prior,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
+from potstill.teachers.forest import ForestTS
 from potstill.teachers.gp import DeepKernelTS, Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
-from potstill.teachers.linear import Coefficient, DiagonalLinearTS, LinearTS, LinUCB
+from potstill.teachers.linear import Coefficient, DiagonalLinearTS, EmpiricalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
 from potstill.teachers.plugins import load_class, make_teacher
 from potstill.teachers.probability_best import probability_best
@@ -41,6 +44,7 @@ __all__ = [
     "AnyContinuousTeacher",
     "AnyFiniteTeacher",
     "AnyTeacher",
+    "AutoTS",
     "BootstrapTS",
     "Coefficient",
     "ContinuousGaussianProcessTS",
@@ -50,9 +54,11 @@ __all__ = [
     "DeepKernelTS",
     "Design",
     "DiagonalLinearTS",
+    "EmpiricalLinearTS",
     "EpsilonGreedy",
     "Exactness",
     "FiniteTeacher",
+    "ForestTS",
     "FunctionTeacher",
     "GaussianProcessTS",
     "GaussianProcessUCB",
@@ -70,6 +76,7 @@ __all__ = [
     "ProgramTS",
     "Recipe",
     "Rereading",
+    "Selecting",
     "Source",
     "Stats",
     "Summarising",

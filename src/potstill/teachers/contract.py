@@ -120,6 +120,14 @@ class Informative(Protocol):
         """Mutual information, in nats, between rewards and the latest `new` observations, given the earlier ones."""
 
 
+@runtime_checkable
+class Selecting(Protocol):
+    """A teacher that weighs candidates, and says how."""
+
+    def selection(self, state: Any) -> dict[str, dict[str, float]]:
+        """What is known of each candidate, by name: its ``weight`` and the figures behind it."""
+
+
 def has_informed_prior(teacher: Teacher[Any]) -> bool:
     """Whether a teacher's prior prefers actions, so that its first policy imitates the prior; if not, it is uniform.
 

@@ -11,11 +11,13 @@ from potstill.decode import convert, unknown_name
 from potstill.errors import InvalidOption, UnsupportedSpace, shown
 from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
+from potstill.teachers.auto import AutoTS
 from potstill.teachers.continuous import ContinuousGaussianProcessTS, ContinuousLinearTS, ContinuousNeuralLinearTS
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
+from potstill.teachers.forest import ForestTS
 from potstill.teachers.gp import DeepKernelTS, GaussianProcessTS, GaussianProcessUCB
-from potstill.teachers.linear import DiagonalLinearTS, LinearTS, LinUCB
+from potstill.teachers.linear import DiagonalLinearTS, EmpiricalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS
 from potstill.teachers.plugins import own_options
 from potstill.teachers.program import ModelFile, ProgramTS, program_config
@@ -23,13 +25,16 @@ from potstill.teachers.source import source_of_class
 
 TEACHERS: dict[str, type[AnyTeacher]] = {
     "adaptive-ts": AdaptiveTS,
+    "auto-ts": AutoTS,
     "bootstrap-ts": BootstrapTS,
     "continuous-gp-ts": ContinuousGaussianProcessTS,
     "continuous-linear-ts": ContinuousLinearTS,
     "continuous-neural-linear-ts": ContinuousNeuralLinearTS,
     "deep-kernel-ts": DeepKernelTS,
     "diagonal-linear-ts": DiagonalLinearTS,
+    "empirical-linear-ts": EmpiricalLinearTS,
     "epsilon-greedy": EpsilonGreedy,
+    "forest-ts": ForestTS,
     "gaussian-process-ts": GaussianProcessTS,
     "gp-ucb": GaussianProcessUCB,
     "lin-ucb": LinUCB,
@@ -57,9 +62,9 @@ def check_support(teacher: AnyTeacher, space: ActionSpace) -> None:
 
 
 def default_teacher(space: ActionSpace) -> AnyTeacher:
-    """The teacher of a problem that states none: the first of the simple ones that supports its action space."""
-    simple: list[AnyTeacher] = [LinearTS(), ContinuousLinearTS()]
-    return next((teacher for teacher in simple if teacher.supports(space) is None), simple[0])
+    """The teacher of a problem that states none: the first of the defaults that supports its action space."""
+    defaults: list[AnyTeacher] = [AutoTS(), ContinuousLinearTS()]
+    return next((teacher for teacher in defaults if teacher.supports(space) is None), defaults[0])
 
 
 def from_config(config: dict[str, Any]) -> AnyTeacher:

@@ -165,7 +165,7 @@ class Config(_Section, frozen=True):
         """The same with the default teacher of an action space, if it states none."""
         if self.teacher:
             return self
-        kind = "continuous-linear-ts" if isinstance(space, Continuous) else "linear-ts"
+        kind = "continuous-linear-ts" if isinstance(space, Continuous) else "auto-ts"
         return msgspec.structs.replace(self, teacher={"type": kind})
 
 

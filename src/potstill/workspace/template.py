@@ -65,9 +65,9 @@ CONFIG = """\
 
 # The teacher: the posterior over rewards that policies imitate.
 [teacher]
-# linear-ts is exact and fast; neural-linear-ts learns features; adaptive-ts learns its prior. If the action is a
-# number, the default is continuous-linear-ts.
-#type = "linear-ts"
+# auto-ts weighs linear, neural and tree models by how well each predicts; linear-ts is the fastest, and keeps only
+# sums of the observations. If the action is a number, the default is continuous-linear-ts.
+#type = "auto-ts"
 # Weight of earlier observations at each update; below 1 forgets, for rewards that drift.
 # discount = 0.99
 # Your own model (docs/teachers.md): type "program" with model "models.py:uploads", a NumPyro program in a file beside

@@ -23,6 +23,9 @@ _HUES = {
     "bootstrap-nn-ts": "#2f9e72",
     "gp-ts": "#9a6bc9",
     "adaptive-ts": "#d43d51",
+    "auto-ts": "#1a6e5a",
+    "empirical-linear-ts": "#7a5195",
+    "forest-ts": "#3f8f2f",
 }
 _OTHER_HUES = ["#d9a514", "#c2477a", "#3aa6b9", "#6f9a2a", "#8a6d5a", "#5f6fd0"]
 _SOLID, _DASHED = [1, 0], [5, 3]

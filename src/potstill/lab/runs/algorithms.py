@@ -141,6 +141,11 @@ _OWN = [
     *_pair(
         "adaptive-ts", "Adaptive-TS", "a Bayesian linear regression that learns its prior; not in the paper", 0.35, 1.2
     ),
+    *_pair(
+        "empirical-linear-ts", "EmpiricalLinear-TS", "Linear-TS with prior and noise scales learnt from data", 0.01, 0.6
+    ),
+    *_pair("auto-ts", "Auto-TS", "a mixture of teachers, weighted by their predictions; the default", 0.5, 1.2),
+    *_pair("forest-ts", "Forest-TS", "bootstrapped regression trees for each action; not in the paper", 0.5, 1.5),
     *_pair("gp-ts", "GP-TS", "a Gaussian process over contexts and actions", 1.5, 5, GP_DECISIONS),
     *_pair(
         "continuous-linear-ts",

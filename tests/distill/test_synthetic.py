@@ -11,7 +11,7 @@ import potstill as ps
 from potstill.distill import synthetic
 from potstill.distill.imitate import split
 from potstill.distill.student import Student
-from potstill.distill.synthetic import children
+from potstill.distill.synthetic import between, children
 from potstill.keys import Key
 from potstill.policy.network import outputs
 
@@ -71,6 +71,63 @@ def test_both_parents_give_half():
     parents = np.stack([np.zeros(PROBLEM.width, np.float32), np.ones(PROBLEM.width, np.float32)])
     share = children(PROBLEM, parents, 4000, Key(0)).mean()
     assert abs(share - 0.5) < 5 * 0.5 / np.sqrt(4000)
+
+
+@given(st.integers(1, 40), st.integers(0, 60), st.integers(0, 1000))
+def test_near_children_lie_between_two_parents(parents, count, seed):
+    known, made = seen(parents), between(PROBLEM, seen(parents), count, Key(seed))
+    assert made.shape == (count, PROBLEM.width)
+    assert made.dtype == np.float32
+    assert ((made >= known.min(axis=0)) & (made <= known.max(axis=0))).all()
+    # A number without a flag may lie between two that were seen; anything else is a value that was seen.
+    for i, (new, old) in enumerate(zip(values(made), values(known), strict=True)):
+        assert i == 3 or new <= old
+
+
+def test_half_of_the_numbers_of_near_children_are_those_of_a_parent():
+    """20,000 children, so that 5 standard errors are 0.018."""
+    parents = seen(200)
+    own = np.isin(between(PROBLEM, parents, 20_000, Key(1))[:, 8], parents[:, 8]).mean()
+    assert abs(own - 0.5) < 0.018
+
+
+def test_near_children_stay_in_clusters():
+    """No child is between two clusters, where crossed ones are."""
+    problem = ps.Problem(
+        name="clusters",
+        context=[ps.Numeric("x", low=0, high=1), ps.Numeric("y", low=0, high=1)],
+        actions=ps.Discrete(["a", "b"]),
+    )
+    parents = np.random.default_rng(1).random((400, 2)) * 0.1 + 0.9 * (np.arange(400) % 2)[:, None]
+
+    def outside(made):
+        return ((made[:, 0] > 0.5) != (made[:, 1] > 0.5)).mean()
+
+    assert outside(between(problem, parents.astype(np.float32), 1000, Key(2))) == 0
+    assert outside(children(problem, parents.astype(np.float32), 1000, Key(2))) > 0.1
+
+
+def test_steps_are_followed_more_closely_with_near_children():
+    """Labels with a step in the battery, of 150 contexts."""
+
+    def stepped(contexts):
+        p = np.where((contexts[:, 8:9] > 0.37) ^ (contexts[:, :1] > 0.5), 0.98, 0.01)
+        return np.concatenate([p, 1 - p - 0.005, np.full_like(p, 0.005)], axis=1).astype(np.float32)
+
+    def error(student):
+        contexts, key = seen(150), Key(3)
+        more = synthetic(PROBLEM, contexts, student, key)
+        labels = stepped(np.concatenate([contexts, more]))
+        layers = imitate(contexts, labels, student, key, synthetic=more).layers
+        fresh = seen(2000, seed=98)
+        return (
+            np.abs(softmax(outputs(layers, "tanh", fresh).astype(float), axis=1) - stepped(fresh)).sum(axis=1).mean()
+            / 2
+        )
+
+    assert error(Student.sharp(hidden=(32, 32), contexts=4096, steps=600)) < 0.5 * error(
+        Student(hidden=(32, 32), contexts=0)
+    )
 
 
 @pytest.mark.parametrize(("n", "wanted", "expected"), [(30, 100, 70), (100, 100, 0), (130, 100, 0), (30, 0, 0)])

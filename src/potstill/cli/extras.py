@@ -24,7 +24,7 @@ class Extra(NamedTuple):
 
 EXTRAS = {
     "lake": Extra(("deltalake", "polars", "obstore", "scipy"), "workspaces: events, join, experiments, object stores"),
-    "learn": Extra(("jax", "jaxlib", "optax", "scipy"), "teachers and distillation"),
+    "learn": Extra(("jax", "jaxlib", "optax", "scipy", "sklearn"), "teachers and distillation"),
     "serve": Extra(("uvicorn", "starlette", "prometheus_client", "httptools", "uvloop"), "the decision service"),
     "client": Extra(("httpx", "sniffio"), "clients of the service"),
     "lab": Extra(("altair", "vl_convert", "fastexcel"), "the paper's evaluation, your own tables, the demo, reports"),

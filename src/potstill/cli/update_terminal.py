@@ -143,8 +143,7 @@ def _lines(report: UpdateReport, space: ActionSpace | None) -> dict[str, str]:
         if still.choice is not None:
             lines["student"] = _chosen(still.choice)
         if still.selection is not None:
-            shares = sorted(still.selection.items(), key=lambda named: -named[1]["weight"])
-            lines["candidates"] = ", ".join(f"{name} {found['weight']:.0%}" for name, found in shares)
+            lines["models"] = _selection_in_words(still.selection)
         if still.information_gain is not None:
             lines["information"] = f"{still.information_gain:.3g} nats gained by the teacher from these observations"
         if words := _cost_in_words(measured.get("cost"), _imitation_bound(measured)):
@@ -223,6 +222,12 @@ def _cost_in_words(cost: float | None, bound: float | None) -> str:
     return f"costs {cost:.2g} reward per decision by the teacher's mean rewards ({atmost})"
 
 
+def _selection_in_words(selection: dict[str, dict[str, float]]) -> str:
+    """Weights of the teacher's candidates and their errors, the largest weight first."""
+    ranked = sorted(selection.items(), key=lambda named: -named[1]["weight"])
+    return ", ".join(f"{name} {figures['weight']:.0%} (error {figures['rmse']:.3g})" for name, figures in ranked)
+
+
 def show_status(found: Status, *, as_json: bool, space: ActionSpace | None = None) -> None:
     """Print the status of a workspace."""
     if as_json:
@@ -243,6 +248,8 @@ def show_status(found: Status, *, as_json: bool, space: ActionSpace | None = Non
         "joined": f"{joined.decisions:,} decisions to join; {joined.pending:,} pending",
         "update": found.next.why,
     }
+    if found.selection is not None:
+        lines["models"] = _selection_in_words(found.selection)
     if joined.ambiguous:
         lines["ambiguous"] = _ambiguous(joined.ambiguous)
     totals = found.rewards

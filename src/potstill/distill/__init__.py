@@ -8,7 +8,7 @@ from potstill.distill.reservoir import Part
 from potstill.distill.shard_order import Labels
 from potstill.distill.still import Report, Still
 from potstill.distill.streamed import OnProgress, UnlabelledContexts
-from potstill.distill.student import AutoStudent, Student, student_from_config
+from potstill.distill.student import AutoStudent, Student, default_student, student_from_config
 from potstill.distill.synthetic import children, synthetic
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "UnlabelledContexts",
     "children",
     "declared_contexts",
+    "default_student",
     "fidelity",
     "imitate",
     "prior_policy",

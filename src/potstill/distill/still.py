@@ -21,7 +21,7 @@ from potstill.distill.prior import prior_policy
 from potstill.distill.reservoir import Part, ReadParts, Seen, declared_range, observations_of, seen_in, summarised
 from potstill.distill.search import Chosen, Clock, Search, SearchRows, choice_report, choose_student
 from potstill.distill.streamed import OnProgress, StreamedImitation, UnlabelledContexts, imitate_streamed
-from potstill.distill.student import AutoStudent, Student, check_distance
+from potstill.distill.student import AutoStudent, Student, check_distance, default_student
 from potstill.distill.synthetic import synthetic
 from potstill.keys import Key
 from potstill.parallel import Map, in_turn
@@ -97,7 +97,8 @@ class Still:
     Args:
         problem: What is decided.
         teacher: The posterior to imitate. Default: `AutoTS` for a list of actions, `ContinuousLinearTS` for a number.
-        student: The shape of the policy and how it learns; `Student.auto` chooses them.
+        student: The shape of the policy and how it learns; `Student.auto` chooses them. Default: `Student.sharp` for
+            teachers whose labels have steps (`AutoTS`, `ForestTS`), otherwise `Student`.
         seed: Seed of everything random.
         floor: The smallest propensity of an action, for policies that must keep exploring.
     """
@@ -127,7 +128,7 @@ class Still:
         check_support(self.teacher, problem.actions)
         self.learning = learning(problem.actions)
         self.auto = student if isinstance(student, AutoStudent) else None
-        self.student = student.base if isinstance(student, AutoStudent) else student or Student()
+        self.student = student.base if isinstance(student, AutoStudent) else student or default_student(self.teacher)
         check_distance(self.student, problem.actions)
         self.seed = seed
         self._policy = Policy.uniform(problem, seed=seed, floor=floor)

@@ -13,11 +13,13 @@ from potstill.errors import InvalidOption, shown
 from potstill.policy import Activation
 from potstill.problem import seconds
 from potstill.spaces import ActionSpace, Continuous
+from potstill.teachers import AnyTeacher, has_sharp_labels
 
 Optimiser = Literal["muon", "adam", "rmsprop"]
 Decay = Literal["linear", "inverse-time"]
 LastLayer = Literal["mean", "random"]
 Distance = Literal["kl", "wasserstein"]
+Synthetic = Literal["crossed", "near"]
 
 
 class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +46,8 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         held_out: Share of the contexts that is never trained on.
         contexts: Least number of contexts to imitate on. Where fewer were observed, synthetic ones are composed from
             them and labelled too; 0 for none.
+        synthetic: Parents of a synthetic context: ``crossed`` are any two, for labels that are smooth in the context;
+            ``near`` are neighbours, for labels with steps.
         distance: What training minimises. ``kl`` for every action space. ``wasserstein`` where actions have distances,
             `Continuous` or `Discrete` with positions or distances: an error then counts by how far it moves actions.
             It is minimised from the student of least KL on, in as many steps again: a softmax that gives no mass to
@@ -65,6 +69,7 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rescale: bool = True
     first: LastLayer = "mean"
     distance: Distance = "kl"
+    synthetic: Synthetic = "crossed"
 
     def __post_init__(self) -> None:
         for field, (fits, expected) in _RULES.items():
@@ -94,6 +99,15 @@ class Student(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             rescale=False,
             first="random",
         )
+
+    @classmethod
+    def sharp(cls, **options: Any) -> Student:
+        """A student for labels that have steps, as those of trees: more contexts, near the observed ones, and steps.
+
+        Args:
+            options: Options that differ.
+        """
+        return cls(**{**_SHARP, **options})
 
     @classmethod
     def auto(cls, budget: str = "30s", **options: Any) -> AutoStudent:
@@ -177,9 +191,17 @@ def check_distance(student: Student, space: ActionSpace) -> None:
         )
 
 
-def student_from_config(config: Mapping[str, Any]) -> Student | AutoStudent:
-    """A student from plain options. ``auto`` is a budget, or a mapping of options of `AutoStudent`; None is none."""
-    options = dict(config)
+def default_student(teacher: AnyTeacher) -> Student:
+    """The student of a teacher if none is stated: `Student.sharp` if its labels have steps, otherwise `Student`."""
+    return Student.sharp() if has_sharp_labels(teacher) else Student()
+
+
+def student_from_config(config: Mapping[str, Any], teacher: AnyTeacher | None = None) -> Student | AutoStudent:
+    """A student from plain options; others are those of the teacher's default student.
+
+    ``auto`` is a budget, or a mapping of options of `AutoStudent`; None is none.
+    """
+    options = {**(_SHARP if teacher is not None and has_sharp_labels(teacher) else {}), **config}
     auto = options.pop("auto", None)
     base = convert(options, Student)
     if auto is None:
@@ -191,7 +213,10 @@ def student_from_config(config: Mapping[str, Any]) -> Student | AutoStudent:
 
 
 #: Options that the first lineages lack, with their defaults.
-_LATER = {"rescale": True, "first": "mean", "distance": "kl"}
+_LATER = {"rescale": True, "first": "mean", "distance": "kl", "synthetic": "crossed"}
+#: What `Student.sharp` changes. Chosen on covtype and letter with a teacher of trees: half of the imitation cost of the
+#: other defaults for twice their time. 65,536 contexts and 2,000 steps cost another 15 % less and twice the time again.
+_SHARP: dict[str, Any] = {"contexts": 32_768, "synthetic": "near", "steps": 1_500, "patience": 8}
 
 
 def _count(value: object) -> bool:
@@ -233,6 +258,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "rescale": (lambda rescale: type(rescale) is bool, "True or False"),
     "first": _one_of(LastLayer),
     "distance": _one_of(Distance),
+    "synthetic": _one_of(Synthetic),
     "contexts": (lambda n: type(n) is int and n >= 0, "a whole number such as 4096, or 0 for none"),
 }
 

@@ -42,11 +42,11 @@ def check_teacher(workspace: Workspace) -> AnyTeacher:
     return teacher
 
 
-def check_student(workspace: Workspace) -> Student | AutoStudent:
-    """The configured student; `InvalidConfig` if an option is unknown or has no such value."""
+def check_student(workspace: Workspace, teacher: AnyTeacher | None = None) -> Student | AutoStudent:
+    """The configured student of a teacher; `InvalidConfig` if an option is unknown or has no such value."""
     from potstill.distill import student_from_config
 
     try:
-        return student_from_config(workspace.config.student)
+        return student_from_config(workspace.config.student, teacher)
     except ValueError as error:  # includes msgspec.ValidationError
         raise InvalidConfig(f"potstill.toml: {error}") from error

@@ -35,7 +35,8 @@ class Start(NamedTuple):
 
 def configured(workspace: Workspace) -> tuple[AnyTeacher, Student | AutoStudent]:
     """The teacher and the student of `potstill.toml`."""
-    return check_teacher(workspace), check_student(workspace)
+    teacher = check_teacher(workspace)
+    return teacher, check_student(workspace, teacher)
 
 
 def same_teacher(workspace: Workspace) -> SameTeacher:

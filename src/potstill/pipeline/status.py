@@ -68,6 +68,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         since: Start of serving in microseconds since 1970; None if it is not published.
         learnt: Number of observations that it has learnt from.
         fidelity: Fidelity to its teacher, measured at its update; None for a uniform policy.
+        selection: Weights and errors of the candidates of its teacher, by name; None if the teacher has none.
         latest: Highest version number, serving or not.
         pinned: Who pinned the serving version; None if it is not pinned.
         paused: Who paused updates; None if they are not paused.
@@ -97,6 +98,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     logs: list[Watermark]
     experiment: ExperimentStatus | None
     design: DesignProgress | None = None
+    selection: dict[str, dict[str, float]] | None = None
     next: Forecast
     notices: list[str]
 
@@ -120,6 +122,7 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         since=served[0] if published and served else None,
         learnt=policy.metadata.lineage.observations,
         fidelity=policy.metadata.fidelity,
+        selection=policy.metadata.lineage.selection,
         latest=head.latest if head else None,
         pinned=head.pinned if head else None,
         paused=head.paused if head else None,

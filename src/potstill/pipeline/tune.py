@@ -187,10 +187,11 @@ def _run(task: _Task) -> _Run:
     """Train on each part and evaluate on the next."""
     workspace, candidate = Workspace(task.url), task.candidate
     stated = workspace.config.policy
+    teacher = load_teacher(workspace, candidate.teacher)
     still = Still(
         workspace.problem,
-        load_teacher(workspace, candidate.teacher),
-        student=student_from_config(candidate.student),
+        teacher,
+        student=student_from_config(candidate.student, teacher),
         seed=stated.seed,
         floor=stated.floor,
     )

@@ -22,6 +22,7 @@ from potstill.teachers.contract import (
     Summarising,
     Teacher,
     has_informed_prior,
+    has_sharp_labels,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
 from potstill.teachers.forest import ForestTS
@@ -89,6 +90,7 @@ __all__ = [
     "digest",
     "from_config",
     "has_informed_prior",
+    "has_sharp_labels",
     "label",
     "load_class",
     "load_state",

@@ -136,6 +136,14 @@ def has_informed_prior(teacher: Teacher[Any]) -> bool:
     return bool(getattr(teacher, "informed", False))
 
 
+def has_sharp_labels(teacher: Teacher[Any]) -> bool:
+    """Whether a teacher's propensities have steps, as those of trees: a student then needs more contexts to follow.
+
+    The teacher says so by an attribute `sharp`; without it, they are taken to be smooth in the context.
+    """
+    return bool(getattr(teacher, "sharp", False))
+
+
 class NeedsFiniteActions:
     """Mixin for teachers that need a finite list of actions."""
 

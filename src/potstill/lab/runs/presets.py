@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from potstill.distill import Student
+from potstill.distill import Student, default_student
 from potstill.teachers import (
     PAPER,
     AdaptiveTS,
@@ -66,5 +66,5 @@ PRESETS: dict[str, dict[str, Choice]] = {
     "paper": {name: Choice(teacher, Student.paper()) for name, teacher in _PAPER.items()},
     # The paper does not say whether its student starts from the policy before. This one starts afresh.
     "paper-fresh": {name: Choice(teacher, replace(Student.paper(), warm=None)) for name, teacher in _PAPER.items()},
-    "potstill": {name: Choice(teacher, Student()) for name, teacher in _POTSTILL.items()},
+    "potstill": {name: Choice(teacher, default_student(teacher)) for name, teacher in _POTSTILL.items()},
 }

@@ -1,4 +1,4 @@
-"""Auto-TS: several teachers at once, weighted by how well each predicted rewards before it learnt from them."""
+"""Auto-TS: several teachers at once, stacked by how well they predicted rewards before they learnt from them."""
 
 from potstill.teachers.auto.auto_ts import CANDIDATES, AutoState, AutoTS
 

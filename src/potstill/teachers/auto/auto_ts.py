@@ -1,8 +1,8 @@
-"""Auto-TS: a mixture of posteriors, weighted by their prequential scores."""
+"""Auto-TS: Thompson sampling from a stacked posterior, so that no model has to be chosen in advance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -13,85 +13,85 @@ from potstill.decode import unknown_name
 from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
-from potstill.teachers.auto.score import Scores
-from potstill.teachers.contract import EXACT, Exactness, FiniteTeacher, Float32, Float64, NeedsFiniteActions
+from potstill.teachers import memory as memories
+from potstill.teachers.auto.stacking import Errors
+from potstill.teachers.contract import EXACT, Exactness, Float32, Float64, NeedsFiniteActions
 from potstill.teachers.forest import ForestTS
-from potstill.teachers.linear import EmpiricalLinearTS
+from potstill.teachers.linear import EmpiricalLinearTS, nig
+from potstill.teachers.linear.nig import Marginals
+from potstill.teachers.memory import Memory
 from potstill.teachers.neural import NeuralLinearTS
+from potstill.teachers.probability_best import probability_best
 
 
-class Candidate(FiniteTeacher[Any], Protocol):
-    """A teacher with exact propensities that also predicts rewards."""
+class Candidate(Protocol):
+    """A teacher whose posterior of an action's reward has a mean and a scale in each context."""
+
+    def init(self, problem: Problem) -> Any:
+        """The prior."""
+
+    def update(self, state: Any, observations: Observations, key: Key) -> Any:
+        """The posterior after more observations."""
+
+    def marginals(self, state: Any, contexts: Float32) -> Marginals:
+        """The posterior of each action's mean reward in each context."""
 
     def mean_rewards(self, state: Any, contexts: Float32) -> Float64:
         """The posterior mean reward of each action, float64[N, K]."""
 
 
-#: Latest observations that networks and forests keep and learn from: bounds memory and time at a million observations.
-_WINDOW = 200_000
-#: The candidates by name. All have exact propensities, so that their mixture has.
+#: Latest observations that networks and forests learn from: bounds memory and time at a million observations.
+WINDOW = 200_000
+#: The candidates by name. Those with a memory take that of `AutoState`.
 CANDIDATES: dict[str, Candidate] = {
     "linear": EmpiricalLinearTS(),
-    "neural-linear": NeuralLinearTS(window=_WINDOW),
-    "forest": ForestTS(window=_WINDOW),
+    "neural-linear": NeuralLinearTS(window=WINDOW),
+    "forest": ForestTS(window=WINDOW),
 }
 #: Candidates with a smaller weight do not decide.
 _LEAST_WEIGHT = 0.01
-
-
-class Backlog(NamedTuple):
-    """Observations that some candidate has yet to learn from, oldest first."""
-
-    contexts: Float32
-    actions: NDArray[np.int32]
-    rewards: Float64
-    propensities: Float32
-
-    @classmethod
-    def empty(cls, width: int) -> Backlog:
-        """No observations."""
-        return cls(np.zeros((0, width), np.float32), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.float32))
-
-    def then(self, new: Observations) -> Backlog:
-        """These observations followed by new ones."""
-        return Backlog(
-            np.concatenate([self.contexts, new.contexts]),
-            np.concatenate([self.actions, new.actions]),
-            np.concatenate([self.rewards, new.rewards]),
-            np.concatenate([self.propensities, new.propensities]),
-        )
-
-    def since(self, first: int) -> Backlog:
-        """Without the first observations."""
-        return Backlog(self.contexts[first:], self.actions[first:], self.rewards[first:], self.propensities[first:])
+#: Parts that the first batch is divided into, each of which is predicted from the others.
+_FOLDS = 5
+#: Beyond this many observations in the first batch only one part is predicted: it tells enough.
+_ALL_FOLDS = 2_000
+#: Contexts whose marginals are computed at once.
+_CHUNK = 16_384
+#: Smallest scale of a draw, relative to the largest mean reward: two equal rewards without doubt still tie.
+_LEAST_SCALE = 1e-9
 
 
 class AutoState(NamedTuple):
-    """The states of all candidates and their scores.
+    """The states of all candidates, the observations that they learn from, and their errors.
 
     Attributes:
-        states: State of each candidate, in the order of the option `candidates`.
-        learnt: Number of observations that each candidate has learnt from, int64[C].
-        backlog: Observations that some candidate has not learnt from yet.
-        scores: Prequential scores.
+        states: State of each candidate, in the order of the option `candidates`; without its memory.
+        memory: The latest observations, which candidates share.
+        seen: Number of observations so far, int64[].
+        learnt: Number of observations when each candidate learnt last, int64[C].
+        errors: Errors of predictions of rewards that a candidate had not learnt from.
     """
 
     states: tuple[Any, ...]
+    memory: Memory
+    seen: NDArray[np.int64]
     learnt: NDArray[np.int64]
-    backlog: Backlog
-    scores: Scores
+    errors: Errors
 
 
 class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_field="type", tag="auto-ts"):
-    """Thompson sampling from a mixture of posteriors: no model has to be chosen in advance.
+    """Thompson sampling from several models at once, weighted by how well they predict.
 
-    Before it learns from a batch, each candidate predicts its rewards. Weights follow from the log scores of these
-    predictions, as posterior weights of models do. A Thompson action draws a candidate by its weight, and then a reward
-    function from that candidate's posterior, so that propensities are the weighted means of the candidates'
-    propensities, and exact.
+    Before it learns from a batch, each candidate predicts its rewards; of the first batch, one part from the others.
+    The weights are those of the weighted prediction with the smallest squared error (stacking). A posterior draw of an
+    action's reward is the weighted mean of one independent draw from each candidate, with the candidates' means and
+    variances, and taken as normal. Given that, propensities are exact.
+
+    This is Thompson sampling where one candidate has all the weight. A mean of several draws varies less than each of
+    them: the stacked posterior explores less than its candidates, as its predictions err less than theirs.
 
     A candidate whose weight is below 1 % does not decide. It learns again when the data have grown by `revisit`, so
-    that one that needs more data may come back, and costs little until then.
+    that one that needs more data may come back, and costs little until then. The linear candidate, which costs nearly
+    nothing, always learns. Networks and forests learn from the latest 200,000 observations.
 
     Args:
         candidates: Names of the candidates, from `CANDIDATES`.
@@ -112,8 +112,13 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
 
     @property
     def exactness(self) -> Exactness:
-        """Exact: a weighted mean of exact propensities."""
+        """Exact for normal draws, by quadrature."""
         return EXACT
+
+    @property
+    def sharp(self) -> bool:
+        """Whether labels can have steps: those of a forest have."""
+        return "forest" in self.candidates
 
     @property
     def _teachers(self) -> Sequence[Candidate]:
@@ -124,80 +129,127 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
         count = len(self.candidates)
         return AutoState(
             tuple(teacher.init(problem) for teacher in self._teachers),
+            memories.empty(problem.width),
+            np.array(0),
             np.zeros(count, np.int64),
-            Backlog.empty(problem.width),
-            Scores.nothing(count, self.count(problem.actions)),
+            Errors.none(count, self.count(problem.actions)),
         )
 
     def update(self, state: AutoState, observations: Observations, key: Key) -> AutoState:
-        """The posterior after more observations: score all candidates, then let those learn that are due."""
+        """The posterior after more observations: measure all candidates, then let those learn that are due."""
         if not len(observations):
             return state
-        scores = self._scored(state, observations)
-        backlog, seen = state.backlog.then(observations), int(scores.seen)
-        deciding = scores.weights(_LEAST_WEIGHT) > 0
-        due = deciding | (seen >= self.revisit * state.learnt)
-        first = seen - len(backlog.actions)
+        errors = self._errors(state, observations, key)
+        memory = state.memory.append(observations, WINDOW, np.ones(len(observations)))
+        seen = int(state.seen) + len(observations)
+        due = self._due(errors, state.learnt, seen)
         states = tuple(
-            self._learn(i, state, backlog.since(int(state.learnt[i]) - first), observations.problem, key)
-            if due[i]
-            else state.states[i]
+            self._learnt(i, state, memory, observations, key.child("learn", i)) if due[i] else state.states[i]
             for i in range(len(due))
         )
-        learnt = np.where(due, seen, state.learnt)
-        return AutoState(states, learnt, backlog.since(int(learnt.min()) - first), scores)
+        return AutoState(states, memory, np.array(seen), np.where(due, seen, state.learnt), errors)
 
-    def propensities(self, state: AutoState, contexts: Float32, key: Key) -> Float32:
+    def propensities(self, state: AutoState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The probability that each action is best, float32[N, K]."""
-        weights, total = self.weights(state), np.zeros((len(contexts), len(state.scores.n)))
-        for i in np.flatnonzero(weights).tolist():
-            total += weights[i] * self._teachers[i].propensities(state.states[i], contexts, key.child("labels", i))
-        total /= total.sum(axis=1, keepdims=True)
-        return total.astype(np.float32)
+        parts = [probability_best(*self.marginals(state, contexts[rows])) for rows in _chunks(len(contexts))]
+        return np.concatenate([np.zeros((0, len(state.errors.n)), np.float32), *parts])
 
     def sample_actions(self, state: AutoState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Thompson-sampled actions, int64[N, n]."""
-        weights = self.weights(state)
-        drawn = key.child("candidates").generator().choice(len(weights), size=(len(contexts), n), p=weights)
-        actions = np.zeros((len(contexts), n), np.int64)
-        for i in np.unique(drawn).tolist():
-            of_candidate = self._teachers[i].sample_actions(state.states[i], contexts, n, key.child("draws", i))
-            actions = np.where(drawn == i, of_candidate, actions)
-        return actions
+        return nig.sample_best(self.marginals(state, contexts), n, key)
 
     def mean_rewards(self, state: AutoState, contexts: Float32) -> Float64:
         """The posterior mean reward of each action, float64[N, K]."""
-        weights = self.weights(state)
-        means = (
-            weights[i] * self._teachers[i].mean_rewards(state.states[i], contexts)
-            for i in np.flatnonzero(weights).tolist()
-        )
-        return np.asarray(sum(means))
+        parts = [self.marginals(state, contexts[rows]).location for rows in _chunks(len(contexts))]
+        return np.concatenate([np.zeros((0, len(state.errors.n))), *parts])
+
+    def marginals(self, state: AutoState, contexts: Float32) -> Marginals:
+        """The posterior of each action's mean reward in each context: normal, so with infinite degrees of freedom."""
+        weights, k = self.weights(state), len(state.errors.n)
+        mean, variance = np.zeros((len(contexts), k)), np.zeros((len(contexts), k))
+        for i in np.flatnonzero(weights).tolist():
+            location, scale, dof = self._teachers[i].marginals(state.states[i], contexts)
+            mean += weights[i] * location
+            variance += (weights[i] * scale) ** 2 * _variance_factor(dof)
+        least = _LEAST_SCALE * max(1.0, float(np.abs(mean).max(initial=0.0)))
+        return Marginals(mean, np.maximum(np.sqrt(variance), least), np.full(k, np.inf))
 
     def weights(self, state: AutoState) -> Float64:
         """The weight of each candidate, float64[C]; equal before any prediction."""
-        return state.scores.weights(_LEAST_WEIGHT)
+        return state.errors.weights(_LEAST_WEIGHT)
 
     def selection(self, state: AutoState) -> dict[str, dict[str, float]]:
-        """The weight and the log score of each candidate, by name; scores are relative to the best."""
-        scores = state.scores.log_scores()
-        found = zip(self.candidates, self.weights(state), scores - scores.max(), state.learnt, strict=True)
+        """The weight of each candidate, the root of its mean squared error, and when it learnt last, by name."""
+        found = zip(self.candidates, self.weights(state), state.errors.rmse(), state.learnt, strict=True)
         return {
-            name: {"weight": float(weight), "log_score": float(score), "observations": int(learnt)}
-            for name, weight, score, learnt in found
+            name: {"weight": float(weight), "rmse": float(rmse), "observations": float(learnt)}
+            for name, weight, rmse, learnt in found
         }
 
-    def _scored(self, state: AutoState, new: Observations) -> Scores:
-        """The scores after the predictions of a batch. The first batch is not scored: nobody has learnt yet."""
-        if not state.learnt.any():
-            return state.scores._replace(seen=state.scores.seen + len(new))
+    def _errors(self, state: AutoState, new: Observations, key: Key) -> Errors:
+        """Errors so far, with those of new observations.
+
+        Earlier sums are scaled by the growth of the data. An error's weight is then proportional to the number of
+        observations at that time: a candidate that needs more data than others may overtake them.
+        """
+        if not state.seen:
+            return self._first_errors(state, new, key.child("folds"))
+        before = float(state.seen)
+        return state.errors.faded(before / (before + len(new))) + self._predicted(state.states, new)
+
+    def _first_errors(self, state: AutoState, new: Observations, key: Key) -> Errors:
+        """Errors on the first batch: each part is predicted from the others."""
+        folds, errors = key.generator().permutation(len(new)) % _FOLDS, state.errors
+        if len(new) < _FOLDS:
+            return errors
+        for fold in range(_FOLDS if len(new) <= _ALL_FOLDS else 1):
+            known, unknown = new[np.flatnonzero(folds != fold)], new[np.flatnonzero(folds == fold)]
+            states = [
+                teacher.update(prior, known, key.child(fold, i))
+                for i, (teacher, prior) in enumerate(zip(self._teachers, state.states, strict=True))
+            ]
+            errors += self._predicted(states, unknown)
+        return errors
+
+    def _predicted(self, states: Sequence[Any], new: Observations) -> Errors:
+        """Errors of the candidates' predictions of rewards."""
         rows = np.arange(len(new))
         predicted = [
-            teacher.mean_rewards(own, new.contexts)[rows, new.actions]
-            for teacher, own in zip(self._teachers, state.states, strict=True)
+            teacher.mean_rewards(state, new.contexts)[rows, new.actions]
+            for teacher, state in zip(self._teachers, states, strict=True)
         ]
-        return state.scores.after(new.rewards - np.stack(predicted), new.actions)
+        return Errors.of(new.rewards - np.stack(predicted), new.actions, self.count(new.problem.actions))
 
-    def _learn(self, i: int, state: AutoState, rows: Backlog, problem: Problem, key: Key) -> Any:
+    def _due(self, errors: Errors, learnt: NDArray[np.int64], seen: int) -> NDArray[np.bool_]:
+        """Candidates that learn now, bool[C]."""
+        always = [name == "linear" for name in self.candidates]
+        due: NDArray[np.bool_] = (errors.weights(_LEAST_WEIGHT) > 0) | (seen >= self.revisit * learnt) | always
+        return due
+
+    def _learnt(self, i: int, state: AutoState, memory: Memory, new: Observations, key: Key) -> Any:
         """The state of a candidate after the observations that it has not learnt from."""
-        return self._teachers[i].update(state.states[i], Observations(problem, *rows), key.child("learn", i))
+        own, teacher = state.states[i], self._teachers[i]
+        if "memory" not in own._fields:
+            return teacher.update(own, new, key)
+        fresh = min(int(state.seen) + len(new) - int(state.learnt[i]), len(memory.actions))
+        known = memory.rows(slice(len(memory.actions) - fresh))
+        remembering = own._replace(memory=known)
+        if "learnt" in own._fields:
+            remembering = remembering._replace(learnt=np.array(len(known.actions)))
+        rows = _as_observations(new.problem, memory.rows(slice(len(memory.actions) - fresh, None)))
+        return teacher.update(remembering, rows, key)._replace(memory=memories.empty(known.contexts.shape[1]))
+
+
+def _as_observations(problem: Problem, rows: Memory) -> Observations:
+    """Rows of a memory as observations; no candidate looks at propensities."""
+    return Observations(problem, rows.contexts, rows.actions, rows.rewards, np.ones(len(rows.actions), np.float32))
+
+
+def _variance_factor(dof: Float64) -> Float64:
+    """Variance of a Student-t variable of scale 1; that of 3 degrees of freedom where there are fewer, or none."""
+    freedom = np.maximum(dof, 3.0)
+    return np.where(np.isinf(freedom), 1.0, freedom / np.where(np.isinf(freedom), 1.0, freedom - 2))
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    return (slice(first, first + _CHUNK) for first in range(0, n, _CHUNK))

@@ -13,13 +13,6 @@ from potstill.teachers.forest import trees as forests
 from potstill.teachers.forest.trees import Trees
 from potstill.teachers.memory import Memory
 
-#: Observations of an action, at most, on which the error of its trees is estimated.
-_CHECKED = 1_000
-#: Weight of the variance of all rewards in that estimate, in observations.
-_PRIOR_CHECKS = 5.0
-#: Variances are positive, so that a predictive density exists even if all rewards are equal.
-_LEAST_VARIANCE = 1e-12
-
 Sample = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -34,18 +27,15 @@ class Growing(NamedTuple):
     sample: int
 
 
-def grow(memory: Memory, action: int, how: Growing, key: Key) -> tuple[Trees, float]:
-    """New trees of one action and their squared error, from all observations: those of others only give the prior."""
+def grow(memory: Memory, action: int, how: Growing, key: Key) -> Trees:
+    """New trees of one action, from all observations: those of other actions only give the prior."""
     rng = key.generator()
     own = memory.rows(np.flatnonzero(memory.actions == action))
-    spread = max(float(memory.rewards.var()), _LEAST_VARIANCE)
     if not len(own.actions):
-        return forests.stumps(_prior(memory.rewards, how.trees, rng), spread), spread
+        return forests.stumps(_prior(memory.rewards, how.trees, rng))
     samples = [_bootstrap(len(own.actions), how.sample, rng) for _ in range(how.trees)]
-    parts = [_grow_tree(own, memory.rewards, how, sample, rng) for sample in samples]
-    joined = forests.join(parts)
-    trees = joined._replace(roots=joined.roots.reshape(1, -1), depth=joined.depth.reshape(1, -1))
-    return trees, _noise(trees, own, samples, spread, rng)
+    joined = forests.join([_grow_tree(own, memory.rewards, how, sample, rng) for sample in samples])
+    return joined._replace(roots=joined.roots.reshape(1, -1), depth=joined.depth.reshape(1, -1))
 
 
 def _bootstrap(n: int, most: int, rng: np.random.Generator) -> Sample:
@@ -58,18 +48,6 @@ def _grow_tree(own: Memory, rewards: Float64, how: Growing, sample: Sample, rng:
     rows, counts = sample
     fitted = _fit(own.rows(rows), counts, how, int(rng.integers(2**31)))
     return forests.of_sklearn(fitted, _prior(rewards, fitted.node_count, rng), how.pseudo)
-
-
-def _noise(trees: Trees, own: Memory, samples: list[Sample], spread: float, rng: np.random.Generator) -> float:
-    """Mean squared error of predictions by the trees that have not seen an observation, shrunk to `spread`."""
-    n = len(own.actions)
-    rows = np.sort(rng.choice(n, _CHECKED, replace=False)) if n > _CHECKED else np.arange(n)
-    unseen = np.stack([~np.isin(rows, sample[0], assume_unique=True) for sample in samples], axis=1)
-    predicted = trees.mean[trees.leaves(own.contexts[rows])[:, 0]]
-    checked = unseen.any(axis=1)
-    means = (predicted * unseen).sum(axis=1)[checked] / unseen.sum(axis=1)[checked]
-    squares = float(((own.rewards[rows][checked] - means) ** 2).sum())
-    return max((_PRIOR_CHECKS * spread + squares) / (_PRIOR_CHECKS + int(checked.sum())), _LEAST_VARIANCE)
 
 
 def _fit(own: Memory, counts: NDArray[np.int64], how: Growing, seed: int) -> Any:

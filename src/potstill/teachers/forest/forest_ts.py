@@ -18,6 +18,7 @@ from potstill.teachers.forest import trees as forests
 from potstill.teachers.forest.fit import Growing, grow
 from potstill.teachers.forest.trees import Trees
 from potstill.teachers.forest.votes import vote_shares
+from potstill.teachers.linear.nig import Marginals
 from potstill.teachers.memory import Memory, Weighting, Weights, weights
 from potstill.teachers.propensities import sample_rows
 
@@ -32,15 +33,12 @@ class ForestState(NamedTuple):
         memory: The observations.
         seen: Number of observations of each action so far, int64[K].
         fitted: Value of `seen` when the trees of each action were grown, int64[K].
-        noise: Mean squared error of each action's predictions on observations out of their bootstrap samples,
-            float64[K].
         trees: T trees for each action.
     """
 
     memory: Memory
     seen: NDArray[np.int64]
     fitted: NDArray[np.int64]
-    noise: Float64
     trees: Trees
 
 
@@ -57,7 +55,8 @@ class ForestTS(
     Args:
         trees: Number of trees for each action, and of groups.
         group: Number of trees whose mean is one draw. More exploit more: the spread of draws falls with its root.
-        splitter: ``best`` tries all thresholds of a column (CART), ``random`` one (extremely randomised trees).
+        splitter: ``best`` tries all thresholds of a column (CART), ``random`` one (extremely randomised trees), which
+            is as accurate, faster, and easier for a student to follow.
         features: Share of the columns that are tried for each split, above 0 and at most 1.
         leaf: Least number of distinct observations in a leaf.
         pseudo: Weight of the prior in each leaf, in observations. It is one reward drawn at random from those of all
@@ -69,9 +68,9 @@ class ForestTS(
     """
 
     trees: int = 50
-    group: int = 10
-    splitter: Literal["best", "random"] = "best"
-    features: float = 0.5
+    group: int = 25
+    splitter: Literal["best", "random"] = "random"
+    features: float = 1.0
     leaf: int = 1
     pseudo: float = 1.0
     refit: float = 1.1
@@ -102,11 +101,16 @@ class ForestTS(
         """Exact given the trees: all combinations of draws are counted."""
         return EXACT
 
+    @property
+    def sharp(self) -> bool:
+        """Labels have steps."""
+        return True
+
     def init(self, problem: Problem) -> ForestState:
         """Trees that predict 0 everywhere, so that all actions tie."""
         k = self.count(problem.actions)
-        nothing, blank = np.zeros(k, np.int64), forests.stumps(np.zeros(self.trees), 1.0)
-        return ForestState(memories.empty(problem.width), nothing, nothing, np.ones(k), forests.join([blank] * k))
+        nothing, blank = np.zeros(k, np.int64), forests.stumps(np.zeros(self.trees))
+        return ForestState(memories.empty(problem.width), nothing, nothing, forests.join([blank] * k))
 
     def update(self, state: ForestState, observations: Observations, key: Key) -> ForestState:
         """The ensemble after more observations. Actions that have few new ones keep their trees."""
@@ -116,12 +120,11 @@ class ForestTS(
         seen = state.seen + np.bincount(observations.actions, minlength=len(state.seen))
         due = self._due(seen, state.fitted, memory.actions)
         training = memory.normalised()
-        parts = [
-            grow(training, a, self._growing, key.child("trees", a)) if due[a] else _kept(state, a)
+        trees = [
+            grow(training, a, self._growing, key.child("trees", a)) if due[a] else state.trees.of_action(a)
             for a in range(len(seen))
         ]
-        trees, noise = zip(*parts, strict=True)
-        return ForestState(memory, seen, np.where(due, seen, state.fitted), np.array(noise), forests.join(trees))
+        return ForestState(memory, seen, np.where(due, seen, state.fitted), forests.join(trees))
 
     def propensities(self, state: ForestState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The probability that each action is best, float32[N, K]."""
@@ -137,25 +140,21 @@ class ForestTS(
 
         Rounded to float32, so that sums of equal numbers in another order still tie.
         """
-        predicted = state.trees.mean[state.trees.leaves(contexts)]
-        drawn: Float32 = (predicted @ _groups(self.trees, self.group)).astype(np.float32)
+        drawn: Float32 = (_predicted(state, contexts) @ _groups(self.trees, self.group)).astype(np.float32)
         return drawn
 
-    def mean_rewards(self, state: ForestState, contexts: Float32) -> Float64:
-        """The mean prediction of all trees of each action, float64[N, K]."""
-        return self.predictive(state, contexts)[0]
-
-    def predictive(self, state: ForestState, contexts: Float32) -> tuple[Float64, Float64]:
-        """Mean and variance of the next reward of each action, float64[N, K] each.
-
-        The variance includes noise. It is the mean of two estimates: the variance of the rewards in the context's
-        leaves, which differs between contexts and can be near 0 where few rewards happen to agree, and the action's
-        mean squared error out of the bootstrap samples.
-        """
-        parts = [_moments(state, contexts[rows]) for rows in self._chunks(state, len(contexts))]
-        means, variances = zip(*parts, strict=True) if parts else ((), ())
+    def marginals(self, state: ForestState, contexts: Float32) -> Marginals:
+        """Mean and standard deviation of the draws of each action, without degrees of freedom."""
+        parts = [self.draws(state, contexts[rows]) for rows in self._chunks(state, len(contexts))]
         nothing = np.zeros((0, len(state.seen)))
-        return np.concatenate([nothing, *means]), np.concatenate([nothing, *variances])
+        means = np.concatenate([nothing, *(part.mean(axis=2, dtype=np.float64) for part in parts)])
+        scales = np.concatenate([nothing, *(part.std(axis=2, dtype=np.float64) for part in parts)])
+        return Marginals(means, scales, np.full(len(state.seen), np.inf))
+
+    def mean_rewards(self, state: ForestState, contexts: Float32) -> Float64:
+        """The mean prediction of all trees of each action, float64[N, K]. It is within the range of rewards."""
+        parts = [_predicted(state, contexts[rows]).mean(axis=2) for rows in self._chunks(state, len(contexts))]
+        return np.concatenate([np.zeros((0, len(state.seen))), *parts])
 
     def _due(self, seen: NDArray[np.int64], fitted: NDArray[np.int64], kept: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Actions that need new trees, bool[K]; those without observations take the latest prior."""
@@ -173,15 +172,10 @@ class ForestTS(
         return (slice(first, first + rows) for first in range(0, n, rows))
 
 
-def _kept(state: ForestState, action: int) -> tuple[Trees, float]:
-    return state.trees.of_action(action), float(state.noise[action])
-
-
-def _moments(state: ForestState, contexts: Float32) -> tuple[Float64, Float64]:
-    leaves = state.trees.leaves(contexts)
-    predicted = state.trees.mean[leaves]
-    local = state.trees.variance[leaves].mean(axis=2) + predicted.var(axis=2)
-    return predicted.mean(axis=2), (local + state.noise) / 2
+def _predicted(state: ForestState, contexts: Float32) -> Float64:
+    """The prediction of each tree, float64[N, K, T]."""
+    predicted: Float64 = state.trees.mean[state.trees.leaves(contexts)]
+    return predicted
 
 
 def _groups(trees: int, group: int) -> Float64:

@@ -24,7 +24,6 @@ class Trees(NamedTuple):
         threshold: Threshold of the split, float32[M]; infinity for leaves.
         children: Positions of the left and right child, int32[M, 2]; a leaf is its own left child.
         mean: Mean reward in the node, float64[M].
-        variance: Variance of rewards in the node, float64[M].
         roots: Positions of the roots, int64[K, T].
         depth: Depth of each tree, int32[K, T].
     """
@@ -33,7 +32,6 @@ class Trees(NamedTuple):
     threshold: Float32
     children: NDArray[np.int32]
     mean: Float64
-    variance: Float64
     roots: NDArray[np.int64]
     depth: NDArray[np.int32]
 
@@ -47,7 +45,6 @@ class Trees(NamedTuple):
             self.threshold[part],
             self.children[part] - np.int32(first),
             self.mean[part],
-            self.variance[part],
             self.roots[action : action + 1] - first,
             self.depth[action : action + 1],
         )
@@ -84,14 +81,13 @@ def join(parts: Sequence[Trees]) -> Trees:
         np.concatenate([part.threshold for part in parts]),
         np.concatenate([part.children + np.int32(start) for part, start in zip(parts, starts, strict=True)]),
         np.concatenate([part.mean for part in parts]),
-        np.concatenate([part.variance for part in parts]),
         np.concatenate([part.roots + start for part, start in zip(parts, starts, strict=True)]),
         np.concatenate([part.depth for part in parts]),
     )
 
 
-def stumps(mean: Float64, variance: float) -> Trees:
-    """Trees of one action that are only a leaf, with means float64[T] and one variance."""
+def stumps(mean: Float64) -> Trees:
+    """Trees of one action that are only a leaf, with means float64[T]."""
     t = len(mean)
     nodes = np.arange(t)
     return Trees(
@@ -99,7 +95,6 @@ def stumps(mean: Float64, variance: float) -> Trees:
         np.full(t, np.inf, np.float32),
         np.repeat(nodes.astype(np.int32), 2).reshape(t, 2),
         mean.astype(np.float64),
-        np.full(t, variance),
         nodes[None],
         np.zeros((1, t), np.int32),
     )
@@ -120,7 +115,6 @@ def of_sklearn(tree: Any, prior: Float64, pseudo: float) -> Trees:
         np.where(leaf, np.float32(np.inf), _rounded_down(tree.threshold)),
         children.astype(np.int32),
         mean + share * (prior - mean),
-        (1 - share) * tree.impurity + share * (1 - share) * (prior - mean) ** 2,
         np.zeros((1, 1), np.int64),
         np.full((1, 1), tree.max_depth, np.int32),
     )

@@ -108,12 +108,12 @@ class Posterior(NamedTuple):
 
 
 class Marginals(NamedTuple):
-    """Each action's mean reward in each context: independent Student-t variables.
+    """Each action's mean reward in each context: independent Student-t variables, or normal ones.
 
     Attributes:
         location: Locations, float64[N, K].
         scale: Scales, float64[N, K].
-        dof: Degrees of freedom, float64[K].
+        dof: Degrees of freedom, float64[K]; infinite for all actions if they are normal.
     """
 
     location: Float64
@@ -207,7 +207,8 @@ def _spread(root: Float64, x: Float64) -> Float64:
 
 def sample_best(drawn_from: Marginals, n: int, key: Key) -> NDArray[np.int64]:
     """The best action of each of n independent draws per context, int64[N, n]."""
-    draws = key.generator().standard_t(drawn_from.dof, size=(n, *drawn_from.location.shape))
+    rng, size = key.generator(), (n, *drawn_from.location.shape)
+    draws = rng.standard_normal(size) if np.isinf(drawn_from.dof).all() else rng.standard_t(drawn_from.dof, size=size)
     best: NDArray[np.int64] = (drawn_from.location + drawn_from.scale * draws).argmax(axis=-1).T
     return best
 

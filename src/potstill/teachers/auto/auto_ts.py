@@ -17,8 +17,7 @@ from potstill.teachers import memory as memories
 from potstill.teachers.auto.stacking import Errors
 from potstill.teachers.contract import EXACT, Exactness, Float32, Float64, NeedsFiniteActions
 from potstill.teachers.forest import ForestTS
-from potstill.teachers.linear import EmpiricalLinearTS, nig
-from potstill.teachers.linear.nig import Marginals
+from potstill.teachers.linear import EmpiricalLinearTS, Marginals, nig
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import NeuralLinearTS
 from potstill.teachers.probability_best import probability_best

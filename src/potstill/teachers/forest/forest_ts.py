@@ -18,7 +18,7 @@ from potstill.teachers.forest import trees as forests
 from potstill.teachers.forest.fit import Growing, grow
 from potstill.teachers.forest.trees import Trees
 from potstill.teachers.forest.votes import vote_shares
-from potstill.teachers.linear.nig import Marginals
+from potstill.teachers.linear import Marginals
 from potstill.teachers.memory import Memory, Weighting, Weights, weights
 from potstill.teachers.propensities import sample_rows
 

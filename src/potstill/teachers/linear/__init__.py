@@ -4,7 +4,7 @@ from potstill.teachers.linear import nig
 from potstill.teachers.linear.empirical import EmpiricalLinearTS
 from potstill.teachers.linear.lin_ucb import LinUCB
 from potstill.teachers.linear.linear_ts import DiagonalLinearTS, LinearTS
-from potstill.teachers.linear.nig import Float64, Posterior, Sums, WeightedSums
+from potstill.teachers.linear.nig import Float64, Marginals, Posterior, Sums, WeightedSums
 from potstill.teachers.linear.prior import Coefficient
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Float64",
     "LinUCB",
     "LinearTS",
+    "Marginals",
     "Posterior",
     "Sums",
     "WeightedSums",

@@ -35,13 +35,14 @@ def test_a_new_configuration_is_the_default_and_so_is_every_option_in_it() -> No
 
 def test_without_a_teacher_a_workspace_takes_that_of_its_action_space(tmp_path: Path) -> None:
     listed, number = ps.Discrete(["a", "b"]), ps.Continuous("price", low=1, high=2)
-    for actions, expected in ((listed, ps.teachers.LinearTS()), (number, ps.teachers.ContinuousLinearTS())):
+    for actions, expected in ((listed, ps.teachers.AutoTS()), (number, ps.teachers.ContinuousLinearTS())):
         problem = ps.Problem(name="p", context=[], actions=actions)
         place = tmp_path / type(actions).__name__
         text = tomli_w.dumps(msgspec.to_builtins(problem))
         workspace = Workspace.create(place, text.encode(), b"")
         assert from_config(workspace.config.teacher) == expected
     assert Config(teacher={"type": "uniform"}).with_teacher(number).teacher == {"type": "uniform"}
+    assert Config(teacher={"window": 50}).with_teacher(listed).teacher == {"type": "auto-ts", "window": 50}
 
 
 def test_every_option_is_there_either_at_its_default_or_as_an_example() -> None:
@@ -58,7 +59,7 @@ def test_every_option_is_there_either_at_its_default_or_as_an_example() -> None:
 
 def test_the_examples_are_accepted() -> None:
     config = read_config(uncommented(OPTION, EXAMPLE).encode())
-    assert from_config(config.teacher) == ps.teachers.LinearTS(discount=0.99)
+    assert from_config(config.teacher) == ps.teachers.AutoTS(window=50_000)
     assert student_from_config(config.student) == ps.Student.auto(budget="30s")
     assert config.experiment is not None
     default = ExperimentConfig(name="hd-first", control=ControlConfig(action="360p"))

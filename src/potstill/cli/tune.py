@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from potstill.workspace import Workspace
 
 #: Teachers that are compared by default.
-TEACHERS = ("linear-ts", "neural-linear-ts", "adaptive-ts")
+TEACHERS = ("auto-ts", "empirical-linear-ts", "neural-linear-ts")
 #: Differences below this are rounding.
 _ROUNDING = 1e-12
 
@@ -53,7 +53,7 @@ def tune(
 
     potstill tune video --teacher linear-ts,neural-linear-ts --set 'student.hidden=[[20], [100, 100]]'
 
-    potstill tune video --set 'teacher.discount=[0.9, 0.99, 1.0]'
+    potstill tune video --set 'teacher.window=[5000, 50000]'
     """
     from potstill.pipeline import make_candidates
     from potstill.pipeline import run_tuning as tuned

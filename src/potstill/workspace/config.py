@@ -162,11 +162,11 @@ class Config(_Section, frozen=True):
     experiment: ExperimentConfig | None = None
 
     def with_teacher(self, space: ActionSpace) -> Config:
-        """The same with the default teacher of an action space, if it states none."""
-        if self.teacher:
+        """The same with the default teacher of an action space, if it states no type; options that it states stay."""
+        if "type" in self.teacher:
             return self
         kind = "continuous-linear-ts" if isinstance(space, Continuous) else "auto-ts"
-        return msgspec.structs.replace(self, teacher={"type": kind})
+        return msgspec.structs.replace(self, teacher={"type": kind, **self.teacher})
 
 
 def read_config(data: bytes, where: str = "potstill.toml") -> Config:

@@ -68,12 +68,12 @@ CONFIG = """\
 # auto-ts weighs linear, neural and tree models by how well each predicts; linear-ts is the fastest, and keeps only
 # sums of the observations. If the action is a number, the default is continuous-linear-ts.
 #type = "auto-ts"
-# Weight of earlier observations at each update; below 1 forgets, for rewards that drift.
-# discount = 0.99
+# Learn only from the latest observations, for rewards that drift.
+# window = 50_000
 # Your own model (docs/teachers.md): type "program" with model "models.py:uploads", a NumPyro program in a file beside
 # this one; or type "yourpackage:YourTeacher", a class of an installed package.
 # What is known before the first observation (docs/teachers.md): the mean of a coefficient, and how many observations
-# that is worth. The first policy then imitates this prior instead of being uniform.
+# that is worth. The first policy then imitates this prior instead of being uniform. It needs type = "linear-ts".
 # prior.360p.intercept = { mean = 0.4, precision = 20 }
 
 # The student: the network that imitates the teacher. It sets the size and speed of the policy.

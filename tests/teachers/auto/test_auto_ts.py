@@ -107,6 +107,17 @@ def test_observations_are_kept_once_and_within_the_window(monkeypatch):
     assert int(state.seen) == 400
 
 
+def test_a_window_forgets():
+    teacher = AutoTS(candidates=("linear", "forest"), window=200)
+    state = teacher.update(teacher.init(PROBLEM), batch(200, 0, straight), Key(0))
+    state = teacher.update(state, batch(200, 1, lambda x, a: 1 - straight(x, a)), Key(1))
+    new = batch(200, 1, lambda x, a: 1 - straight(x, a))
+    linear = EmpiricalLinearTS()
+    alone = linear.update(linear.init(PROBLEM), new, Key(0))
+    assert np.allclose(state.states[0].posterior.mean, alone.posterior.mean)
+    assert np.allclose(teacher.mean_rewards(state, new.contexts), linear.mean_rewards(alone, new.contexts), atol=0.3)
+
+
 def test_a_restored_state_continues_to_the_bit():
     state, new = learnt(BOTH, crossed, batches=4), batch(200, 11, crossed)
     restored = unpack(pack(state, BOTH, PROBLEM), BOTH.init(PROBLEM), BOTH, PROBLEM)
@@ -134,6 +145,8 @@ def test_labels_have_steps_only_with_a_forest():
         ({"candidates": ("linear", "linear")}, "one or more different names"),
         ({"revisit": 0.5}, "revisit must be 1 or more, got 0.5"),
         ({"revisit": float("nan")}, "revisit must be 1 or more, got nan"),
+        ({"window": 0}, "window must be from 1 to 200,000, or None, got 0"),
+        ({"window": 10**6}, "window must be from 1 to 200,000, or None, got 1000000"),
     ],
 )
 def test_options_are_checked(options, message):

@@ -95,10 +95,12 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
     Args:
         candidates: Names of the candidates, from `CANDIDATES`.
         revisit: Growth factor of the number of observations after which a candidate that does not decide learns again.
+        window: Learn only from the latest `window` observations, for drifting rewards; at most 200,000.
     """
 
     candidates: tuple[str, ...] = tuple(CANDIDATES)
     revisit: float = 1.5
+    window: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.candidates:
@@ -108,6 +110,8 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
             raise InvalidOption(f"AutoTS: candidates must be one or more different names, got {self.candidates!r}")
         if not 1 <= self.revisit < np.inf:
             raise InvalidOption(f"AutoTS: revisit must be 1 or more, got {self.revisit!r}")
+        if self.window is not None and not 1 <= self.window <= WINDOW:
+            raise InvalidOption(f"AutoTS: window must be from 1 to {WINDOW:,}, or None, got {self.window!r}")
 
     @property
     def exactness(self) -> Exactness:
@@ -139,7 +143,7 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
         if not len(observations):
             return state
         errors = self._errors(state, observations, key)
-        memory = state.memory.append(observations, WINDOW, np.ones(len(observations)))
+        memory = state.memory.append(observations, self.window or WINDOW, np.ones(len(observations)))
         seen = int(state.seen) + len(observations)
         due = self._due(errors, state.learnt, seen)
         states = tuple(
@@ -193,7 +197,7 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
         """
         if not state.seen:
             return self._first_errors(state, new, key.child("folds"))
-        before = float(state.seen)
+        before = float(len(state.memory.actions) if self.window else state.seen)
         return state.errors.faded(before / (before + len(new))) + self._predicted(state.states, new)
 
     def _first_errors(self, state: AutoState, new: Observations, key: Key) -> Errors:
@@ -229,7 +233,7 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
         """The state of a candidate after the observations that it has not learnt from."""
         own, teacher = state.states[i], self._teachers[i]
         if "memory" not in own._fields:
-            return teacher.update(own, new, key)
+            return self._learnt_from_all(teacher, own, memory, new, key)
         fresh = min(int(state.seen) + len(new) - int(state.learnt[i]), len(memory.actions))
         known = memory.rows(slice(len(memory.actions) - fresh))
         remembering = own._replace(memory=known)
@@ -237,6 +241,12 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
             remembering = remembering._replace(learnt=np.array(len(known.actions)))
         rows = _as_observations(new.problem, memory.rows(slice(len(memory.actions) - fresh, None)))
         return teacher.update(remembering, rows, key)._replace(memory=memories.empty(known.contexts.shape[1]))
+
+    def _learnt_from_all(self, teacher: Candidate, own: Any, memory: Memory, new: Observations, key: Key) -> Any:
+        """The state of a candidate that keeps no observations; with a window it starts afresh, to forget."""
+        if self.window is None:
+            return teacher.update(own, new, key)
+        return teacher.update(teacher.init(new.problem), _as_observations(new.problem, memory), key)
 
 
 def _as_observations(problem: Problem, rows: Memory) -> Observations:

@@ -22,9 +22,11 @@ from potstill.teachers.contract import (
     Summarising,
     Teacher,
     has_informed_prior,
+    reward_kinds,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
 from potstill.teachers.forest import ForestTS
+from potstill.teachers.glm import LogisticTS, PoissonTS
 from potstill.teachers.gp import DeepKernelTS, Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
 from potstill.teachers.linear import Coefficient, DiagonalLinearTS, EmpiricalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
@@ -66,6 +68,7 @@ __all__ = [
     "InvalidState",
     "LinUCB",
     "LinearTS",
+    "LogisticTS",
     "LowRankTS",
     "MeanRewards",
     "ModelFile",
@@ -73,6 +76,7 @@ __all__ = [
     "NeuralGreedy",
     "NeuralLinearTS",
     "Parts",
+    "PoissonTS",
     "ProgramTS",
     "Recipe",
     "Rereading",
@@ -98,6 +102,7 @@ __all__ = [
     "pack",
     "probability_best",
     "program_from",
+    "reward_kinds",
     "save_state",
     "to_config",
     "unpack",

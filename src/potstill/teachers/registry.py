@@ -16,6 +16,7 @@ from potstill.teachers.continuous import ContinuousGaussianProcessTS, Continuous
 from potstill.teachers.contract import AnyTeacher
 from potstill.teachers.explicit import Uniform
 from potstill.teachers.forest import ForestTS
+from potstill.teachers.glm import LogisticTS, PoissonTS
 from potstill.teachers.gp import DeepKernelTS, GaussianProcessTS, GaussianProcessUCB
 from potstill.teachers.linear import DiagonalLinearTS, EmpiricalLinearTS, LinearTS, LinUCB
 from potstill.teachers.neural import BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS
@@ -39,9 +40,11 @@ TEACHERS: dict[str, type[AnyTeacher]] = {
     "gp-ucb": GaussianProcessUCB,
     "lin-ucb": LinUCB,
     "linear-ts": LinearTS,
+    "logistic-ts": LogisticTS,
     "low-rank-ts": LowRankTS,
     "neural-greedy": NeuralGreedy,
     "neural-linear-ts": NeuralLinearTS,
+    "poisson-ts": PoissonTS,
     "uniform": Uniform,
 }
 

@@ -22,8 +22,10 @@ from potstill.teachers import (
     ForestTS,
     GaussianProcessTS,
     LinearTS,
+    LogisticTS,
     NeuralGreedy,
     NeuralLinearTS,
+    PoissonTS,
 )
 
 
@@ -57,6 +59,8 @@ _POTSTILL: dict[str, AnyTeacher] = {
     "auto-ts": AutoTS(),
     "empirical-linear-ts": EmpiricalLinearTS(),
     "forest-ts": ForestTS(),
+    "logistic-ts": LogisticTS(),
+    "poisson-ts": PoissonTS(),
     "continuous-linear-ts": ContinuousLinearTS(),
     "continuous-neural-linear-ts": ContinuousNeuralLinearTS(),
     "continuous-gp-ts": ContinuousGaussianProcessTS(),

@@ -77,7 +77,7 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _any_teacher(self) -> AnyTeacher:
         """Its teacher in some preset; what it supports is the same in all."""
-        return next(choices[self.teacher] for choices in PRESETS.values() if self.teacher in choices).teacher  # type: ignore[index]
+        return next(choices[self.teacher] for choices in PRESETS.values() if self.teacher in choices).teacher
 
     def why_not(self, decisions: int) -> str | None:
         """Why `all` leaves it out of a trial of this many decisions; None if it does not."""

@@ -109,7 +109,7 @@ def test_rewards_are_not_combined_into_ones_of_another_kind(kind, refused, tmp_p
         if aggregate not in refused:
             Workspace.create(place, problem, config)
             continue
-        with pytest.raises(InvalidConfig, match=f"join.aggregate = '{aggregate}' can give rewards that are not of kind"):
+        with pytest.raises(InvalidConfig, match=f"join.aggregate = '{aggregate}' can give rewards that are not"):
             Workspace.create(place, problem, config)
         assert not (place / "problem.toml").exists()
 

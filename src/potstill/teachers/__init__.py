@@ -29,7 +29,16 @@ from potstill.teachers.forest import ForestTS
 from potstill.teachers.glm import LogisticTS, PoissonTS
 from potstill.teachers.gp import DeepKernelTS, Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
 from potstill.teachers.linear import Coefficient, DiagonalLinearTS, EmpiricalLinearTS, LinearTS, LinUCB
-from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
+from potstill.teachers.neural import (
+    PAPER,
+    BootstrapTS,
+    EpsilonGreedy,
+    LowRankTS,
+    NeuralGreedy,
+    NeuralLinearTS,
+    NeuralLogisticTS,
+    Recipe,
+)
 from potstill.teachers.plugins import load_class, make_teacher
 from potstill.teachers.probability_best import probability_best
 from potstill.teachers.program import ModelFile, ProgramTS, program_from
@@ -75,6 +84,7 @@ __all__ = [
     "NeedsFiniteActions",
     "NeuralGreedy",
     "NeuralLinearTS",
+    "NeuralLogisticTS",
     "Parts",
     "PoissonTS",
     "ProgramTS",

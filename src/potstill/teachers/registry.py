@@ -20,7 +20,14 @@ from potstill.teachers.forest import ForestTS
 from potstill.teachers.glm import LogisticTS, PoissonTS
 from potstill.teachers.gp import DeepKernelTS, GaussianProcessTS, GaussianProcessUCB
 from potstill.teachers.linear import DiagonalLinearTS, EmpiricalLinearTS, LinearTS, LinUCB
-from potstill.teachers.neural import BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS
+from potstill.teachers.neural import (
+    BootstrapTS,
+    EpsilonGreedy,
+    LowRankTS,
+    NeuralGreedy,
+    NeuralLinearTS,
+    NeuralLogisticTS,
+)
 from potstill.teachers.plugins import own_options
 from potstill.teachers.program import ModelFile, ProgramTS, program_config
 from potstill.teachers.source import source_of_class
@@ -45,6 +52,7 @@ TEACHERS: dict[str, type[AnyTeacher]] = {
     "low-rank-ts": LowRankTS,
     "neural-greedy": NeuralGreedy,
     "neural-linear-ts": NeuralLinearTS,
+    "neural-logistic-ts": NeuralLogisticTS,
     "poisson-ts": PoissonTS,
     "uniform": Uniform,
 }

@@ -159,6 +159,13 @@ _OWN = [
     *_pair("auto-ts", "Auto-TS", "a mixture of teachers, weighted by their predictions; the default", 0.5, 1.2),
     *_pair("forest-ts", "Forest-TS", "bootstrapped regression trees for each action; not in the paper", 0.5, 1.5),
     *_pair("logistic-ts", "Logistic-TS", "a Bayesian logistic regression for each action; rewards 0 and 1", 0.03, 0.6),
+    *_pair(
+        "neural-logistic-ts",
+        "NeuralLogistic-TS",
+        "Bayesian logistic regressions on the last hidden layer of a network; rewards 0 and 1",
+        0.4,
+        1.0,
+    ),
     *_pair("poisson-ts", "Poisson-TS", "a Bayesian Poisson regression for each action; counts", 0.03, 0.6),
     *_pair("gp-ts", "GP-TS", "a Gaussian process over contexts and actions", 1.5, 5, GP_DECISIONS),
     *_pair(

@@ -25,6 +25,7 @@ from potstill.teachers import (
     LogisticTS,
     NeuralGreedy,
     NeuralLinearTS,
+    NeuralLogisticTS,
     PoissonTS,
 )
 
@@ -60,6 +61,7 @@ _POTSTILL: dict[str, AnyTeacher] = {
     "empirical-linear-ts": EmpiricalLinearTS(),
     "forest-ts": ForestTS(),
     "logistic-ts": LogisticTS(),
+    "neural-logistic-ts": NeuralLogisticTS(),
     "poisson-ts": PoissonTS(),
     "continuous-linear-ts": ContinuousLinearTS(),
     "continuous-neural-linear-ts": ContinuousNeuralLinearTS(),

@@ -122,10 +122,7 @@ class GeneralisedLinear(msgspec.Struct, NeedsFiniteActions, Weights, frozen=True
 
     def sample_actions(self, state: GlmState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Thompson-sampled actions, int64[N, n]."""
-        mean, scale = self.predictors(state, contexts)
-        draws = mean + scale * key.generator().standard_normal((n, *mean.shape))
-        best: NDArray[np.int64] = draws.argmax(axis=-1).T
-        return best
+        return laplace.sample_best(self.predictors(state, contexts), n, key)
 
     def mean_rewards(self, state: GlmState, contexts: Float32) -> Float64:
         """The posterior mean reward of each action, float64[N, K]."""

@@ -16,7 +16,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from potstill.keys import Key
 from potstill.teachers.glm.family import Family, within_reach
 from potstill.teachers.linear import Float64, Sums, nig
 from potstill.teachers.memory import Memory
@@ -185,6 +187,13 @@ def predictors(posterior: LaplacePosterior, regressors: Float64) -> Predictors:
         z = (regressors[first : first + rows] @ columns).reshape(-1, k, p)
         scale[first : first + rows] = np.sqrt(np.einsum("nkp,nkp->nk", z, z))
     return Predictors(regressors @ posterior.mean.T, scale)
+
+
+def sample_best(drawn_from: Predictors, n: int, key: Key) -> NDArray[np.int64]:
+    """The best action of each of n independent draws per context, int64[N, n]."""
+    draws = key.generator().standard_normal((n, *drawn_from.mean.shape))
+    best: NDArray[np.int64] = (drawn_from.mean + drawn_from.scale * draws).argmax(axis=-1).T
+    return best
 
 
 def _rate(total: Float64 | float, n: Float64 | float, before: Float64 | float) -> Float64:

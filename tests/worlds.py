@@ -57,16 +57,24 @@ def reward(context: dict[str, object], action: str) -> float:
 
 
 def log(
-    workspace: Workspace, policy: ps.Policy, n: int, *, seed: int = 0, at: int = NOON, rewarded: float = 0.8
+    workspace: Workspace,
+    policy: ps.Policy,
+    n: int,
+    *,
+    seed: int = 0,
+    at: int = NOON,
+    rewarded: float = 0.8,
+    yes_no: bool = False,
 ) -> None:
-    """Decide n times with a policy, and log decisions and most rewards."""
+    """Decide n times with a policy, and log decisions and most rewards; with `yes_no` they are 0 or 1."""
     rng = Key(seed).child("rewarded").generator()
     events = []
     for i, context in enumerate(contexts(n, seed)):
         decision = policy.decide(context, id=f"upload-{seed}-{i}")
         events.append(LoggedDecision.of(decision, context, time=at + i * 1000))
         if rng.random() < rewarded:
-            value = reward(context, decision.action) + 0.1 * float(rng.standard_normal())
+            mean = reward(context, decision.action)
+            value = float(rng.random() < mean) if yes_no else mean + 0.1 * float(rng.standard_normal())
             events.append(LoggedReward(id=decision.id, reward=value, time=at + i * 1000 + 60_000_000))
     with workspace.event_log() as opened:
         opened.append(*events)

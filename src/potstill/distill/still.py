@@ -125,7 +125,7 @@ class Still:
         self.teacher: AnyTeacher = default_teacher(problem.actions) if teacher is None else teacher
         if isinstance(teacher, type) or not hasattr(self.teacher, "sample_actions"):
             raise TypeError(f"teacher must be a teacher such as LinearTS(), got {teacher!r}")
-        check_support(self.teacher, problem.actions)
+        check_support(self.teacher, problem)
         self.learning = learning(problem.actions)
         self.auto = student if isinstance(student, AutoStudent) else None
         self.student = student.base if isinstance(student, AutoStudent) else student or default_student(self.teacher)

@@ -77,6 +77,7 @@ class EventValidator:
         self._context_type = context_type(problem.context)
         self._space, self._canonical = problem.actions, _canonical(problem.actions)
         self._low, self._high = reward_range(problem)
+        self._whole = problem.reward.whole
         self._above, self._at_most = propensity_range(problem.actions)
 
     def encode(self, event: Event) -> bytes:
@@ -189,7 +190,7 @@ class EventValidator:
 
     def _amount(self, reward: object) -> float:
         amount = _number(reward, "reward")
-        if not self._low <= amount <= self._high:
+        if not self._low <= amount <= self._high or (self._whole and not amount.is_integer()):
             raise InvalidEvent(f"reward must be {reward_must_be(self._problem)}, got {shown(reward)}")
         return amount
 

@@ -34,7 +34,7 @@ def check_teacher(workspace: Workspace) -> AnyTeacher:
     """The configured teacher; `InvalidConfig` if there is none like it, or it cannot learn on this action space."""
     try:
         teacher = load_teacher(workspace, workspace.config.teacher)
-        check_support(teacher, workspace.problem.actions)
+        check_support(teacher, workspace.problem)
         if states_prior(workspace.config.teacher) and workspace.config.teacher.get("type") != PROGRAM:
             teacher.init(workspace.problem)  # names of the prior are those of the problem
     except (ValueError, UnsupportedSpace) as error:

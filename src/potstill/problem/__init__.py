@@ -6,7 +6,7 @@ from potstill.problem.features import Boolean, Categorical, Feature, Numeric
 from potstill.problem.objective import Objective
 from potstill.problem.observations import Observations
 from potstill.problem.problem import Context, Contexts, Problem
-from potstill.problem.reward import Reward, seconds
+from potstill.problem.reward import Reward, RewardKind, inferred_kind, seconds
 from potstill.problem.validate import (
     LARGEST,
     MOST_METRICS,
@@ -47,10 +47,12 @@ __all__ = [
     "Observations",
     "Problem",
     "Reward",
+    "RewardKind",
     "action_must_be",
     "check_outcomes",
     "difference",
     "encode_actions",
+    "inferred_kind",
     "numbers",
     "propensities_fit",
     "propensity_must_be",

@@ -80,7 +80,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
         if objective is None or not isinstance(space, Continuous):
             return self.reward
         low, high = objective.bounds(np.linspace(space.low, space.high, 17), self.reward.low, self.reward.high)
-        return msgspec.structs.replace(self.reward, low=low, high=high, objective=None)
+        return msgspec.structs.replace(self.reward, low=low, high=high, objective=None, kind=None)
 
     @property
     def width(self) -> int:

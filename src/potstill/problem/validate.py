@@ -64,7 +64,9 @@ def propensity_range(space: ActionSpace) -> Range:
 def reward_must_be(problem: Problem) -> str:
     """What a reward must be, for messages."""
     low, high = reward_range(problem)
-    return f"a number from {low:g} to {high:g}"
+    if problem.reward.kind == "yes/no":
+        return "0 or 1"
+    return f"a {'whole ' if problem.reward.whole else ''}number from {low:g} to {high:g}"
 
 
 def propensity_must_be(space: ActionSpace) -> str:
@@ -85,7 +87,7 @@ def rewards_fit(problem: Problem, rewards: NDArray[np.float64]) -> Bool:
     """Which rewards fit, bool[N]; NaN does not."""
     low, high = reward_range(problem)
     fit: Bool = (rewards >= low) & (rewards <= high)
-    return fit
+    return fit & (rewards == np.floor(rewards)) if problem.reward.whole else fit
 
 
 def propensities_fit(space: ActionSpace, propensities: NDArray[np.floating[Any]]) -> Bool:

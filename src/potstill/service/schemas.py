@@ -143,6 +143,7 @@ def _bound(schema: Schema, problem: Problem, max_batch: int) -> None:
             described.setdefault("maxItems", max_batch)
         if field == "reward":
             bounds = {"minimum": problem.reward.low, "maximum": problem.reward.high}
+            bounds |= {"multipleOf": 1.0} if problem.reward.whole else {}
             for part in _parts(described):
                 if part.get("type") == "number":
                     part.update({word: bound for word, bound in bounds.items() if bound is not None})

@@ -18,7 +18,8 @@ missing values.
 
 Action: ``ActionSpace.parse`` accepts it. In tables, action columns of another scalar type are read as text where
 the space has names: an integer column of a table spells names.
-Reward: a finite number, at most `LARGEST` in size and within the bounds of the problem.
+Reward: a finite number, at most `LARGEST` in size and within the bounds of the problem; a whole
+number if its kind is ``yes/no`` or ``count``.
 Propensity, as float32: above 0 and at most 1 for a probability; above 0 and finite for a density.
 Time: from 1970 up to the year 2200.
 
@@ -143,7 +144,7 @@ def context_fits(problem: Problem, columns: Iterable[str]) -> pl.Expr:
 
 def reward_fits(problem: Problem) -> pl.Expr:
     """Whether a row of the lake holds a reward that fits."""
-    return _all(pl.col("reward").is_between(*reward_range(problem)))
+    return _all(_reward_fits(problem, pl.col("reward")))
 
 
 def time_fits(column: str = "time") -> pl.Expr:
@@ -179,8 +180,7 @@ def action_rule(problem: Problem, column: str, name: str = "action") -> ColumnRu
 def reward_rule(problem: Problem, column: str) -> ColumnRule:
     """Rule for a column of rewards."""
     value = pl.col(column).cast(pl.Float64, strict=False)
-    fits = value.is_between(*reward_range(problem))
-    return _rule("reward", pl.col(column), column, value, fits, reward_must_be(problem))
+    return _rule("reward", pl.col(column), column, value, _reward_fits(problem, value), reward_must_be(problem))
 
 
 def propensity_rule(problem: Problem, column: str | float) -> ColumnRule:
@@ -249,6 +249,11 @@ def _value_fits(feature: Feature, value: pl.Expr) -> pl.Expr:
     if isinstance(feature, Numeric):
         return value.is_finite().fill_null(_optional(feature))
     return pl.lit(True) if _optional(feature) else value.is_not_null()
+
+
+def _reward_fits(problem: Problem, value: pl.Expr) -> pl.Expr:
+    fits = value.is_between(*reward_range(problem))
+    return fits & (value == value.floor()) if problem.reward.whole else fits
 
 
 def _propensity_fits(space: ActionSpace, value: pl.Expr) -> pl.Expr:

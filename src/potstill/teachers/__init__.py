@@ -23,12 +23,23 @@ from potstill.teachers.contract import (
     Teacher,
     has_informed_prior,
     has_sharp_labels,
+    reward_kinds,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
 from potstill.teachers.forest import ForestTS
+from potstill.teachers.glm import LogisticTS, PoissonTS
 from potstill.teachers.gp import DeepKernelTS, Design, GaussianProcessTS, GaussianProcessUCB, max_variance_design
 from potstill.teachers.linear import Coefficient, DiagonalLinearTS, EmpiricalLinearTS, LinearTS, LinUCB
-from potstill.teachers.neural import PAPER, BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS, Recipe
+from potstill.teachers.neural import (
+    PAPER,
+    BootstrapTS,
+    EpsilonGreedy,
+    LowRankTS,
+    NeuralGreedy,
+    NeuralLinearTS,
+    NeuralLogisticTS,
+    Recipe,
+)
 from potstill.teachers.plugins import load_class, make_teacher
 from potstill.teachers.probability_best import probability_best
 from potstill.teachers.program import ModelFile, ProgramTS, program_from
@@ -67,13 +78,16 @@ __all__ = [
     "InvalidState",
     "LinUCB",
     "LinearTS",
+    "LogisticTS",
     "LowRankTS",
     "MeanRewards",
     "ModelFile",
     "NeedsFiniteActions",
     "NeuralGreedy",
     "NeuralLinearTS",
+    "NeuralLogisticTS",
     "Parts",
+    "PoissonTS",
     "ProgramTS",
     "Recipe",
     "Rereading",
@@ -100,6 +114,7 @@ __all__ = [
     "pack",
     "probability_best",
     "program_from",
+    "reward_kinds",
     "save_state",
     "to_config",
     "unpack",

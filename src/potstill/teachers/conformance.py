@@ -13,10 +13,11 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from potstill.keys import Key
-from potstill.problem import Boolean, Categorical, Discrete, Numeric, Observations, Problem
+from potstill.problem import Boolean, Categorical, Discrete, Numeric, Observations, Problem, Reward, reward_range
 from potstill.spaces import ActionSpace, Continuous
 from potstill.teachers.contract import (
     AnyContinuousTeacher,
@@ -25,6 +26,7 @@ from potstill.teachers.contract import (
     Rereading,
     ResultT,
     Summarising,
+    reward_kinds,
 )
 
 AnyCheckable = AnyFiniteTeacher | AnyContinuousTeacher
@@ -55,19 +57,22 @@ def check_teacher(teacher: AnyCheckable) -> None:
 
 
 def problem_for(teacher: AnyCheckable) -> Problem:
-    """The problem that a teacher is checked on: the first whose actions it supports."""
-    return next((problem for problem in PROBLEMS if teacher.supports(problem.actions) is None), PROBLEM)
+    """The problem that a teacher is checked on: the first whose actions it supports, with rewards it learns from."""
+    found = next((problem for problem in PROBLEMS if teacher.supports(problem.actions) is None), PROBLEM)
+    kinds = reward_kinds(teacher)
+    return msgspec.structs.replace(found, reward=Reward(kind=kinds[0])) if kinds else found
 
 
 def example_observations(n: int = 60, key: Key = _KEY, problem: Problem = PROBLEM) -> Observations:
     """Observations of a conformance problem: the reward of an action is its position times speed, plus noise.
 
+    Of kind ``yes/no`` or ``count`` it is drawn with such a mean.
     Propensities are from 0.02 to 1, because teachers may weight observations by them.
     """
     rng = key.child("observations").generator()
     contexts = example_contexts(n, key)
     actions, positions = _example_actions(problem.actions, n, rng)
-    rewards = positions * contexts[:, 0] + 0.1 * rng.standard_normal(n)
+    rewards = _example_rewards(problem, positions * contexts[:, 0], rng)
     propensities = 0.02 ** key.child("propensities").generator().random(n)
     return Observations.from_columns(
         problem, contexts=contexts, actions=actions, rewards=rewards, propensities=propensities
@@ -81,6 +86,15 @@ def _example_actions(space: ActionSpace, n: int, rng: np.random.Generator) -> tu
         return actions, 2 * space.unit(actions)
     positions = rng.integers(3, size=n)
     return positions, positions
+
+
+def _example_rewards(problem: Problem, means: Any, rng: np.random.Generator) -> Any:
+    """Rewards of the problem's kind, from means between 0 and 2."""
+    if problem.reward.kind == "yes/no":
+        return (rng.random(len(means)) < means / 2).astype(np.float64)
+    if problem.reward.kind == "count":
+        return rng.poisson(means).astype(np.float64)
+    return means + 0.1 * rng.standard_normal(len(means))
 
 
 def _shares(space: ActionSpace, actions: Any) -> Any:
@@ -148,14 +162,14 @@ def mean_rewards_fit_the_rewards(teacher: AnyCheckable) -> None:
             assert rewards.shape == (n, k), f"mean_rewards must have shape {(n, k)}, got {rewards.shape}"
             assert rewards.dtype == np.float64, f"mean_rewards must be float64, got {rewards.dtype}"
             assert np.isfinite(rewards).all(), "mean_rewards must be finite"
-    shifted = replace(observed, rewards=observed.rewards + 100)
+    shifted = replace(observed, rewards=np.minimum(observed.rewards + 100, reward_range(observed.problem).high))
     before, after = (
         teacher.mean_rewards(teacher.update(teacher.init(problem_for(teacher)), rows, _KEY), observed.contexts)
         for rows in (observed, shifted)
     )
     moved = float((after - before).mean())
     # How far depends on the prior; means in standardised units would stay where they are.
-    assert moved > 0.01, f"rewards that are 100 larger must raise mean_rewards, which rose by {moved:.3g}"
+    assert moved > 0.01, f"rewards that are 100 larger, or `high`, must raise mean_rewards, which rose by {moved:.3g}"
 
 
 def update_leaves_its_input_alone(teacher: AnyCheckable) -> None:
@@ -255,7 +269,7 @@ def hard_data_stay_finite(teacher: AnyCheckable) -> None:
         problem,
         contexts=np.repeat(contexts[:1], 8, axis=0),
         actions=[problem.actions.examples[0]] * 8,
-        rewards=np.full(8, 1e9),
+        rewards=np.full(8, min(1e9, reward_range(problem).high)),
         propensities=np.full(8, 1.0),
     )
     for observations in (one, same):

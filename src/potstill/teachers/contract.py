@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.keys import Key
-from potstill.problem import Observations, Problem
+from potstill.problem import Observations, Problem, RewardKind
 from potstill.spaces import Actions, ActionSpace, FiniteSpace, finite
 
 Float32 = NDArray[np.float32]
@@ -142,6 +142,14 @@ def has_sharp_labels(teacher: Teacher[Any]) -> bool:
     The teacher says so by an attribute `sharp`; without it, they are taken to be smooth in the context.
     """
     return bool(getattr(teacher, "sharp", False))
+
+
+def reward_kinds(teacher: Teacher[Any]) -> tuple[RewardKind, ...]:
+    """Kinds of reward that a teacher learns from, the best first; empty if it learns from all.
+
+    The teacher says so by an attribute `reward_kinds`. It refuses other rewards in an update.
+    """
+    return tuple(getattr(teacher, "reward_kinds", ()))
 
 
 class NeedsFiniteActions:

@@ -9,16 +9,25 @@ import msgspec
 
 from potstill.decode import convert, unknown_name
 from potstill.errors import InvalidOption, UnsupportedSpace, shown
+from potstill.problem import Problem
 from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.auto import AutoTS
 from potstill.teachers.continuous import ContinuousGaussianProcessTS, ContinuousLinearTS, ContinuousNeuralLinearTS
-from potstill.teachers.contract import AnyTeacher
+from potstill.teachers.contract import AnyTeacher, reward_kinds
 from potstill.teachers.explicit import Uniform
 from potstill.teachers.forest import ForestTS
+from potstill.teachers.glm import LogisticTS, PoissonTS
 from potstill.teachers.gp import DeepKernelTS, GaussianProcessTS, GaussianProcessUCB
 from potstill.teachers.linear import DiagonalLinearTS, EmpiricalLinearTS, LinearTS, LinUCB
-from potstill.teachers.neural import BootstrapTS, EpsilonGreedy, LowRankTS, NeuralGreedy, NeuralLinearTS
+from potstill.teachers.neural import (
+    BootstrapTS,
+    EpsilonGreedy,
+    LowRankTS,
+    NeuralGreedy,
+    NeuralLinearTS,
+    NeuralLogisticTS,
+)
 from potstill.teachers.plugins import own_options
 from potstill.teachers.program import ModelFile, ProgramTS, program_config
 from potstill.teachers.source import source_of_class
@@ -39,9 +48,12 @@ TEACHERS: dict[str, type[AnyTeacher]] = {
     "gp-ucb": GaussianProcessUCB,
     "lin-ucb": LinUCB,
     "linear-ts": LinearTS,
+    "logistic-ts": LogisticTS,
     "low-rank-ts": LowRankTS,
     "neural-greedy": NeuralGreedy,
     "neural-linear-ts": NeuralLinearTS,
+    "neural-logistic-ts": NeuralLogisticTS,
+    "poisson-ts": PoissonTS,
     "uniform": Uniform,
 }
 
@@ -51,14 +63,30 @@ def available() -> list[str]:
     return sorted(TEACHERS)
 
 
-def check_support(teacher: AnyTeacher, space: ActionSpace) -> None:
-    """Raise `UnsupportedSpace` if a teacher cannot learn on an action space; the message names those that can."""
+def check_support(teacher: AnyTeacher, problem: Problem) -> None:
+    """Refuse a teacher that cannot learn a problem; the message names those that can.
+
+    Raises:
+        UnsupportedSpace: It cannot learn on the action space.
+        InvalidOption: It cannot learn from the kind of reward that the problem states.
+    """
+    _check_rewards(teacher, problem)
+    space = problem.actions
     why = teacher.supports(space)
     if why is None:
         return
     others = [name for name in available() if TEACHERS[name]().supports(space) is None]
     instead = f"use {', '.join(others)}" if others else "write a teacher with sample_actions for this space"
     raise UnsupportedSpace(f"{type(teacher).__name__} does not support {shown(space)}: {why}; {instead}")
+
+
+def _check_rewards(teacher: AnyTeacher, problem: Problem) -> None:
+    kind, kinds = problem.reward.kind, reward_kinds(teacher)
+    if kind is not None and kinds and kind not in kinds:
+        raise InvalidOption(
+            f"{type(teacher).__name__} learns from rewards of kind {' or '.join(kinds)}, and the problem states "
+            f"{kind!r}; use auto-ts or empirical-linear-ts"
+        )
 
 
 def default_teacher(space: ActionSpace) -> AnyTeacher:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from potstill.decode import from_toml
 from potstill.errors import PotstillError
 from potstill.experiments import ExperimentConfig, in_words
-from potstill.problem import seconds
+from potstill.problem import Reward, seconds
 from potstill.spaces import ActionSpace, Continuous
 
 Aggregate = Literal["first", "last", "sum", "max", "mean"]
@@ -60,6 +60,19 @@ class JoinConfig(_Section, frozen=True):
     def settle_seconds(self) -> int:
         """The same in seconds."""
         return seconds(self.settle, "join.settle", zero=True)
+
+    def check(self, reward: Reward) -> None:
+        """Refuse to combine rewards into ones that their kind does not have; `InvalidConfig`.
+
+        Sums of yes/no rewards may be 2, and means of yes/no rewards or counts may be fractions.
+        """
+        broken = {"yes/no": ("sum", "mean"), "count": ("mean",)}.get(reward.kind or "", ())
+        if self.aggregate in broken:
+            others = ", ".join(name for name in get_args(Aggregate) if name not in broken)
+            raise InvalidConfig(
+                f"join.aggregate = {self.aggregate!r} can give rewards that are not of kind {reward.kind!r}, which "
+                f"problem.toml states; use one of {others}, or leave out reward.kind"
+            )
 
 
 class UpdateConfig(_Section, frozen=True):

@@ -56,6 +56,7 @@ window = "1h"  # how long after a decision a reward counts
 default = 0.0  # reward of a decision without rewards in the window
 low = 0.0  # rewards outside low..high are refused; leave both out for no bounds
 high = 1.0
+# kind = "yes/no"  # rewards are 0 and 1 and others are refused; also "count" (0, 1, 2, ...) and "number"
 """
 
 CONFIG = """\

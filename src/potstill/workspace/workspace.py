@@ -58,14 +58,14 @@ class Workspace:
         self.problem: Problem = self._read_problem() if problem is None else problem
         stated = self._read_config() if config is None else config
         self.config: Config = stated.with_teacher(self.problem.actions)
+        self.config.join.check(self.problem.reward)
         self.registry = Registry(self.storage.within("registry"), self.problem)
 
     @classmethod
     def create(cls, place: str | Path, problem: bytes, config: bytes) -> Workspace:
         """A new workspace from the text of its two files. An existing ``potstill.toml`` is kept."""
         storage = open_storage(place)
-        Problem.from_toml(problem, PROBLEM)
-        read_config(config)
+        read_config(config).join.check(Problem.from_toml(problem, PROBLEM).reward)
         try:
             storage.create(PROBLEM, problem)
         except AlreadyThere:

@@ -22,16 +22,27 @@ SMALL = msgspec.structs.replace(scenario("wheel"), decisions=120, batch=60)
 NUMBER = msgspec.structs.replace(scenario("pricing"), decisions=120, batch=60)
 
 
-def decided_by(algorithm):
+@pytest.fixture(scope="module")
+def yes_no(tmp_path_factory):
+    """A table, whose rewards are 0 and 1."""
+    path = tmp_path_factory.mktemp("table") / "leaves.csv"
+    path.write_text("width,kind\n" + "\n".join(f"{i % 7},{'oak' if i % 7 > 3 else 'elm'}" for i in range(140)))
+    (one,) = RunSpec.of(problems=[str(path)], algorithms=["uniform"], own=OwnTable(label="kind")).scenarios
+    return msgspec.structs.replace(one, decisions=120, batch=60)
+
+
+def decided_by(algorithm, yes_no):
     """A problem that an algorithm supports."""
+    if algorithm.refuses(SMALL.problem.reward):
+        return yes_no
     return NUMBER if algorithm.supports(SMALL.problem.actions) else SMALL
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_every_algorithm_plays_a_trial(name):
+def test_every_algorithm_plays_a_trial(name, yes_no):
     if "gp-ts" in name:
         pytest.skip("takes a minute; GP-TS is tested as a teacher, and its agents as the others'")
-    problem = decided_by(ALGORITHMS[name])
+    problem = decided_by(ALGORITHMS[name], yes_no)
     turns = list(turns_of(Task(problem.name, ALGORITHMS[name].presets[0], name, 0, 1), problem))
     assert [turn.decisions for turn in turns] == [60, 60]
     assert all(turn.regret >= 0 for turn in turns)
@@ -47,9 +58,9 @@ def test_names_and_imitations_belong_together():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_thompson_sampling_acts_on_its_own_samples_and_il_on_its_policy(preset):
+def test_thompson_sampling_acts_on_its_own_samples_and_il_on_its_policy(preset, yes_no):
     for name in [name for name in OWN if preset in ALGORITHMS[name].presets]:
-        agent = ALGORITHMS[name].make(decided_by(ALGORITHMS[name]).problem, 0, preset)
+        agent = ALGORITHMS[name].make(decided_by(ALGORITHMS[name], yes_no).problem, 0, preset)
         expected = Distilled if name.endswith("-il") else Fixed if name == "uniform" else Undistilled
         assert type(agent) is expected
         if name not in ("uniform", "neural-greedy"):
@@ -64,6 +75,17 @@ def test_algorithms_that_cannot_decide_a_problem_are_left_out_or_refused_by_name
     assert "linear-ts" not in names
     with pytest.raises(LabError, match="Linear-TS cannot decide Pricing: it needs a finite list of actions"):
         RunSpec.of(problems=["pricing"], algorithms=["linear-ts"], preset="potstill")
+
+
+def test_algorithms_that_cannot_learn_from_the_rewards_are_left_out_or_refused_by_name(yes_no):
+    assert yes_no.problem.reward.kind == "yes/no"
+    found = RunSpec.of(problems=["wheel"], algorithms=["all"], preset="potstill")
+    names = [algorithm.name for _, algorithm in found.pairs["wheel"]]
+    assert "linear-ts" in names
+    assert "logistic-ts" not in names
+    message = "Logistic-TS cannot decide .*: it needs rewards of kind yes/no, and the problem states none"
+    with pytest.raises(LabError, match=message):
+        RunSpec.of(problems=["wheel"], algorithms=["logistic-ts"], preset="potstill")
 
 
 def test_the_paper_preset_is_the_papers_appendix():

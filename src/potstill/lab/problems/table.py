@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from potstill.errors import LabError
 from potstill.lab.problems.environment import Columns, Float32, Float64
-from potstill.problem import Discrete, Feature, Problem, Reward
+from potstill.problem import Discrete, Feature, Problem, Reward, inferred_kind
 from potstill.tables import checked_contexts, features_of, in_one_line, read_csv
 
 #: Reward of an action on rows of one class: a number, or several equally likely ones.
@@ -285,4 +285,4 @@ def _reward_table(classes: list[str], rewards: RewardTable) -> tuple[list[str], 
 
 
 def _bounds(outcomes: Float64) -> Reward:
-    return Reward(low=float(outcomes.min()), high=float(outcomes.max()))
+    return Reward(low=float(outcomes.min()), high=float(outcomes.max()), kind=inferred_kind(outcomes.ravel()))

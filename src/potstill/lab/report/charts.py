@@ -26,6 +26,9 @@ _HUES = {
     "auto-ts": "#1a6e5a",
     "empirical-linear-ts": "#7a5195",
     "forest-ts": "#3f8f2f",
+    "logistic-ts": "#b3742d",
+    "neural-logistic-ts": "#2d6da8",
+    "poisson-ts": "#5b8a94",
 }
 _OTHER_HUES = ["#d9a514", "#c2477a", "#3aa6b9", "#6f9a2a", "#8a6d5a", "#5f6fd0"]
 _SOLID, _DASHED = [1, 0], [5, 3]

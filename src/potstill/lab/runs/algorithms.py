@@ -12,9 +12,9 @@ from potstill.lab import peers
 from potstill.lab.runs.presets import PRESETS
 from potstill.lab.runs.trial import Agent, Distilled, Fixed, Undistilled
 from potstill.policy import Policy
-from potstill.problem import Problem
+from potstill.problem import Problem, Reward
 from potstill.spaces import ActionSpace
-from potstill.teachers import to_config
+from potstill.teachers import AnyTeacher, reward_kinds, to_config
 
 #: Beyond this many decisions, every update of a Gaussian process takes minutes.
 GP_DECISIONS = 10_000
@@ -65,11 +65,19 @@ class Algorithm(msgspec.Struct, frozen=True, kw_only=True):
 
     def supports(self, space: ActionSpace) -> str | None:
         """Why it cannot choose from an action space; None if it can."""
-        if self.teacher is None:
+        return None if self.teacher is None else self._any_teacher.supports(space)
+
+    def refuses(self, reward: Reward) -> str | None:
+        """Why it cannot learn from the rewards of a problem; None if it can."""
+        kinds = () if self.teacher is None else reward_kinds(self._any_teacher)
+        if not kinds or reward.kind in kinds:
             return None
-        return next(choices[self.teacher] for choices in PRESETS.values() if self.teacher in choices).teacher.supports(
-            space
-        )
+        return f"it needs rewards of kind {' or '.join(kinds)}, and the problem states {reward.kind or 'none'}"
+
+    @property
+    def _any_teacher(self) -> AnyTeacher:
+        """Its teacher in some preset; what it supports is the same in all."""
+        return next(choices[self.teacher] for choices in PRESETS.values() if self.teacher in choices).teacher
 
     def why_not(self, decisions: int) -> str | None:
         """Why `all` leaves it out of a trial of this many decisions; None if it does not."""
@@ -99,6 +107,10 @@ class PeerAlgorithm(Algorithm, frozen=True, kw_only=True):
     def supports(self, space: ActionSpace) -> str | None:
         """Why it cannot choose from an action space; None if it can."""
         return self.peer.supports(space)
+
+    def refuses(self, reward: Reward) -> str | None:  # noqa: ARG002
+        """None: those of other libraries learn from all rewards."""
+        return None
 
     def settings(self, preset: str) -> dict[str, Any]:  # noqa: ARG002
         """The options, and the library's version."""
@@ -146,6 +158,15 @@ _OWN = [
     ),
     *_pair("auto-ts", "Auto-TS", "a mixture of teachers, weighted by their predictions; the default", 0.5, 1.2),
     *_pair("forest-ts", "Forest-TS", "bootstrapped regression trees for each action; not in the paper", 0.5, 1.5),
+    *_pair("logistic-ts", "Logistic-TS", "a Bayesian logistic regression for each action; rewards 0 and 1", 0.03, 0.6),
+    *_pair(
+        "neural-logistic-ts",
+        "NeuralLogistic-TS",
+        "Bayesian logistic regressions on the last hidden layer of a network; rewards 0 and 1",
+        0.4,
+        1.0,
+    ),
+    *_pair("poisson-ts", "Poisson-TS", "a Bayesian Poisson regression for each action; counts", 0.03, 0.6),
     *_pair("gp-ts", "GP-TS", "a Gaussian process over contexts and actions", 1.5, 5, GP_DECISIONS),
     *_pair(
         "continuous-linear-ts",

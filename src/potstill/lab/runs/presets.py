@@ -22,8 +22,11 @@ from potstill.teachers import (
     ForestTS,
     GaussianProcessTS,
     LinearTS,
+    LogisticTS,
     NeuralGreedy,
     NeuralLinearTS,
+    NeuralLogisticTS,
+    PoissonTS,
 )
 
 
@@ -57,6 +60,9 @@ _POTSTILL: dict[str, AnyTeacher] = {
     "auto-ts": AutoTS(),
     "empirical-linear-ts": EmpiricalLinearTS(),
     "forest-ts": ForestTS(),
+    "logistic-ts": LogisticTS(),
+    "neural-logistic-ts": NeuralLogisticTS(),
+    "poisson-ts": PoissonTS(),
     "continuous-linear-ts": ContinuousLinearTS(),
     "continuous-neural-linear-ts": ContinuousNeuralLinearTS(),
     "continuous-gp-ts": ContinuousGaussianProcessTS(),

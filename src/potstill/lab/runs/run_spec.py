@@ -183,7 +183,7 @@ def _pairs(
     """Each algorithm under each preset that it has. Explicitly named ones always run."""
     chosen = []
     for algorithm in named(asked):
-        unfit = algorithm.supports(one.problem.actions)
+        unfit = algorithm.supports(one.problem.actions) or algorithm.refuses(one.problem.reward)
         if unfit and algorithm.name in asked:
             raise LabError(f"{algorithm.title} cannot decide {one.title}: {unfit}")
         if unfit:

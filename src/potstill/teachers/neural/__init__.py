@@ -7,6 +7,7 @@ from potstill.teachers.neural.greedy import EpsilonGreedy, GreedyState, NeuralGr
 from potstill.teachers.neural.low_rank_ts import LowRankTS
 from potstill.teachers.neural.network import Networks, Units, standard
 from potstill.teachers.neural.neural_linear_ts import NeuralLinearTS
+from potstill.teachers.neural.neural_logistic_ts import NeuralLogisticTS
 from potstill.teachers.neural.noise_selection import Noise
 from potstill.teachers.neural.recipe import PAPER, Recipe
 
@@ -20,6 +21,7 @@ __all__ = [
     "Neural",
     "NeuralGreedy",
     "NeuralLinearTS",
+    "NeuralLogisticTS",
     "Noise",
     "Recipe",
     "Units",

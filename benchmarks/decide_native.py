@@ -46,6 +46,12 @@ def mixed() -> list[Feature]:
     ]
 
 
+def later() -> list[Feature]:
+    """The mixed features with two of them hashed, and an embedding of 16 numbers: 39 features, 244 columns."""
+    hashed = [ps.Hashed(f"merchant_{i}", size=64) for i in range(2)]
+    return [*mixed()[:18], *mixed()[20:], *hashed, ps.Vector("embedding", size=16, norm="unit")]
+
+
 def measure(statement: str, names: dict[str, Any]) -> tuple[float, float]:
     """Median and minimum over blocks, in microseconds per run of a statement."""
     timer = timeit.Timer(statement, globals=names)
@@ -63,7 +69,11 @@ def show(name: str, policy: ps.Policy, statement: str, per: int = 1, **names: An
 
 def one_decision() -> None:
     decide = "policy.decide(x, id='request-1')"
-    for kind, policy in (("numbers", make_policy(numbers(38))), ("mixed", make_policy(mixed()))):
+    for kind, policy in (
+        ("numbers", make_policy(numbers(38))),
+        ("mixed", make_policy(mixed())),
+        ("hashed, vector", make_policy(later())),
+    ):
         context = {feature.name: feature.example for feature in policy.problem.context}
         show(f"{kind}: dict", policy, decide, x=context)
         show(f"{kind}: dict from JSON", policy, decide, x=msgspec.json.decode(msgspec.json.encode(context)))

@@ -32,6 +32,18 @@ EVERY_FEATURE = [
     ps.Boolean("plugged in", missing="flag"),
     ps.Boolean("constructor", missing=True),
 ]
+#: Feature types of format 2.
+LATER_FEATURES = [
+    ps.Hashed("merchant", size=7),
+    ps.Hashed("city", size=64, missing="flag"),
+    ps.Vector("embedding", size=5, norm="unit"),
+    ps.Vector("position", size=2, low=-10, high=30, missing="flag"),
+    ps.Vector("signal", size=3),
+    ps.Numeric("amount", low=0, high=1e6, scale="quantile", knots=[1, 3.5, 20, 400], missing="flag"),
+    ps.Boolean("new"),
+]
+#: Lengths of every remainder modulo eight, other scripts, an empty string, NULs at the end, beyond one buffer.
+STRINGS = ["", "a", "a\0", "a\0\0", "shop", "straße", "東京", "🎲🎲", "e\u0301", "é", "__proto__", "x" * 2000]
 ACTIONS = ["stay", "left", "right", "↑", "down"]
 
 
@@ -41,6 +53,7 @@ def problems() -> dict[str, ps.Problem]:
         "every-feature": problem("every-feature", EVERY_FEATURE, ACTIONS),
         "numbers": problem("numbers", [ps.Numeric(f"x{i}", low=-1, high=2) for i in range(38)], list("abcdefg")),
         "no-features": problem("no-features", [], ACTIONS[:2]),
+        "later-features": problem("later-features", LATER_FEATURES, ACTIONS),
         "many-actions": problem("many-actions", EVERY_FEATURE[:4], [f"item {i}" for i in range(200)]),
     }
 
@@ -58,6 +71,7 @@ POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
     "numbers.policy": ("numbers", (33, 20), "tanh", 0.5, 0.0),
     "no-features.policy": ("no-features", (4,), "tanh", 1.0, 0.1),
     "many-actions.policy": ("many-actions", (12,), "tanh", 1.0, 0.001),
+    "later-features.policy": ("later-features", (24, 10), "tanh", 1.0, 0.0),
     # Scores 14 to 90 apart: propensities down to the smallest float32, where rounding matters most.
     "far-apart.policy": ("numbers", (50,), "tanh", 20.0, 0.0),
     "farther-apart.policy": ("many-actions", (24, 24), "relu", 6.0, 0.0),
@@ -99,6 +113,13 @@ def make_context(rng: np.random.Generator, features: tuple[Any, ...]) -> dict[st
 
 
 def make_value(rng: np.random.Generator, feature: Any) -> Any:
+    if isinstance(feature, ps.Hashed):
+        return STRINGS[rng.integers(len(STRINGS))] if rng.random() < 0.5 else f"shop {rng.integers(1 << 40)}"
+    if isinstance(feature, ps.Vector):
+        return make_numbers(rng, feature)
+    if isinstance(feature, ps.Numeric) and feature.scale == "quantile":
+        inside = float(np.exp(6 * rng.normal()))
+        return feature.points[rng.integers(len(feature.points))] if rng.random() < 0.4 else inside
     if isinstance(feature, ps.Numeric):
         span = feature.high - feature.low
         edges = [feature.low, feature.high, feature.low - span, feature.high + span, 0, 1]
@@ -107,6 +128,15 @@ def make_value(rng: np.random.Generator, feature: Any) -> Any:
     if isinstance(feature, ps.Boolean):
         return bool(rng.random() < 0.5)
     return str(rng.choice(np.array([*feature.values, "elsewhere", "ß"])))
+
+
+def make_numbers(rng: np.random.Generator, feature: Any) -> list[Any]:
+    way = rng.random()
+    if way < 0.1:
+        return [0] * feature.size
+    unscaled = feature.low is None and feature.norm is None  # goes into the network as it is
+    scale = 1.0 if unscaled else 10.0 ** rng.integers(-3, 4) if way < 0.8 else 1e30
+    return [float(number) for number in scale * rng.standard_normal(feature.size)]
 
 
 def make_id(rng: np.random.Generator, i: int) -> str:
@@ -176,6 +206,8 @@ def make_number_case(rng: np.random.Generator, policy: ps.Policy, i: int) -> dic
 
 def invalid_contexts(policy: ps.Policy) -> list[dict[str, Any]]:
     """Contexts that every runtime refuses, with what its message names."""
+    if policy.problem.name == "later-features":
+        return later_invalid()
     if policy.problem.name != "every-feature":
         required = {f.name: 0.5 for f in policy.problem.context if f.missing == "error"}
         return [{"context": required | {"nothing like this": 1}, "error": "nothing like this"}]
@@ -189,18 +221,31 @@ def invalid_contexts(policy: ps.Policy) -> list[dict[str, Any]]:
     return missing + [{"context": good | {name: value}, "error": name} for name, value in changes]
 
 
+def later_invalid() -> list[dict[str, Any]]:
+    good = {"merchant": "shop", "embedding": [1, 2, 3, 4, 5], "signal": [0.5, 1, 2], "new": True}
+    changes: list[tuple[str, Any]] = [
+        ("merchant", 3), ("merchant", None), ("merchant", ["shop"]), ("city", True), ("city", 1.5),
+        ("embedding", [1, 2, 3, 4]), ("embedding", [1, 2, 3, 4, 5, 6]), ("embedding", []), ("embedding", None),
+        ("embedding", 1), ("embedding", "12345"), ("embedding", {}), ("signal", [1, 2, 1e39]),
+        ("position", [-1e300, 0]), ("amount", "1"), ("amount", [1]),
+    ]  # fmt: skip
+    missing = [{"context": {k: v for k, v in good.items() if k != name}, "error": name} for name in good]
+    return missing + [{"context": good | {name: value}, "error": name} for name, value in changes]
+
+
 def refused_files(policy: ps.Policy) -> dict[str, tuple[bytes, str]]:
     """Files that every runtime refuses, and a word of the reason."""
     data = policy.to_bytes()
     broken = policy.layers[0].weight.copy()
     broken[0, 0] = np.nan
     not_finite = [Layer(broken, policy.layers[0].bias), *policy.layers[1:]]
-    later = msgspec.structs.replace(policy.metadata, format=2)
+    later, latest = (msgspec.structs.replace(policy.metadata, format=number) for number in (2, 3))
     return {
         "empty.refused": (b"", "truncated"),
         "truncated.refused": (data[: len(data) // 2], "truncated"),
         "altered.refused": (data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "altered"),
         "later-format.refused": (artifact.to_bytes(later, policy.layers, policy.mean), "format version 2"),
+        "latest-format.refused": (artifact.to_bytes(latest, policy.layers, policy.mean), "format version 3"),
         "not-finite.refused": (artifact.to_bytes(policy.metadata, not_finite, policy.mean), "not finite"),
         "shapes.refused": (artifact.to_bytes(policy.metadata, policy.layers[1:], policy.mean), "layers.0.weight"),
     }

@@ -1,5 +1,13 @@
 /** Value of a feature; null and undefined are missing values. */
-export type Value = number | string | boolean | null | undefined;
+export type Value =
+  | number
+  | string
+  | boolean
+  | readonly number[]
+  | Float32Array
+  | Float64Array
+  | null
+  | undefined;
 
 /** Feature names and values, or an already encoded row of d numbers. */
 export type Context = { readonly [feature: string]: Value } | Float32Array;
@@ -43,8 +51,9 @@ export interface NumericFeature {
   readonly name: string;
   readonly low: number;
   readonly high: number;
-  readonly scale?: "linear" | "log";
+  readonly scale?: "linear" | "log" | "quantile";
   readonly missing?: "error" | "flag" | number;
+  readonly knots?: readonly number[];
 }
 
 export interface CategoricalFeature {
@@ -60,7 +69,24 @@ export interface BooleanFeature {
   readonly missing?: "error" | "flag" | boolean;
 }
 
-export type Feature = NumericFeature | CategoricalFeature | BooleanFeature;
+export interface HashedFeature {
+  readonly type: "hashed";
+  readonly name: string;
+  readonly size: number;
+  readonly missing?: "error" | "flag";
+}
+
+export interface VectorFeature {
+  readonly type: "vector";
+  readonly name: string;
+  readonly size: number;
+  readonly low?: number;
+  readonly high?: number;
+  readonly norm?: "unit";
+  readonly missing?: "error" | "flag";
+}
+
+export type Feature = NumericFeature | CategoricalFeature | BooleanFeature | HashedFeature | VectorFeature;
 
 /** A fixed list of actions. */
 export interface DiscreteActions {
@@ -88,7 +114,7 @@ export interface Problem {
 
 /** Metadata of a policy file: everything but its weights. */
 export interface Metadata {
-  readonly format: 1;
+  readonly format: 1 | 2;
   readonly sha256: string;
   readonly problem: Problem;
   readonly problem_hash: string;

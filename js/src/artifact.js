@@ -7,7 +7,9 @@ import { Problem } from "./problem.js";
 import { metadataEntry, readHeader, readTensors } from "./safetensors.js";
 import { sha256 } from "./sha256.js";
 
-const FORMAT = 1;
+/** Formats that are read; a file has the lowest that its features need. */
+const FIRST_FORMAT = 1;
+const LAST_FORMAT = 2;
 const ZERO_DIGIT = 0x30;
 
 /** A policy's parts from the bytes of its file; throws `InvalidPolicy` on any defect. */
@@ -15,6 +17,9 @@ export function readArtifact(data) {
   const { header, start } = readHeader(data);
   const metadata = readMetadata(header);
   const problem = new Problem(field(metadata, "problem", ["object"], "$"), "$.problem");
+  if (metadata.format !== problem.format) {
+    throw new InvalidPolicy(`format version ${metadata.format}, but its features are of format ${problem.format}`);
+  }
   verifyChecksum(data, metadata.sha256);
   const tensors = readTensors(data, header, start);
   const layers = readLayers(tensors, problem);
@@ -30,7 +35,10 @@ function readMetadata(header) {
   const metadata = parseObject(text);
   checkDepth(metadata, "its metadata");
   const format = field(metadata, "format", ["int"], "$");
-  if (format !== FORMAT) throw new InvalidPolicy(`format version ${format}; this version of Potstill reads ${FORMAT}`);
+  if (format < FIRST_FORMAT || format > LAST_FORMAT) {
+    const read = `${FIRST_FORMAT} to ${LAST_FORMAT}`;
+    throw new InvalidPolicy(`format version ${format}; this version of Potstill reads ${read}`);
+  }
   return checkMetadata(metadata);
 }
 

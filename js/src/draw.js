@@ -14,6 +14,8 @@ const V1 = 2;
 const V2 = 4;
 const V3 = 6;
 
+const LONE_SURROGATE = /\p{Cs}/u;
+
 // Scratch buffer: no caller's code runs while it is in use. Longer ids get their own buffer.
 const STATE = new Int32Array(8);
 const HASH = new Uint32Array(2);
@@ -36,6 +38,14 @@ export function uniform(id, key, j = 0) {
   if (j > 0) for (const byte of [0xff, j, j >> 8, j >> 16, j >> 24]) bytes[length++] = byte;
   const hash = siphash(key, bytes, length);
   return (hash[1] * 0x200000 + (hash[0] >>> 11)) * 2 ** -53;
+}
+
+/** SipHash-2-4 of a text as UTF-8, modulo `size` of at most 2^20; null if the text is not valid Unicode. */
+export function hashModulo(text, key, size) {
+  if (LONE_SURROGATE.test(text)) return null;
+  const bytes = 3 * text.length <= BYTES.length ? BYTES : new Uint8Array(3 * text.length);
+  const hash = siphash(key, bytes, writeUtf8(text, bytes));
+  return ((hash[1] % size) * 2 ** 32 + hash[0]) % size;
 }
 
 /** SipHash-2-4 of the first `length` bytes, as [low, high]; the array is overwritten by the next call. */

@@ -3,11 +3,21 @@
  * `write(value, row)`, which encodes one value into a row of zeros; null and undefined are missing values.
  */
 
+import { hashModulo, keyOf } from "./draw.js";
 import { InvalidContext, quoted, shown } from "./errors.js";
 import { checkName, checkNames, choice, field, misfit, typed } from "./fields.js";
 
 /** Definition of a numeric feature that may be missing. */
 const MAY_BE_MISSING = "missing=<number> or missing='flag'";
+
+/** The most columns of one feature, and knots of a scale. */
+const MOST_COLUMNS = 65_536;
+const MOST_KNOTS = 1_000;
+
+const LARGEST_FLOAT32 = 3.4028234663852886e38;
+
+/** The key of hashed features is public: their columns do not depend on the policy. */
+const PUBLIC_KEY = keyOf("0".repeat(32));
 
 /** A number, scaled so that `low` is 0 and `high` is 1, and clipped to [0, 1]. */
 class NumericFeature {
@@ -16,7 +26,10 @@ class NumericFeature {
     this.at = at;
     this.low = field(described, "low", ["float"], path);
     this.high = field(described, "high", ["float"], path);
-    this.log = choice(described, "scale", ["linear", "log"], path, "linear") === "log";
+    const scale = choice(described, "scale", ["linear", "log", "quantile"], path, "linear");
+    this.log = scale === "log";
+    this.points = this.#readPoints(described, scale, path);
+    this.format = this.points ? 2 : 1;
     this.missing = readStandIn(described, path);
     this.start = this.#scaled(this.low);
     this.span = this.#scaled(this.high) - this.start;
@@ -26,7 +39,7 @@ class NumericFeature {
 
   write(value, row) {
     if (typeof value === "number" && value >= this.low && value <= this.high) {
-      row[this.at] = (this.#scaled(value) - this.start) / this.span;
+      row[this.at] = this.points ? this.#quantile(value) : (this.#scaled(value) - this.start) / this.span;
     } else if (value === null || value === undefined) {
       this.#writeMissing(row);
     } else {
@@ -42,16 +55,34 @@ class NumericFeature {
 
   #clipped(value) {
     if (typeof value !== "number") throw mistyped(this.name, "a number", value);
-    if (!Number.isFinite(value)) {
-      const wayOut =
-        this.missing === "error"
-          ? `if it may be missing, define the feature with ${MAY_BE_MISSING} and send null`
-          : "send null for a missing value";
-      throw new InvalidContext(
-        `feature ${quoted(this.name)}: expected a finite number, got ${shown(value)}; ${wayOut}`,
-      );
-    }
+    if (!Number.isFinite(value)) throw notFinite(this, "", value, MAY_BE_MISSING);
     return value < this.low ? this.low : this.high;
+  }
+
+  /** Ends and knots of a quantile scale, which are encoded as 0, 1/m, 2/m, …, 1; null for other scales. */
+  #readPoints(described, scale, path) {
+    const knots = field(described, "knots", ["array"], path, []);
+    knots.forEach((knot, i) => typed(knot, ["float"], `${path}.knots[${i}]`));
+    if (knots.length > MOST_KNOTS || knots.length > 0 !== (scale === "quantile")) {
+      throw misfit(`feature ${quoted(this.name)}: knots and scale='quantile' go together`, `${path}.knots`);
+    }
+    const points = [this.low, ...knots, this.high];
+    if (knots.length && points.some((point, i) => i > 0 && !(points[i - 1] < point))) {
+      throw misfit(`feature ${quoted(this.name)}: low, the knots and high must increase`, `${path}.knots`);
+    }
+    return knots.length ? points : null;
+  }
+
+  #quantile(value) {
+    const points = this.points;
+    let low = 0;
+    let high = points.length - 1;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (points[middle] <= value) low = middle;
+      else high = middle;
+    }
+    return (low + (value - points[low]) / (points[low + 1] - points[low])) / (points.length - 1);
   }
 
   #scaled(value) {
@@ -108,10 +139,111 @@ class BooleanFeature {
   }
 }
 
+/** A string, one-hot in the column that its hash selects. */
+class HashedFeature {
+  format = 2;
+
+  constructor(described, path, at) {
+    this.name = described.name;
+    this.at = at;
+    this.size = readSize(described, path, 2);
+    this.missing = choice(described, "missing", ["error", "flag"], path, "error");
+    this.labels = numbered(this.size, (i) => `${this.name}#${i}`, this);
+  }
+
+  write(value, row) {
+    if (typeof value === "string") row[this.at + this.#column(value)] = 1;
+    else if (value !== null && value !== undefined) throw mistyped(this.name, "a string", value);
+    else if (this.missing === "error") throw missingError(this.name, "missing='flag'");
+    else row[this.at + this.size] = 1;
+  }
+
+  #column(value) {
+    const column = hashModulo(value, PUBLIC_KEY, this.size);
+    if (column !== null) return column;
+    throw new InvalidContext(
+      `feature ${quoted(this.name)}: expected a string of valid Unicode, got ${shown(value)}; replace lone surrogates`,
+    );
+  }
+}
+
+/** A list of numbers: as they are, scaled from [low, high] to [0, 1], or divided by their Euclidean length. */
+class VectorFeature {
+  format = 2;
+
+  constructor(described, path, at) {
+    this.name = described.name;
+    this.at = at;
+    this.size = readSize(described, path, 1);
+    this.unit = choice(described, "norm", ["unit", null], path, null) === "unit";
+    this.#readRange(described, path);
+    this.missing = choice(described, "missing", ["error", "flag"], path, "error");
+    this.labels = numbered(this.size, (i) => `${this.name}[${i}]`, this);
+  }
+
+  /** A copy of a list, whose elements may be getters. */
+  snapshot(value) {
+    return Array.isArray(value) || ArrayBuffer.isView(value) ? Array.from(value) : value;
+  }
+
+  write(value, row) {
+    if (value === null || value === undefined) {
+      if (this.missing === "error") throw missingError(this.name, "missing='flag'");
+      row[this.at + this.size] = 1;
+      return;
+    }
+    this.#check(value);
+    const length = this.unit ? euclidean(value) : 1;
+    for (let i = 0; length > 0 && i < this.size; i++) {
+      row[this.at + i] = this.scaled ? this.#scaled(value[i]) : value[i] / length;
+    }
+  }
+
+  #check(value) {
+    if (!Array.isArray(value)) throw mistyped(this.name, `a list of ${this.size} numbers`, value);
+    if (value.length !== this.size) {
+      throw new InvalidContext(
+        `feature ${quoted(this.name)}: expected a list of ${this.size} numbers, got one of ${value.length}`,
+      );
+    }
+    value.forEach((number, i) => {
+      if (typeof number !== "number") {
+        throw new InvalidContext(`feature ${quoted(this.name)}[${i}]: expected a number, got ${shown(number)}`);
+      }
+      if (!(Math.abs(number) <= LARGEST_FLOAT32)) throw notFinite(this, `[${i}]`, number, "missing='flag'");
+    });
+  }
+
+  #scaled(number) {
+    const { low, high } = this;
+    return ((number < low ? low : number > high ? high : number) - low) / (high - low);
+  }
+
+  #readRange(described, path) {
+    this.low = field(described, "low", ["float", "null"], path, null);
+    this.high = field(described, "high", ["float", "null"], path, null);
+    this.scaled = this.low !== null;
+    const stated = [this.low, this.high].filter((end) => end !== null);
+    const fits = stated.every((end) => Math.abs(end) <= LARGEST_FLOAT32) && (stated.length === 0 || this.low < this.high);
+    if (stated.length === 1 || !fits || (this.scaled && this.unit)) {
+      throw misfit(`feature ${quoted(this.name)}: low must be below high, and without norm`, path);
+    }
+  }
+}
+
+/** Added in this order by every runtime, to the same last bit. */
+function euclidean(numbers) {
+  let total = 0;
+  for (const number of numbers) total += number * number;
+  return Math.sqrt(total);
+}
+
 const KINDS = new Map([
   ["numeric", NumericFeature],
   ["categorical", CategoricalFeature],
   ["boolean", BooleanFeature],
+  ["hashed", HashedFeature],
+  ["vector", VectorFeature],
 ]);
 
 /** The features that a policy file describes, laid out side by side. */
@@ -137,6 +269,28 @@ function readFeature(described, path, at) {
 function readStandIn(described, path) {
   const missing = field(described, "missing", ["float", "str"], path, "error");
   return typeof missing === "number" ? missing : choice(described, "missing", ["error", "flag"], path, "error");
+}
+
+function readSize(described, path, smallest) {
+  const size = field(described, "size", ["int"], path);
+  if (size >= smallest && size <= MOST_COLUMNS) return size;
+  const must = `size must be a whole number from ${smallest} to ${MOST_COLUMNS}`;
+  throw misfit(`feature ${quoted(described.name)}: ${must}, got ${size}`, `${path}.size`);
+}
+
+function numbered(size, label, { name, missing }) {
+  const labels = Array.from({ length: size }, (_, i) => label(i));
+  return missing === "flag" ? [...labels, `${name}=<missing>`] : labels;
+}
+
+function notFinite({ name, missing }, place, value, mayBeMissing) {
+  const wayOut =
+    missing === "error"
+      ? `if it may be missing, define the feature with ${mayBeMissing} and send null`
+      : "send null for a missing value";
+  return new InvalidContext(
+    `feature ${quoted(name)}${place}: expected a finite number, got ${shown(value)}; ${wayOut}`,
+  );
 }
 
 function flagged(name, missing) {

@@ -7,6 +7,7 @@ const TYPES = {
   bool: (value) => typeof value === "boolean",
   float: Number.isFinite,
   int: Number.isSafeInteger,
+  null: (value) => value === null,
   object: (value) => typeName(value) === "object",
   str: (value) => typeof value === "string",
 };

@@ -10,6 +10,8 @@ export class Problem {
   constructor(described, path) {
     this.name = checkName(field(described, "name", ["str"], path), `${path}.name`);
     this.features = readFeatures(field(described, "context", ["array"], path), `${path}.context`);
+    /** The format of policy files: the lowest that the features need. */
+    this.format = Math.max(1, ...this.features.map((feature) => feature.format ?? 1));
     const space = readActions(field(described, "actions", ["object"], path), `${path}.actions`);
     /** The space of a number; null for a list of actions. */
     this.number = space instanceof Continuous ? space : null;
@@ -47,7 +49,7 @@ export class Problem {
   }
 
   #encodeMapping(context, row) {
-    // Getters and proxies run here, before the shared row is written, so that they may call decide too.
+    // Getters and proxies run here, also those of lists, before the shared row is written: they may call decide too.
     const names = Object.keys(context);
     const given = Object.values(context);
     const values = new Array(this.features.length).fill(undefined);
@@ -55,7 +57,7 @@ export class Problem {
     for (let i = 0; i < names.length; i++) {
       const place = this.#places.get(names[i]);
       if (place === undefined) unknown ??= names[i];
-      else values[place] = given[i];
+      else values[place] = this.features[place].snapshot?.(given[i]) ?? given[i];
     }
     row.fill(0);
     for (let i = 0; i < values.length; i++) this.features[i].write(values[i], row);

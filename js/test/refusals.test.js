@@ -57,12 +57,12 @@ test("files of another kind", () => {
 });
 
 test("other format versions", () => {
-  for (const format of [0, 2, -1]) {
-    const reason = new RegExp(`^format version ${format}; this version of Potstill reads 1$`);
+  for (const format of [0, 3, -1]) {
+    const reason = new RegExp(`^format version ${format}; this version of Potstill reads 1 to 2$`);
     assertRefused(policyFile({ metadata: { format } }), reason);
   }
   // Of a later format nothing else is known, so that nothing else is complained about.
-  assertRefused(policyFile({ text: '{"format": 2}' }), /^format version 2;/);
+  assertRefused(policyFile({ text: '{"format": 3}' }), /^format version 3;/);
 });
 
 test("a checksum that is not the file's", () => {

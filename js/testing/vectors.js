@@ -71,7 +71,7 @@ function checkNumber(policy, expected, report, fail) {
 }
 
 function checkEncoded(policy, actual, expected, report, fail) {
-  const logs = logColumns(policy.problem);
+  const logs = logColumns(policy);
   if (actual.length !== expected.length) fail(`${actual.length} encoded columns, not ${expected.length}`);
   actual.forEach((value, i) => {
     if (Object.is(value, Math.fround(expected[i]))) return;
@@ -80,12 +80,10 @@ function checkEncoded(policy, actual, expected, report, fail) {
   });
 }
 
-function logColumns(problem) {
+function logColumns(policy) {
   const columns = new Set();
-  let at = 0;
-  for (const feature of problem.context) {
-    if (feature.scale === "log") columns.add(at);
-    at += feature.type === "categorical" ? feature.values.length + 1 : feature.missing === "flag" ? 2 : 1;
+  for (const feature of policy.problem.context) {
+    if (feature.scale === "log") columns.add(policy.labels.indexOf(feature.name));
   }
   return columns;
 }

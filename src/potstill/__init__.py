@@ -18,6 +18,7 @@ from potstill.problem import (
     Categorical,
     Continuous,
     Discrete,
+    Hashed,
     InvalidContext,
     InvalidObservation,
     InvalidProblem,
@@ -25,6 +26,7 @@ from potstill.problem import (
     Observations,
     Problem,
     Reward,
+    Vector,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ __all__ = [
     "Discrete",
     "EdgeClient",
     "EventLog",
+    "Hashed",
     "InvalidContext",
     "InvalidObservation",
     "InvalidPolicy",
@@ -78,6 +81,7 @@ __all__ = [
     "Reward",
     "Still",
     "Student",
+    "Vector",
     "Workspace",
     "__version__",
     "evaluate",

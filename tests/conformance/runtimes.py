@@ -71,8 +71,12 @@ class Text(ctypes.Structure):
     _fields_ = (("bytes", ctypes.c_char_p), ("length", ctypes.c_size_t))
 
 
+class Numbers(ctypes.Structure):
+    _fields_ = (("items", ctypes.POINTER(ctypes.c_double)), ("count", ctypes.c_size_t))
+
+
 class As(ctypes.Union):
-    _fields_ = (("number", ctypes.c_double), ("truth", ctypes.c_bool), ("text", Text))
+    _fields_ = (("number", ctypes.c_double), ("truth", ctypes.c_bool), ("text", Text), ("numbers", Numbers))
 
 
 class Value(ctypes.Structure):
@@ -185,6 +189,9 @@ def as_value(value: Any) -> Value:
         return Value(2, As(truth=value))
     if isinstance(value, (int, float)):
         return Value(1, As(number=float(value)))
+    if isinstance(value, list):
+        numbers = [number for number in value if isinstance(number, (int, float))]
+        return Value(4, As(numbers=Numbers((ctypes.c_double * len(numbers))(*numbers), len(numbers))))
     # What is no number, truth or text has no place in a potstill_value; text stands for it, as a C caller's mistake.
     data = str(value).encode()
     return Value(3, As(text=Text(data, len(data))))

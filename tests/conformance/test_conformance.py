@@ -57,7 +57,7 @@ def test_a_runtime_reproduces_every_case(start, entry, record_property):
                 assert np.abs(cumulative - case["u"] * cumulative[-1]).min() < agreement
                 at_an_edge += 1
     record_property("decisions that differ at an edge", at_an_edge)
-    # Such an edge is hit about once in 100,000 draws, and these vectors have 360.
+    # Such an edge is hit about once in 100,000 draws, and these vectors have 400.
     assert at_an_edge == 0
 
 

@@ -45,7 +45,7 @@ def test_a_wrong_vector_is_noticed(program, js, vectors, tmp_path):
         good | {"probabilities": [1.001 * p for p in good["probabilities"]]},
         good | {"u": good["u"] + 2.0**-53},
         good | {"action": other},
-        good | {"propensity": good["propensity"] + 3e-6},
+        good | {"propensity": good["propensity"] + 3 * good["agreement"]},
     ]
     invalid = [{"context": good["context"], "error": "nothing"}]
     altered = {

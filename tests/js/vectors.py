@@ -77,8 +77,19 @@ def random_feature(rng: np.random.Generator, name: str) -> Any:
         lambda: ps.Numeric(name, low=0.001, high=abs(high) + 1, scale="log", missing=pick(rng, ["error", "flag", 0.5])),
         lambda: ps.Categorical(name, ACTIONS[: rng.integers(1, 7)], missing=pick(rng, ["unseen", "error"])),
         lambda: ps.Boolean(name, missing=pick(rng, ["error", "flag", True, False])),
+        lambda: ps.Hashed(name, size=int(rng.integers(2, 40)), missing=pick(rng, ["error", "flag"])),
+        lambda: ps.Vector(name, size=int(rng.integers(1, 9)), missing=pick(rng, ["error", "flag"]), **vector(rng)),
+        lambda: ps.Numeric(name, low=low, high=high, scale="quantile", knots=knots(rng, low, high)),
     ]
     return pick(rng, make)()
+
+
+def vector(rng: np.random.Generator) -> dict[str, Any]:
+    return pick(rng, [{}, {"norm": "unit"}, {"low": -1.5, "high": 0.7}])
+
+
+def knots(rng: np.random.Generator, low: float, high: float) -> list[float]:
+    return np.sort(rng.uniform(low, high, rng.integers(1, 12))).tolist()
 
 
 def random_case(rng: np.random.Generator, policy: ps.Policy) -> dict[str, Any]:
@@ -118,6 +129,11 @@ def random_value(rng: np.random.Generator, feature: Any) -> Any:
         return bool(rng.integers(2))
     if isinstance(feature, ps.Categorical):
         return pick(rng, [*feature.values, "elsewhere", "", "__proto__"])
+    if isinstance(feature, ps.Hashed):
+        return pick(rng, [*IDS, "", "a\0", "e\u0301", str(rng.integers(1 << 60))])
+    if isinstance(feature, ps.Vector):
+        large = 3.0 if feature.low is None and feature.norm is None else 1e30  # as they are, they go into the network
+        return [pick(rng, [0, 1, float(rng.normal()), large, -1e-30]) for _ in range(feature.size)]
     inside = float(rng.uniform(feature.low, feature.high))
     return pick(rng, [inside, inside, inside, round(inside), feature.low, feature.high, -1e300, 1e300, 0, -0.0])
 
@@ -125,7 +141,9 @@ def random_value(rng: np.random.Generator, feature: Any) -> Any:
 def invalid_contexts(policy: ps.Policy, good: dict[str, Any]) -> list[dict[str, Any]]:
     """Contexts that Python refuses, with its own words up to where languages show a value differently."""
     wrong = [
-        good | {feature.name: value} for feature in policy.problem.context for value in ([1], {}, "12", 7, True, None)
+        good | {feature.name: value}
+        for feature in policy.problem.context
+        for value in ([1], ["1"] * 3, [None] * 9, {}, "12", 7, True, None)
     ]
     absent = [{k: v for k, v in good.items() if k != feature.name} for feature in policy.problem.context]
     extra = [good | {name: None} for name in ("hasOwnProperty", "🎲", "it's not")]
@@ -154,12 +172,14 @@ def refused_files(policy: ps.Policy) -> list[bytes]:
     header = 8 + int.from_bytes(data[:8], "little")
     first, *others = policy.layers
     broken = Layer(np.full_like(first.weight, np.inf), first.bias)
-    later = msgspec.structs.replace(policy.metadata, format=2)
+    other = msgspec.structs.replace(policy.metadata, format=3 - policy.metadata.format)
+    later = msgspec.structs.replace(policy.metadata, format=3)
     steep = msgspec.structs.replace(policy.metadata, floor=0.9)
     truncated = [data[:length] for length in (0, 7, 8, 100, header - 1, header, header + 1, len(data) - 1)]
     altered = [data[:at] + bytes([data[at] ^ 64]) + data[at + 1 :] for at in (header, header + 50, len(data) - 1)]
     resealed = [
         artifact.to_bytes(later, policy.layers, policy.mean),
+        artifact.to_bytes(other, policy.layers, policy.mean),
         artifact.to_bytes(steep, policy.layers, policy.mean),
         artifact.to_bytes(policy.metadata, [broken, *others], policy.mean),
         artifact.to_bytes(policy.metadata, others, policy.mean),

@@ -276,7 +276,7 @@ static void test_refusals(void)
     CHECK(potstill_probabilities(&policy, huge, NULL, 0.0, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(potstill_probabilities(&policy, huge, second, 0.25, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(strstr(potstill_message(POTSTILL_OVERFLOW), "not finite"));
-    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_BAD_INTERVAL + 1)), "unknown"));
+    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_BAD_LENGTH + 1)), "unknown"));
     free((void *)layer.weight);
     free((void *)layer.bias);
 }

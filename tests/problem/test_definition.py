@@ -24,7 +24,10 @@ ACTIONS = ps.Discrete(["a", "b"])
         (lambda: ps.Numeric("x", low="0", high=1), "low must be a finite number, got '0' (str)"),
         (lambda: ps.Numeric("x", low=0, high=1, scale="log"), "a log scale needs low > 0"),
         (lambda: ps.Numeric("x", low=3.0, high=3.0000000000000004, scale="log"), "too close for a log scale"),
-        (lambda: ps.Numeric("x", low=0, high=1, scale="cubic"), "scale must be 'linear' or 'log', got 'cubic'"),
+        (
+            lambda: ps.Numeric("x", low=0, high=1, scale="cubic"),
+            "scale must be 'linear', 'log' or 'quantile', got 'cubic'",
+        ),
         (lambda: ps.Numeric("x", low=0, high=1, missing="mean"), "missing must be a finite number, got 'mean'"),
         (lambda: ps.Numeric("", low=0, high=1), "a feature's name must be a non-empty string, got ''"),
         (lambda: ps.Numeric("\ud800", low=0, high=1), "must be valid Unicode"),
@@ -44,7 +47,10 @@ ACTIONS = ps.Discrete(["a", "b"])
         (lambda: ps.Reward(low=1, high=0), "low must be below high"),
         (lambda: ps.Problem(name="", context=[], actions=ACTIONS), "a problem's name must be a non-empty string"),
         (lambda: ps.Problem(name="p", context="x", actions=ACTIONS), "context must be a list of features, got 'x'"),
-        (lambda: ps.Problem(name="p", context=["x"], actions=ACTIONS), "must hold Numeric, Categorical or Boolean"),
+        (
+            lambda: ps.Problem(name="p", context=["x"], actions=ACTIONS),
+            "must hold features (Numeric, Categorical",
+        ),
         (lambda: ps.Problem(name="p", context=[], actions=["a", "b"]), "such as Discrete([...])"),
         (
             lambda: ps.Problem(name="p", context=[ps.Boolean("x"), ps.Boolean("x")], actions=ACTIONS),

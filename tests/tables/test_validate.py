@@ -46,6 +46,16 @@ FEATURES = {
     | {how: ps.Numeric("x", low=0, high=10, missing=how) for how in ("flag", 5.0)},
     "categorical": {how: ps.Categorical("x", ["4g", "wifi"], missing=how) for how in ("error", "unseen")},
     "boolean": {how: ps.Boolean("x", missing=how) for how in ("error", "flag", True)},
+    "hashed": {how: ps.Hashed("x", size=5, missing=how) for how in ("error", "flag")},
+    "vector": {
+        "error": ps.Vector("x", size=2),
+        "flag": ps.Vector("x", size=2, low=1, high=2, missing="flag"),
+        "unit": ps.Vector("x", size=2, norm="unit"),
+    },
+    "quantile": {
+        how: ps.Numeric("x", low=0, high=10, scale="quantile", knots=[1, 3.5], missing=how)
+        for how in ("error", "flag", 5.0)
+    },
 }
 VERDICTS = {
     "numeric": [
@@ -82,10 +92,35 @@ VERDICTS = {
         ("maybe", "refused"),
         (1, "refused"),
     ],
+    "vector": [
+        ([0.5, -2.0], "fits"),
+        ([3, 4], "fits"),
+        ([0.0, 0.0], "fits"),
+        ([1e30, 1.0], "fits"),
+        (ABSENT, "missing"),
+        (None, "missing"),
+        ([0.5], "refused"),
+        ([0.5, 1.0, 2.0], "refused"),
+        ([], "refused"),
+        ([0.5, math.nan], "refused"),
+        ([math.inf, 1.0], "refused"),
+        ([1e39, 1.0], "refused"),
+        ([0.5, None], "refused"),
+        (["0.5", "1"], "refused"),
+        ([True, False], "refused"),
+        (0.5, "refused"),
+        ("", "refused"),
+        ("fast", "refused"),
+    ],
 }
+VERDICTS["quantile"] = VERDICTS["numeric"]
+VERDICTS["hashed"] = [*VERDICTS["categorical"], ("東京", "fits"), ("a\0", "fits"), ("x" * 300, "fits")]
 CASES = [
     pytest.param(
-        feature, value, verdict != "refused" and (verdict == "fits" or how != "error"), id=f"{kind}-{how}-{value}"
+        feature,
+        value,
+        verdict != "refused" and (verdict == "fits" or feature.missing != "error"),
+        id=f"{kind}-{how}-{value}",
     )
     for kind, rule in VERDICTS.items()
     for (how, feature), (value, verdict) in product(FEATURES[kind].items(), rule)
@@ -115,8 +150,10 @@ def lake_row(problem, value):
     """One row as the lake has it; None if the lake's columns cannot hold the value."""
     types = context_schema(problem)
     name = context_column("x")
-    holds = {pl.Float64(): float, pl.String(): str, pl.Boolean(): bool}[types[name]]
+    holds = {"number": float, "string": str, "boolean": bool, "numbers": list}[problem.context[0].holds]
     if value is not ABSENT and value is not None and type(value) is not holds:
+        return None
+    if type(value) is list and any(isinstance(number, (str, bool)) for number in value):
         return None
     context = {} if value is ABSENT else {name: pl.Series(name, [value], types[name])}
     others = {"id": "i", "policy": 0, "mode": None, "floor": None, context_column("other"): True} | OTHERS
@@ -258,6 +295,15 @@ def test_a_value_of_a_feature_has_one_verdict_through_every_door(door, feature, 
         (ps.Boolean("x"), "2", False),
         (ps.Boolean("x"), "", False),
         (ps.Boolean("x", missing=True), "", True),
+        (ps.Hashed("x", size=4), "12", True),
+        (ps.Hashed("x", size=4), "", False),
+        (ps.Hashed("x", size=4, missing="flag"), "", True),
+        (ps.Vector("x", size=2), '"[0.5, 1]"', True),
+        (ps.Vector("x", size=2), '"[0.5]"', False),
+        (ps.Vector("x", size=2), '"[0.5, null]"', False),
+        (ps.Vector("x", size=2), "0.5", False),
+        (ps.Vector("x", size=2), "", False),
+        (ps.Vector("x", size=2, missing="flag"), "", True),
     ],
 )
 @pytest.mark.parametrize("door", ["evaluate", "warm-start", "shards", "plan"])

@@ -18,7 +18,7 @@ from potstill.distill.imitate import imitate
 from potstill.distill.student import Student
 from potstill.keys import Key
 from potstill.policy import Lineage, Policy
-from potstill.problem import Categorical, Feature, Numeric, Problem
+from potstill.problem import Feature, Problem
 from potstill.spaces import learning
 from potstill.teachers import AnyTeacher, label, to_config
 
@@ -70,13 +70,10 @@ def declared_contexts(problem: Problem, count: int, key: Key) -> Float32:
 
 
 def _drawn(feature: Feature, count: int, key: Key) -> Float32:
-    rng, width = key.generator(), len(feature.labels)
-    block = np.zeros((count, width), np.float32)
-    if isinstance(feature, Categorical):
-        block[np.arange(count), rng.integers(width, size=count)] = 1.0
+    rng = key.generator()
+    block = feature.draw(rng, count)
+    if feature.missing != "flag":
         return block
-    block[:, 0] = rng.random(count) if isinstance(feature, Numeric) else rng.random(count) < 0.5
-    if width > 1:
-        missing = rng.random(count) < _MISSING
-        block[missing] = [0.0, 1.0]
-    return block
+    missing = rng.random(count) < _MISSING
+    block[missing] = 0.0
+    return np.column_stack([block, missing.astype(np.float32)])

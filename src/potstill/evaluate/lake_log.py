@@ -230,3 +230,6 @@ def _check_features(problem: Problem, names: Sequence[str]) -> None:
     for name in names:
         if name not in known:
             raise InvalidLog(f"there is no feature {name!r} to segment by; the features are {', '.join(known)}")
+    for feature in problem.context:
+        if feature.name in names and feature.holds == "numbers":
+            raise InvalidLog(f"feature {feature.name!r} is a list of numbers, which has no segments; name another one")

@@ -22,7 +22,7 @@ from potstill.spaces import ColumnType
 Mode = Literal["apprentice", "log-only", "fallback", "control", "design"]
 #: An action or a restriction as the action space's wire types have it.
 Value = bool | int | float | str | tuple[Any, ...] | dict[str, Any]
-FeatureValue = float | str | bool | None
+FeatureValue = float | str | bool | tuple[float, ...] | None
 
 
 class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,14 +28,13 @@ from potstill.events.records import (
 from potstill.events.reward_keys import generated_key
 from potstill.problem import (
     LARGEST,
+    LARGEST_FLOAT32,
     MOST_METRICS,
     YEAR_2200,
-    Boolean,
-    Categorical,
     Feature,
+    Holds,
     InvalidContext,
     InvalidProblem,
-    Numeric,
     Problem,
     propensity_must_be,
     propensity_range,
@@ -48,6 +47,7 @@ ID_BYTES = 1_000
 EVENT_BYTES = 1024 * 1024
 VERSIONS = 2**63  # policy versions are 64-bit integers in the tables
 _Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+_Float32 = Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]
 _REAL = (int, float, np.integer, np.floating)
 _MODES: tuple[str, ...] = get_args(Mode)
 
@@ -220,18 +220,28 @@ def context_type(features: Sequence[Feature], number: Any = _Finite) -> type[msg
         features: Features of the problem.
         number: Type of numbers. `float` is enough for JSON, which has only finite numbers.
     """
-    types: dict[type, Any] = {Numeric: number, Categorical: str, Boolean: bool}
     fields: list[Any] = []
     for i, feature in enumerate(features):
-        kind = types[type(feature)]
-        required = feature.missing == "error"
-        fields.append((f"f{i}", kind) if required else (f"f{i}", kind | None, None))
+        kind = _value_type(feature, number)
+        fields.append((f"f{i}", kind | None, None) if feature.optional else (f"f{i}", kind))
     names = {f"f{i}": feature.name for i, feature in enumerate(features)}
     return msgspec.defstruct("Context", fields, kw_only=True, forbid_unknown_fields=True, rename=names, gc=False)
 
 
+def _value_type(feature: Feature, number: Any) -> Any:
+    """Type of a feature's values in requests and logs."""
+    if feature.holds == "numbers":  # a tuple, so that rows stay hashable
+        return Annotated[tuple[_Float32, ...], msgspec.Meta(min_length=feature.length, max_length=feature.length)]
+    types: dict[Holds, Any] = {"number": number, "string": str, "boolean": bool}
+    return types[feature.holds]
+
+
 def _plain(value: Any) -> Any:
-    """NumPy scalars, and subclasses of str, int and float, as plain Python types."""
+    """NumPy arrays and scalars, and subclasses of str, int and float, as plain Python types."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
     if isinstance(value, np.generic):
         return float(value) if isinstance(value, np.floating) else value.item()
     if isinstance(value, str):

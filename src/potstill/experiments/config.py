@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from potstill.errors import InvalidAction, PotstillError
-from potstill.problem import Boolean, Problem
+from potstill.problem import Problem
 
 Arm = Literal["control", "treatment"]
 #: Value of `unit` that stands for the request's field rather than a feature.
@@ -135,7 +135,12 @@ def check_unit(unit: str, problem: Problem, where: str = "experiment.unit") -> N
             f"{where}: {unit!r} is not a feature of the problem; write {UNIT!r} for the unit of requests, "
             f"or name a feature: {', '.join(features) or 'there are none'}"
         )
-    if unit != UNIT and isinstance(features[unit], Boolean):
+    if unit != UNIT and features[unit].holds == "numbers":
+        raise InvalidExperiment(
+            f"{where}: {unit!r} is a list of numbers, which identifies nobody; name a feature that identifies users, "
+            "devices or sessions"
+        )
+    if unit != UNIT and features[unit].holds == "boolean":
         raise InvalidExperiment(
             f"{where}: {unit!r} is true or false, which makes at most two units; name a feature that identifies users, "
             "devices or sessions"

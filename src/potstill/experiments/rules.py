@@ -6,7 +6,7 @@
     when = { connection = "wifi", bandwidth_kbps = { at_least = 5000, below = 9000 } }
     action = "720p"
 
-A rule matches when all its conditions hold. The condition on a categorical feature is a value, or a list of values; on
+A rule matches when all its conditions hold. The condition on a feature of strings is a value, or a list of values; on
 a boolean one, true or false; on a number, that number or bounds: ``at_least``, ``above``, ``at_most``, ``below``. No
 condition holds for a missing value, unless the problem states a value to use instead.
 """
@@ -24,7 +24,7 @@ from potstill.decode import convert, from_toml
 from potstill.errors import InvalidAction, shown
 from potstill.experiments.config import ExperimentConfig, InvalidExperiment
 from potstill.policy import Policy
-from potstill.problem import Boolean, Categorical, Feature, Problem
+from potstill.problem import Categorical, Feature, Problem
 from potstill.spaces import ActionSpace
 
 Test = Callable[[Any], bool]
@@ -135,9 +135,11 @@ def _with_missing(feature: Feature, test: Test) -> Test:
 
 
 def _test(feature: Feature, stated: object, where: str) -> Test:
-    if isinstance(feature, Categorical):
+    if feature.holds == "numbers":
+        raise InvalidExperiment(f"{where}: a rule cannot test a list of numbers; use another feature")
+    if feature.holds == "string":
         return _one_of(feature, stated, where)
-    if isinstance(feature, Boolean):
+    if feature.holds == "boolean":
         if not isinstance(stated, bool):
             raise InvalidExperiment(f"{where}: expected true or false, got {shown(stated)}")
         return lambda value: value == stated
@@ -147,10 +149,12 @@ def _test(feature: Feature, stated: object, where: str) -> Test:
     return lambda value: bool(value == number)
 
 
-def _one_of(feature: Categorical, stated: object, where: str) -> Test:
+def _one_of(feature: Feature, stated: object, where: str) -> Test:
     values = stated if isinstance(stated, list) else [stated]
     for value in values:
-        if value not in feature.values:
+        if not isinstance(feature, Categorical) and not isinstance(value, str):
+            raise InvalidExperiment(f"{where}: expected a string or a list of strings, got {shown(value)}")
+        if isinstance(feature, Categorical) and value not in feature.values:
             raise InvalidExperiment(
                 f"{where}: {shown(value)} is not a value of the feature; its values are {', '.join(feature.values)}. "
                 "To have a rule for it, add it in problem.toml"

@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 
 from potstill.policy.decision import Decision
 
-Kind = Literal["numeric", "boolean", "categorical"]
+Kind = Literal["numeric", "boolean", "categorical", "hashed", "vector"]
 Missing = Literal["refuse", "stand_in", "flag"]
-#: name, kind, what a missing value becomes, its stand-in; low, high, origin, span, is log; categories
-FeatureDefinition = tuple[str, Kind, Missing, float, float, float, float, float, bool, tuple[str, ...]]
+#: name, and the fields of a `KernelFeature`: kind, what a missing value becomes, its stand-in; low, high, origin, span,
+#: is log; categories; size, is unit; knots
+FeatureDefinition = tuple[
+    str, Kind, Missing, float, float, float, float, float, bool, tuple[str, ...], int, bool, tuple[float, ...]
+]
 
 #: What the network runs on: "avx512", "avx2" or "portable".
 INSTRUCTIONS: str

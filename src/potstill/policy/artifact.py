@@ -17,7 +17,8 @@ from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import ACTIVATIONS, Activation, Layer
 from potstill.problem import Problem
 
-FORMAT = 1
+#: Formats that are read. A file has the lowest that its features need, so that earlier readers read what they can.
+FORMATS = (1, 2)
 _KEY = "potstill"
 _NO_CHECKSUM = "0" * 64
 #: The deepest nesting of JSON that is read. Potstill writes about six levels; parsers run out of stack at thousands.
@@ -141,8 +142,10 @@ def _metadata(text: str) -> Metadata:
     _refuse_depth(text.encode(), "its metadata")
     try:
         stated = msgspec.json.decode(text, type=_Format).format
-        if stated != FORMAT:
-            raise InvalidPolicy(f"format version {stated}; this version of Potstill reads {FORMAT}")
+        if stated not in FORMATS:
+            raise InvalidPolicy(
+                f"format version {stated}; this version of Potstill reads {FORMATS[0]} to {FORMATS[-1]}"
+            )
         metadata = msgspec.json.decode(text, type=Metadata)
     except msgspec.DecodeError as error:
         raise InvalidPolicy(f"its metadata does not fit: {error}") from error
@@ -154,7 +157,15 @@ class _Format(msgspec.Struct):
     format: int
 
 
+def format_of(problem: Problem) -> int:
+    """The format of a problem's policy files: the lowest that its features need."""
+    return max((feature.format for feature in problem.context), default=1)
+
+
 def _check_values(metadata: Metadata) -> None:
+    needed = format_of(metadata.problem)
+    if metadata.format != needed:
+        raise InvalidPolicy(f"format version {metadata.format}, but its features are of format {needed}")
     try:
         salt = bytes.fromhex(metadata.salt)
     except ValueError:

@@ -14,7 +14,7 @@ from potstill.policy.contract import Draws, Mask, Row, RuntimeName
 from potstill.policy.decision import Decision
 from potstill.policy.network import Float32, Layer
 from potstill.policy.oracle import Oracle
-from potstill.problem import Categorical, Context, Contexts, Feature, Numeric
+from potstill.problem import Context, Contexts, Feature
 from potstill.spaces import Actions, Allowed, Distribution, FiniteDistribution, Head
 from potstill.spaces.continuous import HistogramHead
 
@@ -147,19 +147,9 @@ def _names(metadata: Metadata, count: int) -> tuple[str, ...]:
     return tuple(map(_exact, metadata.problem.actions.decode(np.arange(count))))
 
 
-_MISSING: dict[object, _native.Missing] = {"error": "refuse", "flag": "flag"}
-
-
 def _definition(feature: Feature) -> _native.FeatureDefinition:
-    missing = _MISSING.get(feature.missing, "stand_in")
-    name, no_scale = _exact(feature.name), (0.0, 0.0, 0.0, 1.0)
-    if isinstance(feature, Categorical):
-        return name, "categorical", missing, 0.0, *no_scale, False, tuple(map(_exact, feature.values))
-    stand_in = float(feature.missing) if missing == "stand_in" else 0.0
-    if isinstance(feature, Numeric):
-        scale = (feature.low, feature.high, *feature.unit)
-        return name, "numeric", missing, stand_in, *scale, feature.scale == "log", ()
-    return name, "boolean", missing, stand_in, *no_scale, False, ()
+    kernel = feature.kernel
+    return _exact(feature.name), *kernel._replace(categories=tuple(map(_exact, kernel.categories)))
 
 
 def _exact(name: str) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from potstill._version import __version__
 from potstill.files import SHARED, write_atomically
 from potstill.policy import artifact, network
-from potstill.policy.artifact import FORMAT, InvalidPolicy, Lineage, Metadata
+from potstill.policy.artifact import InvalidPolicy, Lineage, Metadata, format_of
 from potstill.policy.contract import Mask, Row, RuntimeName
 from potstill.policy.decision import Decision
 from potstill.policy.draw import SALT_BYTES
@@ -88,7 +88,7 @@ class Policy:
         """A policy from its layers. The salt derives from problem, seed and version, so equal runs give equal files."""
         salt = hashlib.sha256(f"{problem.hash}/{seed}/{version}".encode()).hexdigest()[: 2 * SALT_BYTES]
         metadata = Metadata(
-            format=FORMAT,
+            format=format_of(problem),
             sha256="",
             problem=problem,
             problem_hash=problem.hash,

@@ -2,7 +2,17 @@
 
 from potstill.errors import InvalidContext, InvalidObservation, InvalidProblem
 from potstill.problem.difference import Difference, difference
-from potstill.problem.features import Boolean, Categorical, Feature, Numeric
+from potstill.problem.features import (
+    LARGEST_FLOAT32,
+    Boolean,
+    Categorical,
+    Feature,
+    Hashed,
+    Holds,
+    KernelFeature,
+    Numeric,
+    Vector,
+)
 from potstill.problem.objective import Objective
 from potstill.problem.observations import Observations
 from potstill.problem.problem import Context, Contexts, Problem
@@ -27,6 +37,7 @@ from potstill.spaces import ActionSpace, Continuous, Discrete
 
 __all__ = [
     "LARGEST",
+    "LARGEST_FLOAT32",
     "MOST_METRICS",
     "SUM_TOLERANCE",
     "YEAR_2200",
@@ -39,15 +50,19 @@ __all__ = [
     "Difference",
     "Discrete",
     "Feature",
+    "Hashed",
+    "Holds",
     "InvalidContext",
     "InvalidObservation",
     "InvalidProblem",
+    "KernelFeature",
     "Numeric",
     "Objective",
     "Observations",
     "Problem",
     "Reward",
     "RewardKind",
+    "Vector",
     "action_must_be",
     "check_outcomes",
     "difference",

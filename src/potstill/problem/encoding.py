@@ -97,8 +97,9 @@ class Encoder:
 
 def _column(feature: Feature, column: Any, count: int) -> Float32:
     if isinstance(column, np.ndarray):
-        if column.ndim != 1:
-            raise InvalidContext(f"column {feature.name!r} must have one dimension, got shape {column.shape}")
+        if column.ndim != 1 and (column.ndim != 2 or feature.holds != "numbers"):
+            many = "one or two dimensions" if feature.holds == "numbers" else "one dimension"
+            raise InvalidContext(f"column {feature.name!r} must have {many}, got shape {column.shape}")
         block = feature.encode_column(column)
         if block is not None:
             return block

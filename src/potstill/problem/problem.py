@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
@@ -51,7 +51,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
         msgspec.structs.force_setattr(self, "context", tuple(self.context))
         for feature in self.context:
             if not isinstance(feature, Feature):
-                raise InvalidProblem(f"context must hold Numeric, Categorical or Boolean, got {shown(feature)}")
+                types = ", ".join(kind.__name__ for kind in get_args(Feature))
+                raise InvalidProblem(f"context must hold features ({types}), got {shown(feature)}")
         check_distinct(tuple(feature.name for feature in self.context), "feature")
         msgspec.structs.force_setattr(self, "actions", from_config(self.actions))
         if not is_space(self.actions):

@@ -61,7 +61,8 @@ class Options:
 def most_values(problem: Problem, max_batch: int) -> int:
     """The most values in a batch: as many as its items can have, and some for rewards and metrics."""
     eligible = len(problem.actions) if isinstance(problem.actions, FiniteSpace) else 0
-    return max_batch * (len(problem.context) + eligible + VALUES)
+    features = sum(feature.length for feature in problem.context)
+    return max_batch * (features + eligible + VALUES)
 
 
 def refuse_crowded(body: bytes, most: int) -> None:

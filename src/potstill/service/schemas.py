@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from potstill.errors import InvalidAction
-from potstill.problem import Boolean, Categorical, Feature, Numeric, Problem
+from potstill.problem import Feature, Problem
 from potstill.service import wire
 from potstill.service.routes import wire_types
 from potstill.spaces import ActionSpace
@@ -173,19 +173,5 @@ def _context(problem: Problem, plain: Schema) -> Schema:
 
 
 def _feature(feature: Feature) -> Schema:
-    about = {"examples": [feature.example], "description": _in_words(feature)}
-    if isinstance(feature, Categorical):
-        about["examples"] = list(feature.values)
-    return about
-
-
-def _in_words(feature: Feature) -> str:
-    match feature:
-        case Numeric(low=low, high=high, scale=scale):
-            way = " on a logarithmic scale" if scale == "log" else ""
-            text = f"A number from {low:g} to {high:g}{way}; values outside are clipped."
-        case Categorical(values=values):
-            text = f"One of {', '.join(values)}; any other value counts as unseen."
-        case Boolean():
-            text = "True or false."
-    return text if feature.missing == "error" else f"{text} May be left out."
+    text = f"{feature.in_words} May be left out." if feature.optional else feature.in_words
+    return {"examples": feature.examples, "description": text}

@@ -12,11 +12,9 @@ import polars as pl
 from potstill.errors import InvalidLog, PotstillError
 from potstill.problem import (
     ActionSpace,
-    Boolean,
-    Categorical,
     Continuous,
     Feature,
-    Numeric,
+    Holds,
     Problem,
     propensities_fit,
     propensity_must_be,
@@ -31,10 +29,11 @@ CONSTANT_LEVEL = 1e-6
 SECOND = 1_000_000
 #: Rounding of a density that a user states.
 _ROUNDING = 1e-2
-_TYPES: Mapping[type[Feature], pl.DataType] = {
-    Numeric: pl.Float64(),
-    Categorical: pl.String(),
-    Boolean: pl.Boolean(),
+_TYPES: Mapping[Holds, pl.DataType] = {
+    "number": pl.Float64(),
+    "string": pl.String(),
+    "boolean": pl.Boolean(),
+    "numbers": pl.List(pl.Float64()),
 }
 
 
@@ -105,7 +104,7 @@ def feature_columns(problem: Problem, columns: Columns, present: Iterable[str]) 
     found: dict[str, str | None] = {}
     for feature in problem.context:
         name = columns.features.get(feature.name, feature.name)
-        needed = feature.missing == "error" or feature.name in columns.features
+        needed = not feature.optional or feature.name in columns.features
         found[feature.name] = name if needed or name in there else None
     return found
 
@@ -192,7 +191,7 @@ def context_schema(problem: Problem) -> dict[str, pl.DataType]:
 
 def context_type(feature: Feature) -> pl.DataType:
     """Type of the column that holds a feature's values."""
-    return _TYPES[type(feature)]
+    return _TYPES[feature.holds]
 
 
 def context_column(feature: str) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidContext, PotstillError
-from potstill.problem import Categorical, Feature, Numeric, Problem
+from potstill.problem import Categorical, Feature, Problem
 from potstill.tables.columns import Columns, context_column, context_type, feature_columns
 from potstill.tables.validate import ROW, RowRules, context_rules, refusal
 
@@ -49,10 +49,14 @@ def _filled(column: pl.Series, feature: Feature) -> NDArray[Any]:
         # As codes first: an array of strings is as wide as its longest, and an unknown one can be of any length.
         kind = object if any(value.endswith("\0") for value in feature.values) else None
         return np.take(np.array([*feature.values, _UNSEEN], kind), codes.to_numpy())
+    if feature.holds == "string":
+        return np.array(column.to_list(), dtype=object)  # NumPy's own strings drop trailing NULs
     if feature.missing == "flag":
-        column = column.fill_null(feature.low if isinstance(feature, Numeric) else False)
+        column = column.fill_null(pl.lit(feature.blank, column.dtype))
     elif feature.missing != "error":
         column = column.fill_null(feature.missing)
+    if feature.holds == "numbers":
+        return column.list.to_array(feature.length).to_numpy()
     return column.to_numpy()
 
 

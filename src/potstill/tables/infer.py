@@ -128,7 +128,8 @@ def _category(column: pl.Series) -> Categorical:
     if len(values) > MOST_VALUES:
         raise InvalidProblem(
             f"column {column.name!r} has {len(values)} different values, more than {MOST_VALUES}; leave it out with"
-            " features=[...], or in Python pass a Categorical with the values that matter: others share a column"
+            " features=[...], or in Python pass a Hashed, or a Categorical with the values that matter: others share a"
+            " column"
         )
     return Categorical(column.name, values)
 
@@ -159,7 +160,7 @@ def _feature(digest: pl.Series, where: str) -> Feature:
     if len(digest) > MOST_VALUES + 1:
         raise InvalidLog(
             f"{where}: column {digest.name!r} has {len(digest):,} different values, more than {MOST_VALUES}; "
-            "leave it out of --context"
+            "leave it out of --context, or state the problem with a Hashed feature"
         )
     try:
         return feature_of(digest)

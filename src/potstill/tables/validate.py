@@ -4,14 +4,15 @@
 Polars. Both follow what `Problem.encode` and `Policy.decide` accept online. `tests/tables/test_validate.py` runs this
 table through every door.
 
-| value of a feature              | Numeric         | Categorical                 | Boolean |
-|---------------------------------|-----------------|-----------------------------|---------|
-| absent, or null                 | missing         | missing                     | missing |
-| NaN, infinite                   | refused         | refused                     | refused |
-| empty string                    | refused         | fits, as an unknown value   | refused |
-| string that is not in the list  | refused         | fits, as an unknown value   | refused |
-| number outside ``low``…``high`` | fits, clipped   | refused                     | refused |
-| another type                    | refused         | refused                     | refused |
+| value of a feature              | Numeric         | Categorical, Hashed         | Boolean | Vector            |
+|---------------------------------|-----------------|-----------------------------|---------|-------------------|
+| absent, or null                 | missing         | missing                     | missing | missing           |
+| NaN, infinite                   | refused         | refused                     | refused | refused, inside   |
+| empty string                    | refused         | fits, as any other value    | refused | refused           |
+| string that is not in the list  | refused         | fits, as an unknown value   | refused | refused           |
+| number outside ``low``…``high`` | fits, clipped   | refused                     | refused | clipped, inside   |
+| list of another length          | refused         | refused                     | refused | refused           |
+| another type                    | refused         | refused                     | refused | refused           |
 
 A missing value is refused if the feature says ``missing="error"``, and fits otherwise. An absent column is a column of
 missing values.
@@ -26,7 +27,8 @@ Time: from 1970 up to the year 2200.
 Columns of tables hold one type, and two conveniences follow. Where a number, a boolean or a time is expected, a column
 of strings is parsed, and text that does not parse is refused; a boolean is true, t, yes or y, or false, f, no or n, in
 any case. A column of booleans is a column of rewards 0 and 1.
-CSV has no types: an empty cell is null, every cell is text for a category, and 0 and 1 are booleans.
+CSV has no types: an empty cell is null, every cell is text for a category, and 0 and 1 are booleans. Text for a list of
+numbers is JSON, such as ``[0.5, 1]``.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ from functools import reduce
 from operator import and_
 from typing import NamedTuple
 
+import msgspec
 import polars as pl
 
+from potstill.errors import MAX_SHOWN
 from potstill.problem import (
+    LARGEST_FLOAT32,
     YEAR_2200,
-    Boolean,
-    Categorical,
     Feature,
-    Numeric,
     Problem,
     action_must_be,
     propensity_must_be,
@@ -59,6 +61,7 @@ from potstill.tables.scan import is_text
 ROW, FITS, REASON = "number of the row", "fits", "reason"
 #: Rows that a message names.
 NAMED = 5
+_LIST = pl.List(pl.Float64)
 _STRINGS = (pl.String, pl.Categorical, pl.Enum)
 #: Spellings of a boolean in a column of strings, in any case.
 _YES, _NO = ["true", "t", "yes", "y"], ["false", "f", "no", "n"]
@@ -138,7 +141,7 @@ def context_fits(problem: Problem, columns: Iterable[str]) -> pl.Expr:
     fits = [lake_columns(problem.actions).fits()]
     for feature in problem.context:
         name = context_column(feature.name)
-        fits.append(_value_fits(feature, pl.col(name)) if name in present else pl.lit(_optional(feature)))
+        fits.append(_value_fits(feature, pl.col(name)) if name in present else pl.lit(feature.optional))
     return _all(*fits)
 
 
@@ -212,7 +215,7 @@ def time_rule(column: str, dtype: pl.DataType) -> ColumnRule:
 
 
 def _absent_rule(feature: Feature) -> ColumnRule:
-    value, fits = pl.lit(None, context_type(feature)), pl.lit(_optional(feature))
+    value, fits = pl.lit(None, context_type(feature)), pl.lit(feature.optional)
     return _rule(context_column(feature.name), value, feature.name, value, fits, _feature_must_be(feature))
 
 
@@ -223,18 +226,27 @@ def _feature_rule(feature: Feature, column: str, dtype: pl.DataType, *, text: bo
     if text and dtype == pl.String:
         absent |= found == ""
         value = pl.when(~absent).then(value)
-    usable = value.is_finite() if isinstance(feature, Numeric) else value.is_not_null()
-    fits = usable.fill_null(value=False) | absent if _optional(feature) else usable
-    return _rule(context_column(feature.name), found, column, value, fits, _feature_must_be(feature))
+    usable = _usable(feature, value)
+    fits = usable.fill_null(value=False) | absent if feature.optional else usable
+    shown = found.map_batches(_list_texts, return_dtype=pl.String) if dtype.is_nested() else found
+    return _rule(context_column(feature.name), shown, column, value, fits, _feature_must_be(feature))
+
+
+def _list_texts(values: pl.Series) -> pl.Series:
+    """Lists as text for messages, which Polars does not cast."""
+    texts = (None if value is None else str(value)[:MAX_SHOWN] for value in values.to_list())
+    return pl.Series(values.name, texts, pl.String)
 
 
 def _typed(feature: Feature, column: pl.Expr, dtype: pl.DataType, *, text: bool) -> pl.Expr:
     """A column as the type that the feature has in the lake; null where that is not possible."""
-    if isinstance(feature, Numeric) and (dtype.is_numeric() or dtype == pl.String):
+    if feature.holds == "number" and (dtype.is_numeric() or dtype == pl.String):
         return column.cast(pl.Float64, strict=False)
-    if isinstance(feature, Categorical) and (text or dtype in _STRINGS):
+    if feature.holds == "numbers":
+        return _numbers(column, dtype)
+    if feature.holds == "string" and (text or dtype in _STRINGS):
         return column.cast(pl.String)
-    if isinstance(feature, Boolean):
+    if feature.holds == "boolean":
         if dtype == pl.Boolean:
             return column
         if dtype == pl.String or (text and dtype.is_integer()):
@@ -244,11 +256,44 @@ def _typed(feature: Feature, column: pl.Expr, dtype: pl.DataType, *, text: bool)
     return pl.lit(None, context_type(feature))
 
 
+def _numbers(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """A column of lists of numbers as the lake has it; text is JSON such as ``[0.5, 1]``."""
+    if dtype == pl.String:
+        return column.map_batches(_parsed, return_dtype=_LIST)
+    inner = getattr(dtype, "inner", None)
+    if inner is not None and (inner.is_numeric() or inner == pl.Null):
+        return column.cast(_LIST)
+    return pl.lit(None, _LIST)
+
+
+def _parsed(texts: pl.Series) -> pl.Series:
+    """Lists of numbers from JSON texts; null where a text is none."""
+    return pl.Series(texts.name, [_list_or_none(text) for text in texts], _LIST)
+
+
+def _list_or_none(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else msgspec.json.decode(text, type=list[float])
+    except msgspec.DecodeError:
+        return None
+
+
+def _usable(feature: Feature, value: pl.Expr) -> pl.Expr:
+    """Whether a value of the lake's type fits; null or false for a missing one."""
+    if feature.holds == "number":
+        return value.is_finite()
+    if feature.holds == "numbers":
+        # Null and NaN are not within the range, and an empty list is not of the length.
+        within = value.list.eval((pl.element().abs() <= LARGEST_FLOAT32).fill_null(value=False)).list.all()
+        return (value.list.len() == feature.length) & within
+    return value.is_not_null()
+
+
 def _value_fits(feature: Feature, value: pl.Expr) -> pl.Expr:
     """Whether a value of the lake's type fits; null is a missing value."""
-    if isinstance(feature, Numeric):
-        return value.is_finite().fill_null(_optional(feature))
-    return pl.lit(True) if _optional(feature) else value.is_not_null()
+    if feature.holds in ("number", "numbers"):
+        return _usable(feature, value).fill_null(feature.optional)
+    return pl.lit(True) if feature.optional else value.is_not_null()
 
 
 def _reward_fits(problem: Problem, value: pl.Expr) -> pl.Expr:
@@ -261,13 +306,8 @@ def _propensity_fits(space: ActionSpace, value: pl.Expr) -> pl.Expr:
     return (value > low) & (value <= high)
 
 
-def _optional(feature: Feature) -> bool:
-    return feature.missing != "error"
-
-
 def _feature_must_be(feature: Feature) -> str:
-    kinds: dict[type, str] = {Numeric: "a finite number", Categorical: "a string", Boolean: "true or false"}
-    return kinds[type(feature)] + (" or null" if _optional(feature) else "")
+    return feature.must_be + (" or null" if feature.optional else "")
 
 
 def _rule(name: str, found: pl.Expr, label: str, value: pl.Expr, fits: pl.Expr, must: str) -> ColumnRule:

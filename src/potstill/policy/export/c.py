@@ -16,7 +16,7 @@ import numpy as np
 from potstill._version import __version__
 from potstill.policy.network import Float32, Layer
 from potstill.policy.policy import Policy
-from potstill.problem import Boolean, Categorical, Feature, Numeric
+from potstill.problem import Feature, KernelFeature
 from potstill.spaces import Continuous, finite
 
 _KERNEL = {"kernel.h": "potstill.h", "kernel.c": "potstill.c", "network.inc": "potstill_network.inc"}
@@ -206,19 +206,25 @@ def _value(feature: Feature) -> str:
         return "(potstill_value){POTSTILL_TRUTH, {.truth = true}}"
     if isinstance(example, float):
         return f"(potstill_value){{POTSTILL_NUMBER, {{.number = {example!r}}}}}"
+    if isinstance(example, list):
+        numbers = f"(const double[]){{{', '.join(map(repr, example))}}}"
+        return f"(potstill_value){{POTSTILL_NUMBERS, {{.numbers = {{{numbers}, {len(example)}}}}}}}"
     return f"(potstill_value){{POTSTILL_TEXT, {{.text = {_sized(example)}}}}}"
 
 
 def _feature_tables(features: Sequence[Feature]) -> Iterator[str]:
     rows, column = [], 0
     for i, feature in enumerate(features):
-        if isinstance(feature, Categorical):
+        kernel = feature.kernel
+        if kernel.categories:
             yield f"static const potstill_category categories_{i}[] = {{"
             # Sorted as the kernel's binary search expects: by length, then by bytes.
-            for place, value in sorted(enumerate(feature.values), key=lambda v: (len(v[1].encode()), v[1].encode())):
+            for place, value in sorted(enumerate(kernel.categories), key=lambda v: (len(v[1].encode()), v[1].encode())):
                 yield f"    {{{_sized(value)}, {place}}},"
             yield "};\n"
-        rows.append(f"    {{{_fields(feature, i, column)}}},")
+        if kernel.knots:
+            yield f"static const double knots_{i}[] = {{{', '.join(map(repr, kernel.knots))}}};\n"
+        rows.append(f"    {{{_fields(feature.name, kernel, i, column)}}},")
         column += len(feature.labels)
     if rows:
         yield "static const potstill_feature features[] = {"
@@ -226,23 +232,24 @@ def _feature_tables(features: Sequence[Feature]) -> Iterator[str]:
         yield "};\n"
 
 
-def _fields(feature: Feature, i: int, column: int) -> str:
-    kind = {Numeric: "NUMERIC", Boolean: "BOOLEAN", Categorical: "CATEGORICAL"}[type(feature)]
-    missing = {"error": "REFUSE", "flag": "FLAG"}.get(str(feature.missing), "STAND_IN")
+def _fields(name: str, kernel: KernelFeature, i: int, column: int) -> str:
     fields = {
-        "name": _text(feature.name),
-        "kind": f"POTSTILL_{kind}",
-        "missing": f"POTSTILL_{missing}",
+        "name": _text(name),
+        "kind": f"POTSTILL_{kernel.kind.upper()}",
+        "missing": f"POTSTILL_{kernel.missing.upper()}",
         "column": str(column),
     }
-    if isinstance(feature, Categorical):
-        fields |= {"categories": f"categories_{i}", "category_count": str(len(feature.values))}
-    elif missing == "STAND_IN":
-        fields["stand_in"] = repr(float(feature.missing))
-    if isinstance(feature, Numeric):
-        origin, span = feature.unit
-        fields |= {"low": repr(feature.low), "high": repr(feature.high), "origin": repr(origin), "span": repr(span)}
-        fields["log"] = "true" if feature.scale == "log" else "false"
+    if kernel.categories:
+        fields |= {"categories": f"categories_{i}", "category_count": str(len(kernel.categories))}
+    elif kernel.missing == "stand_in":
+        fields["stand_in"] = repr(kernel.stand_in)
+    if kernel.low < kernel.high:
+        fields |= {name: repr(getattr(kernel, name)) for name in ("low", "high", "origin", "span")}
+        fields["log"] = "true" if kernel.log else "false"
+    if kernel.size:
+        fields |= {"size": str(kernel.size), "unit": "true" if kernel.unit else "false"}
+    if kernel.knots:
+        fields |= {"knots": f"knots_{i}", "knot_count": str(len(kernel.knots))}
     return ", ".join(f".{name} = {value}" for name, value in fields.items())
 
 

@@ -166,7 +166,7 @@ PyObject *Kernel_decide_numbers(Kernel *self, PyObject *args)
     return result;
 }
 
-typedef bool (*Reader)(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);
+typedef bool (*Reader)(const Kernel *self, PyObject *context, Workspace *space, float *encoded);
 
 /* Checks the list's length here, because opening `out` may have run Python code that changed it. */
 static bool read_all(const Kernel *self, PyObject *contexts, const Py_buffer *out, Reader read)
@@ -176,7 +176,7 @@ static bool read_all(const Kernel *self, PyObject *contexts, const Py_buffer *ou
     if (PyList_GET_SIZE(contexts) != out->shape[0] || !workspace_open(&space, self, 1)) return false;
     bool done = true;
     for (Py_ssize_t i = 0; done && i < PyList_GET_SIZE(contexts); i++, encoded += self->policy.width)
-        done = read(self, PyList_GET_ITEM(contexts, i), space.values, encoded);
+        done = read(self, PyList_GET_ITEM(contexts, i), &space, encoded);
     workspace_close(&space);
     return done;
 }

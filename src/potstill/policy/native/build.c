@@ -44,6 +44,26 @@ static bool build_categories(potstill_feature *feature, PyObject *values)
     return true;
 }
 
+static bool build_knots(potstill_feature *feature, PyObject *numbers)
+{
+    const size_t count = (size_t)PyTuple_GET_SIZE(numbers);
+    if (!count) return true;
+    double *knots = PyMem_RawCalloc(count, sizeof *knots);
+    if (!knots) return PyErr_NoMemory(), false;
+    feature->knots = knots;
+    feature->knot_count = count;
+    bool increasing = count > 1;
+    for (size_t i = 0; i < count; i++) {
+        knots[i] = PyFloat_AsDouble(PyTuple_GET_ITEM(numbers, (Py_ssize_t)i));
+        if (knots[i] == -1.0 && PyErr_Occurred()) return false;
+        increasing = increasing && isfinite(knots[i]) && (!i || knots[i - 1] < knots[i]);
+    }
+    if (!increasing || knots[0] != feature->low || knots[count - 1] != feature->high)
+        return PyErr_Format(PyExc_ValueError, "feature %s: its knots do not increase from low to high", feature->name),
+               false;
+    return true;
+}
+
 static bool check_scale(const potstill_feature *feature)
 {
     if (isfinite(feature->origin) && isfinite(feature->span) && feature->span > 0) return true;
@@ -54,19 +74,21 @@ static bool check_scale(const potstill_feature *feature)
 static size_t encoded_width(const potstill_feature *feature)
 {
     if (feature->kind == POTSTILL_CATEGORICAL) return feature->category_count + 1;
-    return feature->missing == POTSTILL_FLAG ? 2 : 1;
+    return (feature->size ? feature->size : 1) + (feature->missing == POTSTILL_FLAG);
 }
 
 static bool build_feature(potstill_feature *feature, PyObject *definition)
 {
-    static const char *const kinds[] = {"numeric", "boolean", "categorical", NULL};
+    static const char *const kinds[] = {"numeric", "boolean", "categorical", "hashed", "vector", NULL};
     static const char *const ways[] = {"refuse", "stand_in", "flag", NULL};
     const char *kind, *missing;
-    PyObject *name, *values;
-    int log_scale;
+    PyObject *name, *values, *knots;
+    Py_ssize_t size;
+    int log_scale, unit;
     if (!PyTuple_Check(definition)) return PyErr_SetString(PyExc_TypeError, "a feature must be a tuple"), false;
-    if (!PyArg_ParseTuple(definition, "UssdddddpO!:feature", &name, &kind, &missing, &feature->stand_in, &feature->low,
-                          &feature->high, &feature->origin, &feature->span, &log_scale, &PyTuple_Type, &values))
+    if (!PyArg_ParseTuple(definition, "UssdddddpO!npO!:feature", &name, &kind, &missing, &feature->stand_in,
+                          &feature->low, &feature->high, &feature->origin, &feature->span, &log_scale, &PyTuple_Type,
+                          &values, &size, &unit, &PyTuple_Type, &knots))
         return false;
     const int kind_number = position_of(kind, kinds), way = position_of(missing, ways);
     if (kind_number < 0 || way < 0) return false;
@@ -74,16 +96,22 @@ static bool build_feature(potstill_feature *feature, PyObject *definition)
     feature->missing = (potstill_missing)way;
     feature->name = PyUnicode_AsUTF8(name);
     feature->log = log_scale;
+    feature->unit = unit;
     if (!feature->name) return false;
     if (feature->kind == POTSTILL_CATEGORICAL) return build_categories(feature, values);
-    return check_scale(feature);
+    const bool sized = feature->kind == POTSTILL_HASHED || feature->kind == POTSTILL_VECTOR;
+    if (sized ? size < 1 : size != 0)
+        return PyErr_Format(PyExc_ValueError, "feature %s: its size is %zd", feature->name, size), false;
+    feature->size = (size_t)size;
+    return check_scale(feature) && build_knots(feature, knots);
 }
 
 static bool build_features(Kernel *self)
 {
     const Py_ssize_t count = PyTuple_GET_SIZE(self->definitions);
     self->features = PyMem_RawCalloc((size_t)count + 1, sizeof *self->features);
-    if (!self->features) return PyErr_NoMemory(), false;
+    self->offsets = PyMem_RawCalloc((size_t)count + 1, sizeof *self->offsets);
+    if (!self->features || !self->offsets) return PyErr_NoMemory(), false;
     self->policy.features = self->features;
     for (Py_ssize_t i = 0; i < count; i++) {
         potstill_feature *feature = &self->features[i];
@@ -91,6 +119,8 @@ static bool build_features(Kernel *self)
         if (!build_feature(feature, PyTuple_GET_ITEM(self->definitions, i))) return false;
         feature->column = self->policy.width;
         self->policy.width += encoded_width(feature);
+        self->offsets[i] = self->number_count;
+        if (feature->kind == POTSTILL_VECTOR) self->number_count += feature->size;
     }
     return true;
 }
@@ -306,9 +336,13 @@ void Kernel_dealloc(Kernel *self)
     Py_XDECREF(self->version);
     Py_XDECREF(self->decision);
     Py_XDECREF(self->array);
-    for (size_t i = 0; i < self->policy.feature_count; i++) PyMem_RawFree((void *)self->features[i].categories);
+    for (size_t i = 0; i < self->policy.feature_count; i++) {
+        PyMem_RawFree((void *)self->features[i].categories);
+        PyMem_RawFree((void *)self->features[i].knots);
+    }
     for (size_t i = 0; i < self->policy.layer_count; i++) PyMem_RawFree(self->weights[i]);
     PyMem_RawFree(self->features);
+    PyMem_RawFree(self->offsets);
     PyMem_RawFree(self->layers);
     PyMem_RawFree(self->weights);
     PyMem_RawFree(self->edges);

@@ -13,7 +13,9 @@ enum { CACHE_LINE = 64 };
 typedef struct {
     PyObject_HEAD
     potstill_policy policy;
-    potstill_feature *features; /* with their categories, owned */
+    potstill_feature *features; /* with their categories and knots, owned */
+    size_t *offsets;            /* where each feature's numbers begin in a workspace */
+    size_t number_count;        /* numbers of all vectors */
     potstill_layer *layers;
     void **weights;        /* allocated memory of each layer */
     PyObject *definitions; /* the feature definitions; the kernel points into their strings */
@@ -30,6 +32,7 @@ typedef struct {
 /* Working memory of a call: on the stack, unless the policy is large. */
 typedef struct {
     potstill_value *values;
+    double *numbers; /* of vectors */
     float *encoded;
     float *scratch;
     uint8_t *eligible;
@@ -63,8 +66,8 @@ PyObject *digests(PyObject *module, PyObject *rows);
 typedef bool (*ContextReader)(const Kernel *self, PyObject *context, Workspace *space);
 bool read_context(const Kernel *self, PyObject *context, Workspace *space); /* a dict or an encoded array */
 bool read_row(const Kernel *self, PyObject *values, Workspace *space);      /* a tuple */
-bool read_named(const Kernel *self, PyObject *context, potstill_value *values, float *encoded);   /* a dict */
-bool read_ordered(const Kernel *self, PyObject *context, potstill_value *values, float *encoded); /* a tuple */
+bool read_named(const Kernel *self, PyObject *context, Workspace *space, float *encoded);   /* a dict */
+bool read_ordered(const Kernel *self, PyObject *context, Workspace *space, float *encoded); /* a tuple */
 bool read_text(PyObject *object, potstill_text *text);
 bool read_eligible(const Kernel *self, PyObject *eligible, uint8_t *mask);
 bool read_interval(PyObject *eligible, double interval[2]);

@@ -7,13 +7,69 @@
 
 /* ---- encoding -------------------------------------------------------------------------------------------------- */
 
+static double clipped(const potstill_feature *feature, double value)
+{
+    value = value < feature->low ? feature->low : value;
+    return value > feature->high ? feature->high : value;
+}
+
+/* The place of a number among the knots, in [0, 1]. */
+static double quantile_of(const potstill_feature *feature, double value)
+{
+    size_t low = 0, high = feature->knot_count - 1; /* knots[low] <= value, and value <= knots[high] */
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (feature->knots[middle] <= value) low = middle;
+        else high = middle;
+    }
+    const double share = (value - feature->knots[low]) / (feature->knots[low + 1] - feature->knots[low]);
+    return ((double)low + share) / (double)(feature->knot_count - 1);
+}
+
 static potstill_status encode_numeric(const potstill_feature *feature, double value, float *column)
 {
     if (!(fabs(value) <= DBL_MAX)) return POTSTILL_NOT_FINITE;
-    value = value < feature->low ? feature->low : value;
-    value = value > feature->high ? feature->high : value;
+    value = clipped(feature, value);
     if (feature->log) value = log(value);
-    *column = (float)((value - feature->origin) / feature->span);
+    *column = (float)(feature->knots ? quantile_of(feature, value) : (value - feature->origin) / feature->span);
+    return POTSTILL_OK;
+}
+
+/* The Euclidean length. Products are stored, because fusing them with the additions would change the last bit. */
+static double length_of(potstill_numbers numbers)
+{
+    double total = 0.0;
+    for (size_t i = 0; i < numbers.count; i++) {
+        volatile double square = numbers.items[i] * numbers.items[i];
+        total += square;
+    }
+    return sqrt(total);
+}
+
+static potstill_status encode_vector(const potstill_feature *feature, potstill_numbers numbers, float *columns)
+{
+    if (numbers.count != feature->size) return POTSTILL_BAD_LENGTH;
+    for (size_t i = 0; i < numbers.count; i++)
+        if (!(fabs(numbers.items[i]) <= FLT_MAX)) return POTSTILL_NOT_FINITE;
+    const double length = feature->unit ? length_of(numbers) : 1.0;
+    if (!(length > 0.0)) return POTSTILL_OK; /* zeros stay zeros */
+    const bool scaled = feature->low < feature->high;
+    for (size_t i = 0; i < numbers.count; i++) {
+        const double number = scaled ? clipped(feature, numbers.items[i]) : numbers.items[i];
+        columns[i] = (float)(scaled ? (number - feature->origin) / feature->span : number / length);
+    }
+    return POTSTILL_OK;
+}
+
+static bool is_utf8(potstill_text text);
+
+/* The key of hashed features: their columns do not depend on the policy. */
+static const uint8_t public_key[16] = {0};
+
+static potstill_status encode_hashed(const potstill_feature *feature, potstill_text text, float *columns)
+{
+    if (!is_utf8(text)) return POTSTILL_NOT_UTF8;
+    columns[potstill_siphash(public_key, text.bytes, text.length) % feature->size] = 1.0f;
     return POTSTILL_OK;
 }
 
@@ -40,7 +96,7 @@ static size_t find_category(const potstill_feature *feature, potstill_text text)
 static potstill_status encode_missing(const potstill_feature *feature, float *columns)
 {
     switch (feature->missing) {
-    case POTSTILL_FLAG: columns[1] = 1.0f; return POTSTILL_OK;
+    case POTSTILL_FLAG: columns[feature->size ? feature->size : 1] = 1.0f; return POTSTILL_OK;
     case POTSTILL_STAND_IN: break;
     default: return POTSTILL_MISSING_VALUE;
     }
@@ -62,8 +118,12 @@ static potstill_status encode_value(const potstill_feature *feature, const potst
         if (value->type != POTSTILL_TRUTH) return POTSTILL_NOT_TRUTH;
         columns[0] = value->as.truth ? 1.0f : 0.0f;
         return POTSTILL_OK;
+    case POTSTILL_VECTOR:
+        if (value->type != POTSTILL_NUMBERS) return POTSTILL_NOT_NUMBERS;
+        return encode_vector(feature, value->as.numbers, columns);
     default:
         if (value->type != POTSTILL_TEXT) return POTSTILL_NOT_TEXT;
+        if (feature->kind == POTSTILL_HASHED) return encode_hashed(feature, value->as.text, columns);
         columns[find_category(feature, value->as.text)] = 1.0f;
         return POTSTILL_OK;
     }
@@ -499,6 +559,9 @@ POTSTILL_API const char *potstill_message(potstill_status status)
         "the scores are not finite: the policy's weights are too large",
         "floor must be a number from 0 to 1, the share of uniform decisions",
         "an interval must be within the bounds, and start below its end",
+        "expected text that is valid UTF-8",
+        "expected a list of numbers",
+        "expected a list of another length",
     };
     return (size_t)status < sizeof messages / sizeof *messages ? messages[status] : "unknown status";
 }

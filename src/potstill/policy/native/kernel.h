@@ -34,7 +34,10 @@ typedef enum {
     POTSTILL_NOT_ELIGIBLE,  /* no action is eligible */
     POTSTILL_OVERFLOW,      /* the scores are not finite, because the weights are too large */
     POTSTILL_BAD_SHARE,     /* the floor of a policy over numbers is outside [0, 1] */
-    POTSTILL_BAD_INTERVAL   /* an interval that is empty or outside the bounds */
+    POTSTILL_BAD_INTERVAL,  /* an interval that is empty or outside the bounds */
+    POTSTILL_NOT_UTF8,      /* the value of a hashed feature is not UTF-8 */
+    POTSTILL_NOT_NUMBERS,   /* the value of a vector is not a list of numbers */
+    POTSTILL_BAD_LENGTH     /* a vector has another length */
 } potstill_status;
 
 /* UTF-8 text; not necessarily NUL-terminated. */
@@ -43,7 +46,13 @@ typedef struct {
     size_t length;
 } potstill_text;
 
-typedef enum { POTSTILL_MISSING = 0, POTSTILL_NUMBER, POTSTILL_TRUTH, POTSTILL_TEXT } potstill_type;
+/* A list of numbers. */
+typedef struct {
+    const double *items;
+    size_t count;
+} potstill_numbers;
+
+typedef enum { POTSTILL_MISSING = 0, POTSTILL_NUMBER, POTSTILL_TRUTH, POTSTILL_TEXT, POTSTILL_NUMBERS } potstill_type;
 
 /* The value of one feature in a context. All zeros means missing. */
 typedef struct {
@@ -52,13 +61,20 @@ typedef struct {
         double number;
         bool truth;
         potstill_text text;
+        potstill_numbers numbers;
     } as;
 } potstill_value;
 
-typedef enum { POTSTILL_NUMERIC, POTSTILL_BOOLEAN, POTSTILL_CATEGORICAL } potstill_kind;
+typedef enum {
+    POTSTILL_NUMERIC,
+    POTSTILL_BOOLEAN,
+    POTSTILL_CATEGORICAL,
+    POTSTILL_HASHED,
+    POTSTILL_VECTOR
+} potstill_kind;
 
-/* Encoding of a missing value: an error; the stand-in (for a categorical feature: unseen); or 0, and 1 in the next
- * column. */
+/* Encoding of a missing value: an error; the stand-in (for a categorical feature: unseen); or 0, and 1 in the column
+ * after those of a value. */
 typedef enum { POTSTILL_REFUSE, POTSTILL_STAND_IN, POTSTILL_FLAG } potstill_missing;
 
 /* One value of a categorical feature, and its column within the feature. */
@@ -81,6 +97,16 @@ typedef struct {
     /* Categorical: sorted by length, then by bytes. The last column is for unseen values. */
     const potstill_category *categories;
     size_t category_count;
+
+    /* Hashed: number of columns. Vector: how many numbers. */
+    size_t size;
+
+    /* Vector: divided by its length if `unit`; else scaled as a number is if low < high; else as it is. */
+    bool unit;
+
+    /* Numeric on a quantile scale: increasing points that are encoded as 0, 1/m, 2/m, …, 1. Else NULL. */
+    const double *knots;
+    size_t knot_count;
 } potstill_feature;
 
 /* y = x·weight + bias. Rows are zero-padded to a multiple of every vector width. */

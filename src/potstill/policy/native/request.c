@@ -9,16 +9,18 @@ bool workspace_open(Workspace *space, const Kernel *kernel, size_t contexts)
 {
     const potstill_policy *policy = &kernel->policy;
     const size_t values = policy->feature_count * sizeof(potstill_value);
+    const size_t numbers = kernel->number_count * sizeof(double);
     const size_t scratch = contexts * potstill_scratch_size(policy) * sizeof(float);
     const size_t encoded = policy->width * sizeof(float);
-    const size_t size = scratch + values + encoded + policy->actions + CACHE_LINE;
+    const size_t size = scratch + values + numbers + encoded + policy->actions + CACHE_LINE;
     space->heap = size > sizeof space->stack ? PyMem_RawMalloc(size) : NULL;
     if (!space->heap && size > sizeof space->stack) return false;
     char *memory = space->heap ? space->heap : space->stack;
     memory += CACHE_LINE - (uintptr_t)memory % CACHE_LINE;
     space->scratch = (float *)(void *)memory;
     space->values = (potstill_value *)(void *)(memory += scratch);
-    space->encoded = (float *)(void *)(memory += values);
+    space->numbers = (double *)(void *)(memory += values);
+    space->encoded = (float *)(void *)(memory += numbers);
     space->eligible = (uint8_t *)(memory + encoded);
     return true;
 }
@@ -50,6 +52,20 @@ static bool read_integer(PyObject *object, double *number)
         PyErr_Clear();
         return false;
     }
+    return true;
+}
+
+/* The numbers of a list or tuple, into memory for as many as the vector has; false if it has others. */
+static bool read_numbers(PyObject *object, potstill_numbers *numbers, double *memory, size_t room)
+{
+    if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object)) return false;
+    if ((size_t)PySequence_Fast_GET_SIZE(object) != room) return false;
+    PyObject **items = PySequence_Fast_ITEMS(object);
+    for (size_t i = 0; i < room; i++) {
+        if (PyFloat_CheckExact(items[i])) memory[i] = PyFloat_AS_DOUBLE(items[i]);
+        else if (!PyLong_CheckExact(items[i]) || !read_integer(items[i], &memory[i])) return false;
+    }
+    *numbers = (potstill_numbers){memory, room};
     return true;
 }
 
@@ -105,31 +121,43 @@ static Py_ssize_t find_feature(const Kernel *self, PyObject *name, Py_ssize_t ne
     return look_up(self->positions, name);
 }
 
+/* The value of a feature; lists are read into the part of `numbers` that is the feature's. */
+static bool read_feature(const Kernel *self, size_t position, PyObject *object, potstill_value *value, double *numbers)
+{
+    if (self->policy.features[position].kind != POTSTILL_VECTOR || object == Py_None) return read_value(object, value);
+    value->type = POTSTILL_NUMBERS;
+    return read_numbers(object, &value->as.numbers, numbers + self->offsets[position],
+                        self->policy.features[position].size);
+}
+
 static bool encode(const Kernel *self, const potstill_value *values, float *encoded)
 {
     return potstill_encode(&self->policy, values, encoded, NULL) == POTSTILL_OK;
 }
 
-bool read_named(const Kernel *self, PyObject *context, potstill_value *values, float *encoded)
+bool read_named(const Kernel *self, PyObject *context, Workspace *space, float *encoded)
 {
     PyObject *name, *object;
     Py_ssize_t at = 0, position = -1;
+    potstill_value *values = space->values;
     if (!PyDict_CheckExact(context)) return false;
     memset(values, 0, self->policy.feature_count * sizeof *values);
     while (PyDict_Next(context, &at, &name, &object)) {
         position = find_feature(self, name, position + 1);
-        if (position < 0 || !read_value(object, &values[position])) return false;
+        if (position < 0) return false;
+        if (!read_feature(self, (size_t)position, object, &values[position], space->numbers)) return false;
     }
     return encode(self, values, encoded);
 }
 
-bool read_ordered(const Kernel *self, PyObject *context, potstill_value *values, float *encoded)
+bool read_ordered(const Kernel *self, PyObject *context, Workspace *space, float *encoded)
 {
     const size_t count = self->policy.feature_count;
     if (!PyTuple_CheckExact(context) || PyTuple_GET_SIZE(context) != (Py_ssize_t)count) return false;
     for (size_t i = 0; i < count; i++)
-        if (!read_value(PyTuple_GET_ITEM(context, (Py_ssize_t)i), &values[i])) return false;
-    return encode(self, values, encoded);
+        if (!read_feature(self, i, PyTuple_GET_ITEM(context, (Py_ssize_t)i), &space->values[i], space->numbers))
+            return false;
+    return encode(self, space->values, encoded);
 }
 
 static bool copy_encoded(const Kernel *self, const Py_buffer *view, float *encoded)
@@ -156,12 +184,12 @@ static bool read_array(const Kernel *self, PyObject *array, float *encoded)
 bool read_context(const Kernel *self, PyObject *context, Workspace *space)
 {
     if ((PyObject *)Py_TYPE(context) == self->array) return read_array(self, context, space->encoded);
-    return read_named(self, context, space->values, space->encoded);
+    return read_named(self, context, space, space->encoded);
 }
 
 bool read_row(const Kernel *self, PyObject *values, Workspace *space)
 {
-    return read_ordered(self, values, space->values, space->encoded);
+    return read_ordered(self, values, space, space->encoded);
 }
 
 /* ---- options --------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,26 @@
+"""Context features, and how each becomes float32 columns: one value at a time, or a whole NumPy column at once.
+
+Both ways give the same float32, and so do the other runtimes, which follow ``docs/policy-format.md``.
+`FeatureType` in ``contract.py`` says what a type states about itself; `Feature` lists the types.
+"""
+
+from potstill.problem.features.boolean import Boolean
+from potstill.problem.features.categorical import Categorical
+from potstill.problem.features.contract import Holds, KernelFeature
+from potstill.problem.features.hashed import Hashed
+from potstill.problem.features.numeric import Numeric
+from potstill.problem.features.vector import LARGEST_FLOAT32, Vector
+
+Feature = Numeric | Categorical | Boolean | Hashed | Vector
+
+__all__ = [
+    "LARGEST_FLOAT32",
+    "Boolean",
+    "Categorical",
+    "Feature",
+    "Hashed",
+    "Holds",
+    "KernelFeature",
+    "Numeric",
+    "Vector",
+]

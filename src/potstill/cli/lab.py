@@ -95,11 +95,11 @@ def run(
         _print_list(as_json)
         return
     with exit_on(ValueError, OSError):
-        asked = _split([*(algorithms or []), *(more or [])])
+        asked = split_names([*(algorithms or []), *(more or [])])
         if algorithms is not None and not asked:
             fail("--algorithms is empty; state `all`, `peers`, or names of --list")
         experiment = RunSpec.of(
-            problems=_split(problem),
+            problems=split_names(problem),
             algorithms=asked,
             preset=preset,
             trials=trials,
@@ -108,14 +108,17 @@ def run(
             own=OwnTable(label=label, target=target, dose=dose, levels=levels, without=tuple(without or ())),
             quick=quick,
         )
-        _run(experiment, jobs or cores(), out, as_json=as_json)
+        console = Console(stderr=as_json)
+        ended = run_trials(experiment, jobs or cores(), out, console)
+    _print_results(experiment, ended, out, console, as_json=as_json)
+    refuse_failures(ended)
 
 
-def _run(experiment: RunSpec, jobs: int, out: Path, *, as_json: bool) -> None:
-    from potstill.lab.runs import display, print_rows
+def run_trials(experiment: RunSpec, jobs: int, out: Path, console: Console) -> Progress:
+    """Run the unfinished trials with a progress bar; Ctrl-C ends the command and names the way to resume."""
+    from potstill.lab.runs import display
 
     make_directory(out)
-    console = Console(stderr=as_json)
     with console.status("reading data"):
         experiment.prepare()
     try:
@@ -125,19 +128,32 @@ def _run(experiment: RunSpec, jobs: int, out: Path, *, as_json: bool) -> None:
                 check()
                 show(progress)
 
-            ended = experiment.run(jobs, out, on_progress=on_progress)
+            return experiment.run(jobs, out, on_progress=on_progress)
     except KeyboardInterrupt:
         typer.secho(f"stopped; finished trials are stored in {out}: repeat the command to resume", err=True)
         raise typer.Exit(130) from None
+
+
+def refuse_failures(ended: Progress) -> None:
+    """Exit with an error if trials failed."""
+    if ended.failures:
+        fail(f"{len(ended.failures)} of {ended.total} trials failed; the others are stored")
+
+
+def failures(ended: Progress) -> list[dict[str, str]]:
+    """Failed trials, for JSON."""
+    return [{"task": str(failure.task), "error": failure.error} for failure in ended.failures]
+
+
+def _print_results(experiment: RunSpec, ended: Progress, out: Path, console: Console, *, as_json: bool) -> None:
+    from potstill.lab.runs import print_rows
+
     rows = experiment.summary(out)
     if as_json:
-        failures = [{"task": str(failure.task), "error": failure.error} for failure in ended.failures]
-        print_json({"out": str(out), "rows": rows, "skipped": experiment.skipped, "failures": failures})
+        print_json({"out": str(out), "rows": rows, "skipped": experiment.skipped, "failures": failures(ended)})
     else:
         print_rows(rows, experiment.skipped, console)
         console.print(f"stored in {out}; report it with: potstill lab report {out}", highlight=False, soft_wrap=True)
-    if ended.failures:
-        fail(f"{len(ended.failures)} of {ended.total} trials failed; the others are stored")
 
 
 @contextmanager
@@ -166,7 +182,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _split(names: Names | None) -> Names:
+def split_names(names: Names | None) -> Names:
     """Names separated by commas; a name that is a file is not split."""
     parts = ([name] if Path(name).is_file() else name.split(",") for name in names or [])
     return [part for some in parts for part in some if part]

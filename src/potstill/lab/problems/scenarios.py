@@ -24,7 +24,8 @@ from potstill.problem import Problem
 
 #: Trials of this many decisions or more update every 1,000 decisions, as in the paper; shorter ones every 100.
 MANY = 10_000
-_ENDINGS = (".csv", ".parquet")
+#: Endings of files with tables.
+TABLES = (".csv", ".parquet")
 
 Kind = TypeVar("Kind", ClassificationProblem, DoseProblem, TableDose)
 
@@ -63,7 +64,7 @@ class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
 def find_scenario(name: str, own: OwnTable, decisions: int | None = None) -> Scenario:
     """The scenario with a name, or of a file with a table."""
     path = Path(name)
-    if not is_known(name) and (path.suffix.lower() in _ENDINGS or "/" in name or path.exists()):
+    if not is_known(name) and (path.suffix.lower() in TABLES or "/" in name or path.exists()):
         return own_scenario(path, own, decisions)
     return scenario(name)
 
@@ -108,10 +109,7 @@ def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Sce
 @cache
 def table(path: Path, own: OwnTable, *, resample: bool) -> ClassificationProblem | DoseProblem | TableDose:
     """The environment of a table, read once in each process."""
-    if not path.is_file():
-        raise LabError(f"{path}: {'that is a folder, not a table' if path.is_dir() else 'there is no such file'}")
-    if (ending := path.suffix.lower()) not in _ENDINGS:
-        raise LabError(f"{path}: a table is a file that ends in {' or '.join(_ENDINGS)}, not in {ending!r}")
+    check_table_file(path)
     # Part of the problem's hash, which tells results of changed files apart.
     name = f"{path.stem}-{sha256(path.read_bytes()).hexdigest()[:12]}"
     options: dict[str, Any] = {"name": name, "without": own.without, "resample": resample}
@@ -123,6 +121,14 @@ def table(path: Path, own: OwnTable, *, resample: bool) -> ClassificationProblem
         return _read(DoseProblem, path)(path, target=own.target, levels=own.levels, **options)
     except ValueError as error:
         raise LabError(str(error).replace("with features=[...]", "with --without COLUMN")) from error
+
+
+def check_table_file(path: Path) -> None:
+    """Refuse a path that is not that of a table."""
+    if not path.is_file():
+        raise LabError(f"{path}: {'that is a folder, not a table' if path.is_dir() else 'there is no such file'}")
+    if (ending := path.suffix.lower()) not in TABLES:
+        raise LabError(f"{path}: a table is a file that ends in {' or '.join(TABLES)}, not in {ending!r}")
 
 
 def _read(kind: type[Kind], path: Path) -> Callable[..., Kind]:
@@ -196,6 +202,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
                 f" ask for fewer, or for the problem video-{-(-rows // 1_000_000)}m"
             )
         return msgspec.structs.replace(self, decisions=n)
+
+    def with_batch(self, n: int) -> Scenario:
+        """The scenario with another number of decisions between updates."""
+        if n < 1:
+            raise LabError(f"{self.name}: batch must be 1 or more, got {n}")
+        return msgspec.structs.replace(self, batch=n)
 
 
 def _mushroom() -> Environment:

@@ -35,6 +35,12 @@ Label = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: colu
 Target = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: column of the number to predict.")]
 Dose = Annotated[str | None, typer.Option(help="The same, to be chosen as a number and not among levels.")]
 Levels = Annotated[int, typer.Option(min=2, help="With --target: number of levels to choose from.")]
+Rewards = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="With --label: rewards by class and action; first column the class, then one per action."
+    ),
+]
 Without = Annotated[Names | None, typer.Option(help="For a file: column to ignore, such as an id; repeat for more.")]
 
 
@@ -66,10 +72,24 @@ def run(
     decisions: Annotated[int | None, typer.Option(min=1, help="Decisions per trial, if not the problem's own.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for results; finished trials are not repeated.")] = Path("results"),
     quick: Annotated[bool, typer.Option("--quick", help="Run at a small scale: 5 trials of 3 updates each.")] = False,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Decisions between two updates, if not the problem's own.")
+    ] = None,
     label: Label = None,
+    rewards: Rewards = None,
     target: Target = None,
     dose: Dose = None,
     levels: Levels = 20,
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Log of decisions, CSV or Parquet, to replay; with --action and --reward."),
+    ] = None,
+    action: Annotated[str | None, typer.Option(help="With --log: column of the action.")] = None,
+    reward: Annotated[str | None, typer.Option(help="With --log: column of the reward.")] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(help="With --log: column of the action's probability. Default: all actions were equally likely."),
+    ] = None,
     without: Without = None,
     listing: Annotated[bool, typer.Option("--list", help="List problems and algorithms, and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print results as JSON; progress goes to stderr.")] = False,
@@ -86,7 +106,11 @@ def run(
 
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
 
+    potstill lab run --problem mushrooms.csv --label class --rewards rewards.csv --batch 500 --algorithms auto-ts-il
+
     potstill lab run --problem houses.csv --dose price --algorithms continuous-linear-ts-il,vw-cats-32
+
+    potstill lab run --log clicks.csv --action item --reward click --propensity p --algorithms auto-ts-il,peers
     """
     from potstill.lab.problems import OwnTable
     from potstill.lab.runs import RunSpec
@@ -94,18 +118,31 @@ def run(
     if listing:
         _print_list(as_json)
         return
+    if log and (action is None or reward is None):
+        fail(f"--log {log}: name the columns of the log with --action COLUMN and --reward COLUMN")
     with exit_on(ValueError, OSError):
         asked = split_names([*(algorithms or []), *(more or [])])
         if algorithms is not None and not asked:
             fail("--algorithms is empty; state `all`, `peers`, or names of --list")
         experiment = RunSpec.of(
-            problems=split_names(problem),
+            problems=[*split_names(problem), *([log] if log else [])],
             algorithms=asked,
             preset=preset,
             trials=trials,
             decisions=decisions,
+            batch=batch,
             seed=seed,
-            own=OwnTable(label=label, target=target, dose=dose, levels=levels, without=tuple(without or ())),
+            own=OwnTable(
+                label=label,
+                target=target,
+                dose=dose,
+                levels=levels,
+                without=tuple(without or ()),
+                rewards=rewards,
+                action=action,
+                reward=reward,
+                propensity=propensity,
+            ),
             quick=quick,
         )
         console = Console(stderr=as_json)

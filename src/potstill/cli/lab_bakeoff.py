@@ -17,7 +17,7 @@ from potstill.cli.lab import Levels, Names, cores, failures, lab, refuse_failure
 from potstill.cli.lab_studies import AsJson, Jobs, Seed, print_table
 
 if TYPE_CHECKING:
-    from potstill.lab.studies.bakeoff import BakeOff, Entry
+    from potstill.lab.studies import bakeoff as study
     from potstill.pages import Page
 
 
@@ -135,13 +135,13 @@ def _by_file(stated: Sequence[str] | None, option: str) -> dict[str, str]:
     return columns
 
 
-def _print_labels(entered: Sequence[Entry], console: Console) -> None:
+def _print_labels(entered: Sequence[study.Entry], console: Console) -> None:
     for one in entered:
         what, column = next(iter(one.decides.stated.items()))
         console.print(f"{one.name}: {what} {column} ({one.why})", highlight=False, markup=False, soft_wrap=True)
 
 
-def _written(found: BakeOff, folder: Path) -> Path:
+def _written(found: study.BakeOff, folder: Path) -> Path:
     """Write the page, its figures, the results as JSON, and a Markdown file; the path of the page."""
     from potstill.lab.report import write_markdown
     from potstill.lab.studies import bakeoff_charts as charts
@@ -157,7 +157,7 @@ def _written(found: BakeOff, folder: Path) -> Path:
     return folder / "bakeoff.html"
 
 
-def _print_found(found: BakeOff, page: Path, console: Console) -> None:
+def _print_found(found: study.BakeOff, page: Path, console: Console) -> None:
     from potstill.lab.studies import bakeoff_charts as charts
 
     console.print("\nRegret relative to the best algorithm of each table, and significant wins and losses:")

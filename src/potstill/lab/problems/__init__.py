@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         own_scenario,
         refuse_unused,
         scenario,
+        usual_batch,
     )
     from potstill.lab.problems.table import ClassificationProblem, DoseProblem, TableProblem, read_table
     from potstill.lab.problems.video import BITRATES, VideoUpload
@@ -74,6 +75,7 @@ __all__ = [
     "regrets",
     "scenario",
     "tables",
+    "usual_batch",
 ]
 
 __getattr__ = lazy(
@@ -120,6 +122,7 @@ __getattr__ = lazy(
             "own_scenario",
             "refuse_unused",
             "scenario",
+            "usual_batch",
         ),
         "table": (
             "ClassificationProblem",

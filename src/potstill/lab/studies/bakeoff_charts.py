@@ -162,7 +162,7 @@ def matrix(found: BakeOff) -> Chart:
         "balance": pl.Int64,
     }
     base = alt.Chart(pl.DataFrame(rows, schema=schema), width="container", height=alt.Step(22)).encode(
-        x=alt.X("column:N", sort=titles, title=None, axis=alt.Axis(orient="top", labelAngle=-50, labelLimit=200)),
+        x=alt.X("column:N", sort=titles, title=None, axis=alt.Axis(orient="top", labelAngle=-90, labelLimit=200)),
         y=alt.Y("row:N", sort=titles, title=None, axis=alt.Axis(labelLimit=260)),
         tooltip=["row:N", "column:N", "wins:Q", "losses:Q"],
     )
@@ -173,7 +173,7 @@ def matrix(found: BakeOff) -> Chart:
         ),
         base.mark_text(fontSize=11).encode(
             text="wins:Q",
-            color=alt.condition(f"datum.size > {most / 2}", alt.value("white"), alt.value(_GREY)),
+            color=alt.condition(f"datum.size >= {most / 2}", alt.value("white"), alt.value(_GREY)),
         ),
     )
 

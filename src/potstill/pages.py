@@ -61,6 +61,7 @@ section { border-top: 1px solid var(--line); padding-top: 28px; margin-top: 36px
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 24px; margin-top: 18px; }
 .charts.wide { grid-template-columns: 1fr; }
 .chart { width: 100%; min-width: 0; overflow-x: auto; }
+.chart > div { width: 100%; }
 .table { overflow-x: auto; margin-top: 12px; }
 table { border-collapse: collapse; font-size: 14px; line-height: 1.35; font-variant-numeric: tabular-nums; }
 th { color: var(--soft); font-weight: normal; vertical-align: bottom; }

@@ -43,7 +43,7 @@ COMMANDS = {
     "demo": "lab",
 }
 #: Modules that add commands to a group of another one.
-_MORE = {"evaluate": ("evaluate_plan",), "lab": ("lab_studies",)}
+_MORE = {"evaluate": ("evaluate_plan",), "lab": ("lab_studies", "lab_bakeoff")}
 
 
 def main() -> None:

@@ -35,6 +35,12 @@ Label = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: colu
 Target = Annotated[str | None, typer.Option(help="For a CSV or Parquet file: column of the number to predict.")]
 Dose = Annotated[str | None, typer.Option(help="The same, to be chosen as a number and not among levels.")]
 Levels = Annotated[int, typer.Option(min=2, help="With --target: number of levels to choose from.")]
+Rewards = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="With --label: rewards by class and action; first column the class, then one per action."
+    ),
+]
 Without = Annotated[Names | None, typer.Option(help="For a file: column to ignore, such as an id; repeat for more.")]
 
 
@@ -66,10 +72,24 @@ def run(
     decisions: Annotated[int | None, typer.Option(min=1, help="Decisions per trial, if not the problem's own.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for results; finished trials are not repeated.")] = Path("results"),
     quick: Annotated[bool, typer.Option("--quick", help="Run at a small scale: 5 trials of 3 updates each.")] = False,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Decisions between two updates, if not the problem's own.")
+    ] = None,
     label: Label = None,
+    rewards: Rewards = None,
     target: Target = None,
     dose: Dose = None,
     levels: Levels = 20,
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Log of decisions, CSV or Parquet, to replay; with --action and --reward."),
+    ] = None,
+    action: Annotated[str | None, typer.Option(help="With --log: column of the action.")] = None,
+    reward: Annotated[str | None, typer.Option(help="With --log: column of the reward.")] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(help="With --log: column of the action's probability. Default: all actions were equally likely."),
+    ] = None,
     without: Without = None,
     listing: Annotated[bool, typer.Option("--list", help="List problems and algorithms, and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print results as JSON; progress goes to stderr.")] = False,
@@ -86,7 +106,11 @@ def run(
 
     potstill lab run --problem flowers.csv --label species --algorithms linear-ts-il
 
+    potstill lab run --problem mushrooms.csv --label class --rewards rewards.csv --batch 500 --algorithms auto-ts-il
+
     potstill lab run --problem houses.csv --dose price --algorithms continuous-linear-ts-il,vw-cats-32
+
+    potstill lab run --log clicks.csv --action item --reward click --propensity p --algorithms auto-ts-il,peers
     """
     from potstill.lab.problems import OwnTable
     from potstill.lab.runs import RunSpec
@@ -94,28 +118,44 @@ def run(
     if listing:
         _print_list(as_json)
         return
+    if log and (action is None or reward is None):
+        fail(f"--log {log}: name the columns of the log with --action COLUMN and --reward COLUMN")
     with exit_on(ValueError, OSError):
-        asked = _split([*(algorithms or []), *(more or [])])
+        asked = split_names([*(algorithms or []), *(more or [])])
         if algorithms is not None and not asked:
             fail("--algorithms is empty; state `all`, `peers`, or names of --list")
         experiment = RunSpec.of(
-            problems=_split(problem),
+            problems=[*split_names(problem), *([log] if log else [])],
             algorithms=asked,
             preset=preset,
             trials=trials,
             decisions=decisions,
+            batch=batch,
             seed=seed,
-            own=OwnTable(label=label, target=target, dose=dose, levels=levels, without=tuple(without or ())),
+            own=OwnTable(
+                label=label,
+                target=target,
+                dose=dose,
+                levels=levels,
+                without=tuple(without or ()),
+                rewards=rewards,
+                action=action,
+                reward=reward,
+                propensity=propensity,
+            ),
             quick=quick,
         )
-        _run(experiment, jobs or cores(), out, as_json=as_json)
+        console = Console(stderr=as_json)
+        ended = run_trials(experiment, jobs or cores(), out, console)
+    _print_results(experiment, ended, out, console, as_json=as_json)
+    refuse_failures(ended)
 
 
-def _run(experiment: RunSpec, jobs: int, out: Path, *, as_json: bool) -> None:
-    from potstill.lab.runs import display, print_rows
+def run_trials(experiment: RunSpec, jobs: int, out: Path, console: Console) -> Progress:
+    """Run the unfinished trials with a progress bar; Ctrl-C ends the command and names the way to resume."""
+    from potstill.lab.runs import display
 
     make_directory(out)
-    console = Console(stderr=as_json)
     with console.status("reading data"):
         experiment.prepare()
     try:
@@ -125,19 +165,32 @@ def _run(experiment: RunSpec, jobs: int, out: Path, *, as_json: bool) -> None:
                 check()
                 show(progress)
 
-            ended = experiment.run(jobs, out, on_progress=on_progress)
+            return experiment.run(jobs, out, on_progress=on_progress)
     except KeyboardInterrupt:
         typer.secho(f"stopped; finished trials are stored in {out}: repeat the command to resume", err=True)
         raise typer.Exit(130) from None
+
+
+def refuse_failures(ended: Progress) -> None:
+    """Exit with an error if trials failed."""
+    if ended.failures:
+        fail(f"{len(ended.failures)} of {ended.total} trials failed; the others are stored")
+
+
+def failures(ended: Progress) -> list[dict[str, str]]:
+    """Failed trials, for JSON."""
+    return [{"task": str(failure.task), "error": failure.error} for failure in ended.failures]
+
+
+def _print_results(experiment: RunSpec, ended: Progress, out: Path, console: Console, *, as_json: bool) -> None:
+    from potstill.lab.runs import print_rows
+
     rows = experiment.summary(out)
     if as_json:
-        failures = [{"task": str(failure.task), "error": failure.error} for failure in ended.failures]
-        print_json({"out": str(out), "rows": rows, "skipped": experiment.skipped, "failures": failures})
+        print_json({"out": str(out), "rows": rows, "skipped": experiment.skipped, "failures": failures(ended)})
     else:
         print_rows(rows, experiment.skipped, console)
         console.print(f"stored in {out}; report it with: potstill lab report {out}", highlight=False, soft_wrap=True)
-    if ended.failures:
-        fail(f"{len(ended.failures)} of {ended.total} trials failed; the others are stored")
 
 
 @contextmanager
@@ -166,7 +219,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _split(names: Names | None) -> Names:
+def split_names(names: Names | None) -> Names:
     """Names separated by commas; a name that is a file is not split."""
     parts = ([name] if Path(name).is_file() else name.split(",") for name in names or [])
     return [part for some in parts for part in some if part]

@@ -87,8 +87,8 @@ def rates(
     if as_json:
         print_json(found)
         return
-    _print(charts.slopes(found), console)
-    _print(charts.worth(found), console)
+    print_table(charts.slopes(found), console)
+    print_table(charts.worth(found), console)
     _conclude(page, out / "rates.html", console)
 
 
@@ -158,7 +158,7 @@ def cadence(
         f"Uniform choice: {charts.amount(found.uniform)}.\n",
         highlight=False,
     )
-    _print(charts.pivot(found, units), console)
+    print_table(charts.pivot(found, units), console)
     for sentence in charts.advice(found, units):
         console.print(f"{sentence}\n", highlight=False)
     _conclude(page, out / "cadence.html", console)
@@ -202,7 +202,7 @@ def bayes(
         print_json(found)
         return
     for table in (charts.regret_table(found), charts.terms_table(found), charts.lemma_table(found)):
-        _print(table, console)
+        print_table(table, console)
     _conclude(page, out / f"bayes-{prior}.html", console)
 
 
@@ -240,8 +240,8 @@ def latency(
         return
     for table in latency_tables(latencies(measured.latency)):
         console.print(table.caption)
-        _print(table, console)
-    _print(same_language_table(alike(measured.same_language)), console)
+        print_table(table, console)
+    print_table(same_language_table(alike(measured.same_language)), console)
     if "c" not in measured.languages:
         console.print("There is no C compiler here, so nothing was timed in C.")
 
@@ -293,7 +293,8 @@ def _write(page: Page, found: Any, stem: Path) -> None:
         stem.with_name(f"{stem.name}-{name}.png").write_bytes(png(figure, width=700))
 
 
-def _print(table: Table, console: Console) -> None:
+def print_table(table: Table, console: Console) -> None:
+    """Print a table of a page."""
     shown = RichTable(box=None, pad_edge=False)
     for column, title in enumerate(table.header):
         shown.add_column(title, justify="right" if table.is_numeric(column) else "left", no_wrap=True)

@@ -234,8 +234,8 @@ def test_latency_stands_beside_the_paper_s(written):
 def test_commands_make_such_a_folder(folder):
     commands = summary.commands(Runs.read(folder), folder)
     assert commands[0] == (
-        "potstill lab run --problem wheel --decisions 250 --algorithms uniform,linear-ts,linear-ts-il --trials 8 "
-        f"--seed 11 --out {folder.name}"
+        "potstill lab run --problem wheel --decisions 250 --batch 100 "
+        f"--algorithms uniform,linear-ts,linear-ts-il --trials 8 --seed 11 --out {folder.name}"
     )
     assert len(commands) == 6  # two problems, of which each has three numbers of trials
 

@@ -1,7 +1,7 @@
 """Algorithms of other libraries in the same trials: one file for each library, one line here for each algorithm.
 
 They get the same inputs as Potstill's: encoded contexts, raw rewards, and every batch at its end.
-Hyperparameters are the library's defaults unless the name says otherwise.
+Hyperparameters are the library's defaults unless the name or a comment says otherwise; none depends on the problem.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from potstill.errors import PotstillError, UnsupportedSpace, shown
-from potstill.lab.problems import Float32, Float64
+from potstill.lab.problems import Choices, Float32, Float64
 from potstill.lab.runs import Agent, UpdateResult
 from potstill.problem import Observations, Problem
 from potstill.spaces import ActionSpace, Continuous, FiniteSpace, finite
@@ -32,11 +32,13 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
         name: Name on the command line and in results.
         title: Title in tables and figures.
         about: One line about it.
-        package: Library, as it is installed and imported.
+        package: Library, as it is installed.
         file: Module in this folder whose ``make(actions, seed, **options)`` gives an agent.
         options: Hyperparameters.
         cost: Approximate seconds per update.
         number: Whether its action is a number; ``make`` then takes the problem in place of the number of actions.
+        module: Name to import the library by, if another than the package's.
+        bounded: Whether ``make`` takes the range of rewards, as ``bounds``; 0 to 1 where it is not declared.
     """
 
     name: str
@@ -47,6 +49,8 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
     cost: float
     number: bool = False
+    module: str | None = None
+    bounded: bool = False
 
     def supports(self, space: ActionSpace) -> str | None:
         """Why it cannot choose from an action space; None if it can."""
@@ -60,12 +64,13 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
         if reason := self.supports(problem.actions):
             raise UnsupportedSpace(f"{self.title} does not support {shown(problem.actions)}: {reason}")
         given = problem if self.number else len(finite(problem.actions, self.title))
-        agent: Agent = import_module(f"{__name__}.{self.file}").make(given, seed, **self.options)
+        bounds = {"bounds": reward_range(problem)} if self.bounded else {}
+        agent: Agent = import_module(f"{__name__}.{self.file}").make(given, seed, **self.options, **bounds)
         return agent
 
     def why_not(self) -> str | None:
         """Message that names the package to install; None if it is installed."""
-        if find_spec(self.package):
+        if find_spec(self.module or self.package):
             return None
         return f"{self.title} needs {self.package}, which is not installed: pip install 'potstill[peers]'"
 
@@ -76,7 +81,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
         return metadata.version(self.package)
 
 
-def _vowpal(name: str, title: str, about: str, arguments: str, cost: float) -> Peer:
+def _vowpal(name: str, title: str, about: str, arguments: str, cost: float, *, bounded: bool = False) -> Peer:
     return Peer(
         name=name,
         title=title,
@@ -85,6 +90,7 @@ def _vowpal(name: str, title: str, about: str, arguments: str, cost: float) -> P
         file="vowpal",
         options={"arguments": arguments},
         cost=cost,
+        bounded=bounded,
     )
 
 
@@ -97,6 +103,19 @@ def _mabwiser(name: str, title: str, about: str, policy: str, alpha: float) -> P
         file="mabwiser",
         options={"policy": policy, "alpha": alpha},
         cost=0.02,
+    )
+
+
+def _forest(name: str, title: str, draw: str, drawn: int) -> Peer:
+    return Peer(
+        name=name,
+        title=title,
+        about=f"a random forest for each action, Thompson sampling: a draw is {draw}",
+        package="scikit-learn",
+        module="sklearn",
+        file="sklearn",
+        options={"trees": 100, "drawn": drawn},
+        cost=1.5,
     )
 
 
@@ -116,6 +135,40 @@ def _cats(actions: int) -> Peer:
 PEERS = (
     _vowpal("vw-bag", "VW bag 10", "Vowpal Wabbit, ten bootstrapped linear models that vote", "--bag 10", 0.1),
     _vowpal("vw-squarecb", "VW SquareCB", "Vowpal Wabbit, inverse gap weighting on a linear model", "--squarecb", 0.1),
+    # Settings that Bietti, Agarwal and Langford (2021) fix for costs from -1 to 0, as they are here. They choose the
+    # learning rate for each table; here it is the library's.
+    _vowpal("vw-greedy", "VW greedy", "Vowpal Wabbit, a linear model without exploration", "--epsilon 0", 0.1),
+    _vowpal("vw-egreedy", "VW ε-greedy 0.02", "Vowpal Wabbit, a linear model, ε = 0.02", "--epsilon 0.02", 0.1),
+    _vowpal(
+        "vw-bag-greedy",
+        "VW bag 4 greedy",
+        "Vowpal Wabbit, four bootstrapped linear models, the first on every observation",
+        "--bag 4 --greedify",
+        0.1,
+    ),
+    _vowpal(
+        "vw-cover",
+        "VW cover 4",
+        "Vowpal Wabbit, online cover with four policies, doubly robust, without uniform exploration",
+        "--cover 4 --psi 0.1 --nounif --cb_type dr",
+        0.2,
+    ),
+    _vowpal(
+        "vw-regcb-elim",
+        "VW RegCB elimination",
+        "Vowpal Wabbit, uniform among the actions that confidence bounds do not exclude",
+        "--regcb --mellowness 0.001",
+        0.2,
+        bounded=True,
+    ),
+    _vowpal(
+        "vw-regcb-opt",
+        "VW RegCB optimistic",
+        "Vowpal Wabbit, the largest upper confidence bound of a linear model",
+        "--regcb --regcbopt --mellowness 0.001",
+        0.2,
+        bounded=True,
+    ),
     _mabwiser("mabwiser-lints", "MABWiser LinTS", "ridge regressions, Thompson sampling", "LinTS", 1.0),
     _mabwiser("mabwiser-linucb", "MABWiser LinUCB", "ridge regressions, upper confidence bounds, α = 1", "LinUCB", 1.0),
     _mabwiser(
@@ -134,6 +187,17 @@ PEERS = (
         options={},
         cost=0.02,
     ),
+    Peer(
+        name="lightgbm-egreedy",
+        title="LightGBM ε-greedy 0.05",
+        about="gradient-boosted trees over contexts and actions, ε = 0.05",
+        package="lightgbm",
+        file="lightgbm",
+        options={"epsilon": 0.05},
+        cost=1.0,
+    ),
+    _forest("sklearn-forest-ts", "scikit-learn forest TS", "one tree", 1),
+    _forest("sklearn-forest-ts-5", "scikit-learn forest TS 5", "the mean of five trees", 5),
     _cats(8),
     _cats(32),
     Peer(
@@ -163,6 +227,26 @@ class TimedPeer:
         return UpdateResult(seconds={"learn": time.perf_counter() - started})
 
 
+def reward_range(problem: Problem) -> tuple[float, float]:
+    """The declared range of rewards; 0 to 1 where it is not declared."""
+    low, high = problem.reward.low, problem.reward.high
+    return (0.0 if low is None else low), (1.0 if high is None else high)
+
+
 def with_intercept(contexts: Float32) -> Float64:
     """Contexts and a column of ones, float64[N, d + 1], for regressions without an intercept."""
     return np.column_stack([contexts.astype(np.float64), np.ones(len(contexts))])
+
+
+def drawn(p: Float64, rng: np.random.Generator) -> Choices:
+    """Actions drawn from probabilities, float64[N, K] up to rounding, and the probability of each, float32[N]."""
+    cumulative = p.cumsum(axis=1)
+    actions = (cumulative < rng.random((len(p), 1)) * cumulative[:, -1:]).sum(axis=1)
+    return actions, np.take_along_axis(p, actions[:, None], axis=1)[:, 0].astype(np.float32)
+
+
+def greedy_shares(scores: Float64) -> Float64:
+    """Probabilities of choosing the best score, float64[N, K]; actions that tie share them."""
+    best = scores == scores.max(axis=1, keepdims=True)
+    shares: Float64 = best / best.sum(axis=1, keepdims=True)
+    return shares

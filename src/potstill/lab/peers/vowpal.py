@@ -1,6 +1,6 @@
 """Vowpal Wabbit: online linear models with several kinds of exploration.
 
-Both kinds run as ``--cb_explore_adf`` with the interaction of every context column with every action (``-q ca``), so
+All kinds run as ``--cb_explore_adf`` with the interaction of every context column with every action (``-q ca``), so
 that each action has its own linear model. Costs are negated rewards.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from vowpalwabbit import Workspace
 
 from potstill.keys import Key
-from potstill.lab.peers import TimedPeer
+from potstill.lab.peers import TimedPeer, drawn
 from potstill.lab.problems import Choices, Float32
 from potstill.problem import Observations
 
@@ -24,22 +24,21 @@ class Vowpal(TimedPeer):
         actions: Number of actions.
         seed: Seed of its randomness, and of the draws from its probabilities.
         arguments: Command-line arguments that select the exploration.
+        bounds: Range of rewards, for explorations that need it.
     """
 
-    def __init__(self, actions: int, seed: int, arguments: str) -> None:
+    def __init__(self, actions: int, seed: int, arguments: str, bounds: tuple[float, float] | None = None) -> None:
         key = Key(seed)
         # Its generator takes only small seeds.
         its_seed = key.child("vowpal").integer() % 2**31
-        self.workspace = Workspace(f"--cb_explore_adf {arguments} -q ca --random_seed {its_seed} --quiet")
+        costs = f" --cb_min_cost {-bounds[1]} --cb_max_cost {-bounds[0]}" if bounds else ""
+        self.workspace = Workspace(f"--cb_explore_adf {arguments}{costs} -q ca --random_seed {its_seed} --quiet")
         self._rng = key.child("draws").generator()
         self._actions = range(actions)
 
     def choose(self, contexts: Float32) -> Choices:
         """Draw from the probabilities that it gives for each context."""
-        p = np.array([self._probabilities(shared) for shared in _shared(contexts)])
-        cumulative = p.cumsum(axis=1)
-        drawn = (cumulative < self._rng.random((len(p), 1)) * cumulative[:, -1:]).sum(axis=1)
-        return drawn, np.take_along_axis(p, drawn[:, None], axis=1)[:, 0].astype(np.float32)
+        return drawn(np.array([self._probabilities(shared) for shared in _shared(contexts)]), self._rng)
 
     def _probabilities(self, shared: str) -> list[float]:
         return self.workspace.predict([shared, *(f"|a {action}" for action in self._actions)])  # type: ignore[no-any-return]
@@ -59,6 +58,6 @@ def _shared(contexts: Float32) -> Iterator[str]:
         yield f"shared |c {columns}"
 
 
-def make(actions: int, seed: int, arguments: str) -> Vowpal:
+def make(actions: int, seed: int, arguments: str, bounds: tuple[float, float] | None = None) -> Vowpal:
     """Make an agent for one trial."""
-    return Vowpal(actions, seed, arguments)
+    return Vowpal(actions, seed, arguments, bounds)

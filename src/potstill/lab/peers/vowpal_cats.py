@@ -10,7 +10,7 @@ import numpy as np
 from vowpalwabbit import Workspace
 
 from potstill.keys import Key
-from potstill.lab.peers import TimedPeer
+from potstill.lab.peers import TimedPeer, reward_range
 from potstill.lab.problems import Choices, Float32
 from potstill.problem import Observations, Problem
 from potstill.spaces import Continuous
@@ -27,8 +27,8 @@ class Cats(TimedPeer):
 
     def __init__(self, problem: Problem, seed: int, actions: int) -> None:
         assert isinstance(problem.actions, Continuous)
-        self._space, reward = problem.actions, problem.reward
-        low, high = (0.0 if reward.low is None else reward.low), (1.0 if reward.high is None else reward.high)
+        self._space = problem.actions
+        low, high = reward_range(problem)
         self._high, self._spread = high, high - low
         its_seed = Key(seed).child("vowpal").integer() % 2**31
         self.workspace = Workspace(

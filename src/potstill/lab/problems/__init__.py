@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from potstill.lazy import lazy
 
 if TYPE_CHECKING:
-    from potstill.lab.problems.data import MissingData, download, located
+    from potstill.lab.problems.data import MissingData, download, located, tables
     from potstill.lab.problems.environment import (
         Choices,
         Columns,
@@ -16,19 +16,24 @@ if TYPE_CHECKING:
         World,
         regrets,
     )
+    from potstill.lab.problems.label import Label, label_of
     from potstill.lab.problems.numbers import Bidding, Pricing, TableDose
     from potstill.lab.problems.prior import GaussianProcessPrior, LinearPrior
     from potstill.lab.problems.scenarios import (
         NUMBERS,
         SCENARIOS,
+        TABLES,
         OwnTable,
         Scenario,
+        check_table_file,
         find_scenario,
         is_known,
+        own_scenario,
         refuse_unused,
         scenario,
+        usual_batch,
     )
-    from potstill.lab.problems.table import ClassificationProblem, DoseProblem, TableProblem
+    from potstill.lab.problems.table import ClassificationProblem, DoseProblem, TableProblem, read_table
     from potstill.lab.problems.video import BITRATES, VideoUpload
     from potstill.lab.problems.wheel import Wheel
 
@@ -36,6 +41,7 @@ __all__ = [
     "BITRATES",
     "NUMBERS",
     "SCENARIOS",
+    "TABLES",
     "Bidding",
     "Choices",
     "ClassificationProblem",
@@ -45,6 +51,7 @@ __all__ = [
     "Float32",
     "Float64",
     "GaussianProcessPrior",
+    "Label",
     "LinearPrior",
     "MissingData",
     "OwnTable",
@@ -56,13 +63,19 @@ __all__ = [
     "VideoUpload",
     "Wheel",
     "World",
+    "check_table_file",
     "download",
     "find_scenario",
     "is_known",
+    "label_of",
     "located",
+    "own_scenario",
+    "read_table",
     "refuse_unused",
     "regrets",
     "scenario",
+    "tables",
+    "usual_batch",
 ]
 
 __getattr__ = lazy(
@@ -72,6 +85,7 @@ __getattr__ = lazy(
             "MissingData",
             "download",
             "located",
+            "tables",
         ),
         "environment": (
             "Columns",
@@ -82,6 +96,10 @@ __getattr__ = lazy(
             "Simulation",
             "World",
             "regrets",
+        ),
+        "label": (
+            "Label",
+            "label_of",
         ),
         "numbers": (
             "Bidding",
@@ -97,15 +115,20 @@ __getattr__ = lazy(
             "OwnTable",
             "SCENARIOS",
             "Scenario",
+            "TABLES",
+            "check_table_file",
             "find_scenario",
             "is_known",
+            "own_scenario",
             "refuse_unused",
             "scenario",
+            "usual_batch",
         ),
         "table": (
             "ClassificationProblem",
             "DoseProblem",
             "TableProblem",
+            "read_table",
         ),
         "video": (
             "BITRATES",

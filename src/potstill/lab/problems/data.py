@@ -100,6 +100,18 @@ def places() -> dict[str, Path]:
     }
 
 
+def tables() -> Path:
+    """The folder `tables` of the data, in the first place that has one."""
+    searched = [place / "tables" for place in places().values()]
+    for folder in searched:
+        if folder.is_dir():
+            return folder
+    raise MissingData(
+        f"there is no folder of tables; searched {', '.join(map(str, searched))}: name a folder or files, or set "
+        "POTSTILL_DATA to a folder that has one"
+    )
+
+
 def _neighbour() -> tuple[str, Path]:
     """The checkout, if this file is in one; `../` is relative to it."""
     checkout = Path(__file__).resolve().parents[4]

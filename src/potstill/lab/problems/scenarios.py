@@ -13,10 +13,12 @@ import msgspec
 
 from potstill.errors import LabError
 from potstill.keys import Key
+from potstill.lab.problems.decision_log import DecisionLog
 from potstill.lab.problems.environment import Environment, Simulation, World
 from potstill.lab.problems.numbers import Bidding, Pricing, TableDose
 from potstill.lab.problems.prior import GaussianProcessPrior, LinearPrior
 from potstill.lab.problems.replay import Progress, Replay, parts_of, rows_for, upload_log
+from potstill.lab.problems.reward_file import read_rewards
 from potstill.lab.problems.table import ClassificationProblem, DoseProblem
 from potstill.lab.problems.video import VideoUpload
 from potstill.lab.problems.wheel import Wheel
@@ -24,13 +26,15 @@ from potstill.problem import Problem
 
 #: Trials of this many decisions or more update every 1,000 decisions, as in the paper; shorter ones every 100.
 MANY = 10_000
-_ENDINGS = (".csv", ".parquet")
+#: Endings of files with tables.
+TABLES = (".csv", ".parquet")
 
 Kind = TypeVar("Kind", ClassificationProblem, DoseProblem, TableDose)
 
 
 class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What to decide in a table: a class (`label`), an amount among levels (`target`) or any amount (`dose`).
+    """What to decide in a table: a class (`label`), an amount among levels (`target`), any amount (`dose`), or what a
+    log of decisions did (`action`), to replay it.
 
     Attributes:
         label: Column of the class to predict.
@@ -38,6 +42,10 @@ class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
         dose: Column of the amount to choose as a number.
         levels: Number of evenly spaced amounts to choose from.
         without: Columns to leave out of the context.
+        rewards: File of rewards by class and action, for a label.
+        action: Column of the logged action.
+        reward: Column of the logged reward.
+        propensity: Column of the probability of the logged action; None for uniformly random decisions.
     """
 
     label: str | None = None
@@ -45,25 +53,31 @@ class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
     dose: str | None = None
     levels: int = 20
     without: tuple[str, ...] = ()
+    rewards: str | None = None
+    action: str | None = None
+    reward: str | None = None
+    propensity: str | None = None
 
     @property
     def options(self) -> tuple[str, ...]:
         """The table's options on the command line."""
         name, value = next(iter(self.stated.items()), ("target", ""))
         what, levels = (f"--{name}", value), ("--levels", str(self.levels)) if name == "target" else ()
-        return (*what, *levels, *(word for name in self.without for word in ("--without", name)))
+        more = {"rewards": self.rewards, "reward": self.reward, "propensity": self.propensity}
+        further = (word for name, value in more.items() if value is not None for word in (f"--{name}", value))
+        return (*what, *levels, *further, *(word for name in self.without for word in ("--without", name)))
 
     @property
     def stated(self) -> dict[str, str]:
         """Columns that were named, by option."""
-        named = {"label": self.label, "target": self.target, "dose": self.dose}
+        named = {"label": self.label, "target": self.target, "dose": self.dose, "action": self.action}
         return {name: value for name, value in named.items() if value is not None}
 
 
 def find_scenario(name: str, own: OwnTable, decisions: int | None = None) -> Scenario:
     """The scenario with a name, or of a file with a table."""
     path = Path(name)
-    if not is_known(name) and (path.suffix.lower() in _ENDINGS or "/" in name or path.exists()):
+    if not is_known(name) and (path.suffix.lower() in TABLES or "/" in name or path.exists()):
         return own_scenario(path, own, decisions)
     return scenario(name)
 
@@ -73,8 +87,14 @@ def refuse_unused(own: OwnTable, found: Sequence[Scenario]) -> None:
     if own != OwnTable() and not any(one.options for one in found):
         names = ", ".join(one.name for one in found)
         raise LabError(
-            f"--label, --target, --dose, --levels and --without are for a table of your own, not for {names}"
+            "--label, --target, --dose, --levels, --without, --rewards, --action, --reward and --propensity are for a "
+            f"table of your own, not for {names}"
         )
+
+
+def usual_batch(decisions: int) -> int:
+    """Decisions between updates in a trial of a user's own table."""
+    return 1_000 if decisions >= MANY else 100
 
 
 def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Scenario:
@@ -87,42 +107,101 @@ def own_scenario(path: Path, own: OwnTable, decisions: int | None = None) -> Sce
     """
     if not own.stated:
         raise LabError(
-            f"{path}: say what to decide: --label COLUMN for a class, --target COLUMN for a level of an amount, or "
-            "--dose COLUMN for the amount as a number"
+            f"{path}: say what to decide: --label COLUMN for a class, --target COLUMN for a level of an amount, "
+            "--dose COLUMN for the amount as a number, or --action COLUMN --reward COLUMN for a log of decisions"
         )
     if len(own.stated) > 1:
         stated = " and ".join(f"--{name} {value}" for name, value in own.stated.items())
         raise LabError(f"{path}: {stated} exclude each other; give one")
+    if own.rewards is not None and own.label is None:
+        raise LabError(f"{path}: --rewards {own.rewards} is for a class; name its column with --label")
+    if own.action is not None or own.reward is not None or own.propensity is not None:
+        return _log_scenario(path, own, decisions)
     rows = table(path, own, resample=False).rows
     count = decisions or rows
     return Scenario(
         name=path.name,
         title=path.name,
         decisions=count,
-        batch=1_000 if count >= MANY else 100,
+        batch=usual_batch(count),
         environment=partial(table, path, own, resample=count > rows),
         options=own.options,
     )
 
 
+def _log_scenario(path: Path, own: OwnTable, decisions: int | None) -> Scenario:
+    """The replay of a log: as many decisions as its rows can give, unless stated."""
+    if own.action is None or own.reward is None:
+        missing = "--action" if own.action is None else "--reward"
+        raise LabError(f"{path}: a log of decisions needs --action COLUMN and --reward COLUMN; {missing} is missing")
+    log = decision_log(path, own)
+    count = decisions or log.most_decisions
+    return Scenario(
+        name=path.name,
+        title=path.name,
+        decisions=count,
+        batch=usual_batch(count),
+        environment=partial(decision_log, path, own),
+        log_rows=log.rows,
+        options=own.options,
+    ).with_decisions(count)
+
+
+@cache
+def decision_log(path: Path, own: OwnTable) -> DecisionLog:
+    """A log of decisions, read once in each process."""
+    check_table_file(path)
+    assert own.action is not None
+    assert own.reward is not None
+    try:
+        return DecisionLog.from_file(
+            path,
+            action=own.action,
+            reward=own.reward,
+            propensity=own.propensity,
+            without=own.without,
+            name=_named_by_content(path),
+        )
+    except ValueError as error:
+        raise LabError(str(error).replace("with features=[...]", "with --without COLUMN")) from error
+
+
+def _named_by_content(path: Path) -> str:
+    """Part of the problem's hash, which tells results of changed files apart."""
+    return f"{path.stem}-{sha256(path.read_bytes()).hexdigest()[:12]}"
+
+
 @cache
 def table(path: Path, own: OwnTable, *, resample: bool) -> ClassificationProblem | DoseProblem | TableDose:
     """The environment of a table, read once in each process."""
-    if not path.is_file():
-        raise LabError(f"{path}: {'that is a folder, not a table' if path.is_dir() else 'there is no such file'}")
-    if (ending := path.suffix.lower()) not in _ENDINGS:
-        raise LabError(f"{path}: a table is a file that ends in {' or '.join(_ENDINGS)}, not in {ending!r}")
-    # Part of the problem's hash, which tells results of changed files apart.
-    name = f"{path.stem}-{sha256(path.read_bytes()).hexdigest()[:12]}"
-    options: dict[str, Any] = {"name": name, "without": own.without, "resample": resample}
+    check_table_file(path)
+    options: dict[str, Any] = {"name": _named_by_content(path), "without": own.without, "resample": resample}
     try:
         if own.label is not None:
-            return _read(ClassificationProblem, path)(path, label=own.label, **options)
+            return _read(ClassificationProblem, path)(path, label=own.label, **_with_rewards(options, own.rewards))
         if own.dose is not None:
             return _read(TableDose, path)(path, dose=own.dose, **options)
         return _read(DoseProblem, path)(path, target=own.target, levels=own.levels, **options)
     except ValueError as error:
         raise LabError(str(error).replace("with features=[...]", "with --without COLUMN")) from error
+
+
+def _with_rewards(options: dict[str, Any], file: str | None) -> dict[str, Any]:
+    """Options of a table with the rewards of a file, which are not part of a problem's hash by themselves."""
+    if file is None:
+        return options
+    path = Path(file)
+    check_table_file(path)
+    name = f"{options['name']}-{sha256(path.read_bytes()).hexdigest()[:12]}"
+    return {**options, "name": name, "rewards": read_rewards(path)}
+
+
+def check_table_file(path: Path) -> None:
+    """Refuse a path that is not that of a table."""
+    if not path.is_file():
+        raise LabError(f"{path}: {'that is a folder, not a table' if path.is_dir() else 'there is no such file'}")
+    if (ending := path.suffix.lower()) not in TABLES:
+        raise LabError(f"{path}: a table is a file that ends in {' or '.join(TABLES)}, not in {ending!r}")
 
 
 def _read(kind: type[Kind], path: Path) -> Callable[..., Kind]:
@@ -172,6 +251,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         environment, key = self.environment(), Key(seed).child("world")
         if isinstance(environment, (LinearPrior, GaussianProcessPrior)):
             environment = environment.drawn(key)
+        if isinstance(environment, DecisionLog):
+            return Replay(environment.problem, environment.parts(key))
         if self.log_rows is None:
             return Simulation(environment, self.decisions, key)
         return Replay(environment.problem, parts_of(upload_log(environment, self.log_rows), environment.problem, key))
@@ -182,20 +263,30 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         Args:
             progress: Called with the rows written and the total.
         """
-        if self.log_rows is not None:
-            upload_log(self.environment(), self.log_rows, progress)
+        environment = self.environment()
+        if self.log_rows is not None and not isinstance(environment, DecisionLog):
+            upload_log(environment, self.log_rows, progress)
         self.world(seed=0)
 
     def with_decisions(self, n: int) -> Scenario:
         """The scenario with another number of decisions."""
         if n < 1:
             raise LabError(f"{self.name}: decisions must be 1 or more, got {n}")
-        if self.log_rows is not None and (rows := rows_for(self.problem, n)) > self.log_rows:
+        environment = self.environment() if self.log_rows is not None else None
+        if isinstance(environment, DecisionLog):
+            environment.check_decisions(n, self.name)
+        elif self.log_rows is not None and (rows := rows_for(self.problem, n)) > self.log_rows:
             raise LabError(
                 f"{self.name}: {n:,} decisions take about {rows:,} logged rows, but the log has {self.log_rows:,};"
                 f" ask for fewer, or for the problem video-{-(-rows // 1_000_000)}m"
             )
         return msgspec.structs.replace(self, decisions=n)
+
+    def with_batch(self, n: int) -> Scenario:
+        """The scenario with another number of decisions between updates."""
+        if n < 1:
+            raise LabError(f"{self.name}: batch must be 1 or more, got {n}")
+        return msgspec.structs.replace(self, batch=n)
 
 
 def _mushroom() -> Environment:

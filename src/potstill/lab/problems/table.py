@@ -69,11 +69,7 @@ class TableProblem:
     @classmethod
     def from_parquet(cls, path: str | Path, **options: Any) -> Self:
         """The problem of a Parquet file. Options are the class's."""
-        try:
-            table = pl.read_parquet(path)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise LabError(f"{path}: cannot be read as Parquet: {in_one_line(error)}") from None
-        return cls._of_file(path, table, options)
+        return cls._of_file(path, read_parquet(path), options)
 
     @classmethod
     def _of_file(cls, path: str | Path, table: pl.DataFrame, options: dict[str, Any]) -> Self:
@@ -212,6 +208,19 @@ class DoseProblem(TableProblem):
         # Rounding must not exceed the reward bounds of the problem.
         within: Float64 = np.clip(reward, 0, 1)
         return within
+
+
+def read_parquet(path: str | Path) -> pl.DataFrame:
+    """Rows of a Parquet file."""
+    try:
+        return pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise LabError(f"{path}: cannot be read as Parquet: {in_one_line(error)}") from None
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """Rows of a CSV or Parquet file."""
+    return read_csv(path) if path.suffix.lower() == ".csv" else read_parquet(path)
 
 
 def known_targets(table: pl.DataFrame, target: str) -> tuple[pl.DataFrame, Float64]:

@@ -11,7 +11,7 @@ import msgspec
 
 from potstill._version import __version__
 from potstill.lab.measure import Measurements
-from potstill.lab.problems import is_known, scenario
+from potstill.lab.problems import is_known, scenario, usual_batch
 from potstill.lab.report.rows import (
     Alike,
     Compared,
@@ -98,12 +98,19 @@ def _names(group: list[Run], presets: set[str]) -> list[str]:
 
 
 def _problem(run: Run, recorded: _Recorded) -> str:
-    decisions = f" --decisions {int(run.decisions[-1])}"
+    decisions = f" --decisions {int(run.decisions[-1])}{_batch(run)}"
     if is_known(run.problem):
         usual = scenario(run.problem).decisions == int(run.decisions[-1])
-        return f"--problem {run.problem}{'' if usual else decisions}"
+        return f"--problem {run.problem}{_batch(run) if usual else decisions}"
     options = recorded.problems.get(run.problem, {}).get("options", [])
     return f"--problem {shlex.join([run.problem, *options])}{decisions}"
+
+
+def _batch(run: Run) -> str:
+    """The option for decisions between updates, if they are not the problem's own."""
+    batch, decisions = int(run.decisions[0]), int(run.decisions[-1])
+    usual = scenario(run.problem).batch if is_known(run.problem) else usual_batch(decisions)
+    return "" if batch in (usual, decisions) else f" --batch {batch}"
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

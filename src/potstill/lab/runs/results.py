@@ -139,5 +139,10 @@ def _read(path: Path) -> Trial:
 
 def seconds_of(out: Path, trial: Trial) -> Seconds | None:
     """Seconds of a trial, if known."""
-    path = path_of(out, trial.problem, trial.preset, trial.algorithm, trial.trial).with_suffix(".seconds.json")
+    return seconds_at(path_of(out, trial.problem, trial.preset, trial.algorithm, trial.trial))
+
+
+def seconds_at(trial: Path) -> Seconds | None:
+    """Seconds of the trial with a path, if known."""
+    path = trial.with_suffix(".seconds.json")
     return msgspec.json.decode(path.read_bytes(), type=Seconds) if path.exists() else None

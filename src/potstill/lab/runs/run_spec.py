@@ -20,9 +20,10 @@ from potstill.lab.problems import (
 )
 from potstill.lab.runs import runner
 from potstill.lab.runs.algorithms import Algorithm, PeerAlgorithm, named
+from potstill.lab.runs.eta import Group
 from potstill.lab.runs.presets import PRESETS
 from potstill.lab.runs.runner import Progress
-from potstill.lab.runs.summary import Row, summary
+from potstill.lab.runs.summary import Row, finals, groups, summary
 
 TRIALS = 10
 
@@ -89,25 +90,45 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         trials: int | None = None,
         decisions: int | None = None,
         seed: int = 0,
+        batch: int | None = None,
         own: OwnTable | None = None,
         quick: bool = False,
     ) -> RunSpec:
         """Build a specification from names; a quick one has the defaults of `QUICK`."""
         if not problems and not quick:
             raise LabError("no problem given; name one with --problem, such as --problem wheel; --list shows them")
-        presets = _presets(preset)
+        _presets(preset)
         skipped: dict[str, str] = {}
         names = [name for name in _problems(problems) if not _is_missing(name, problems, skipped)]
-        found = [_found(name, decisions, own or OwnTable(), quick) for name in names]
-        _refuse_twice(found)
+        found = [_found(name, decisions, batch, own or OwnTable(), quick) for name in names]
         refuse_unused(own or OwnTable(), found)
-        skipped.update(_dropped(found))
-        asked = list(algorithms) or list(QUICK.algorithms if quick else ["all"])
-        pairs = {one.name: _pairs(asked, presets, one, skipped) for one in found}
+        return cls.on(
+            found,
+            algorithms=list(algorithms) or list(QUICK.algorithms if quick else ["all"]),
+            preset=preset,
+            trials=trials or (QUICK.trials if quick else TRIALS),
+            seed=seed,
+            skipped=skipped,
+        )
+
+    @classmethod
+    def on(
+        cls,
+        scenarios: list[Scenario],
+        *,
+        algorithms: Sequence[str],
+        preset: str,
+        trials: int,
+        seed: int,
+        skipped: dict[str, str] | None = None,
+    ) -> RunSpec:
+        """Build a specification of algorithms, by their names, on scenarios."""
+        _refuse_twice(scenarios)
+        left_out = {**(skipped or {}), **_dropped(scenarios)}
+        pairs = {one.name: _pairs(algorithms, _presets(preset), one, left_out) for one in scenarios}
         if not any(pairs.values()):
-            raise LabError("nothing is left to run: " + "; ".join(skipped.values()))
-        count = trials or (QUICK.trials if quick else TRIALS)
-        return cls(scenarios=found, pairs=pairs, trials=count, seed=seed, skipped=skipped)
+            raise LabError("nothing is left to run: " + "; ".join(left_out.values()))
+        return cls(scenarios=scenarios, pairs=pairs, trials=trials, seed=seed, skipped=left_out)
 
     def prepare(self) -> None:
         """Read or generate the data of trials before the first one; `MissingData` if it is not available."""
@@ -119,6 +140,11 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         return runner.run(
             self.scenarios, self.pairs, trials=self.trials, jobs=jobs, seed=self.seed, out=out, on_progress=on_progress
         )
+
+    def finals(self, out: Path) -> dict[Group, dict[int, float]]:
+        """Final results of the run's trials in a folder, by group and number, in the order of the run."""
+        found = finals(out, self.scenarios, self.trials)
+        return {group: found[group] for group in groups(self.scenarios, self.pairs) if group in found}
 
     def summary(self, out: Path) -> list[Row]:
         """Summary rows of the run."""
@@ -152,8 +178,9 @@ def _is_missing(name: str, asked: Sequence[str], skipped: dict[str, str]) -> boo
     return False
 
 
-def _found(name: str, decisions: int | None, own: OwnTable, quick: bool) -> Scenario:
+def _found(name: str, decisions: int | None, batch: int | None, own: OwnTable, quick: bool) -> Scenario:
     one = find_scenario(name, own, decisions)
+    one = one.with_batch(batch) if batch else one
     count = decisions or (min(one.decisions, QUICK.updates * one.batch) if quick else None)
     return one.with_decisions(count) if count else one
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,6 +11,7 @@ from potstill.lab.problems import Scenario
 from potstill.lab.runs import results
 from potstill.lab.runs.algorithms import ALGORITHMS, Algorithm
 from potstill.lab.runs.comparison import Comparison, Estimate
+from potstill.lab.runs.eta import Group
 from potstill.lab.runs.results import Trial
 
 
@@ -40,19 +41,35 @@ def summary(
     out: Path, scenarios: Sequence[Scenario], pairs: Mapping[str, Sequence[tuple[str, Algorithm]]], trials: int
 ) -> list[Row]:
     """Rows over the first `trials` trials in a folder; missing ones are left out."""
-    finals: dict[tuple[str, str, str], dict[int, float]] = {}
-    seconds: dict[tuple[str, str, str], list[float]] = {}
     measures = {scenario.name: scenario.measure for scenario in scenarios}
+    found = finals(out, scenarios, trials)
+    return [
+        _row(group, found, _mean_seconds(out, group, found[group]), measures[group[0]])
+        for group in groups(scenarios, pairs)
+        if group in found
+    ]
+
+
+def groups(scenarios: Sequence[Scenario], pairs: Mapping[str, Sequence[tuple[str, Algorithm]]]) -> list[Group]:
+    """Groups of trials of a run, in order."""
+    return [(one.name, preset, algorithm.name) for one in scenarios for preset, algorithm in pairs[one.name]]
+
+
+def finals(out: Path, scenarios: Sequence[Scenario], trials: int) -> dict[Group, dict[int, float]]:
+    """Final results of the first `trials` trials in a folder, by group and number."""
+    measures = {scenario.name: scenario.measure for scenario in scenarios}
+    found: dict[Group, dict[int, float]] = {}
     for trial in results.load(out):
         if trial.problem in measures and trial.trial < trials:
             group = (trial.problem, trial.preset, trial.algorithm)
-            finals.setdefault(group, {})[trial.trial] = final(trial, measures[trial.problem])
-            if took := results.seconds_of(out, trial):
-                seconds.setdefault(group, []).append(took.total)
-    wanted = [
-        (scenario.name, preset, algorithm.name) for scenario in scenarios for preset, algorithm in pairs[scenario.name]
-    ]
-    return [_row(group, finals, seconds.get(group), measures[group[0]]) for group in wanted if group in finals]
+            found.setdefault(group, {})[trial.trial] = final(trial, measures[trial.problem])
+    return found
+
+
+def _mean_seconds(out: Path, group: Group, trials: Iterable[int]) -> float | None:
+    kept = [results.seconds_at(results.path_of(out, *group, trial)) for trial in trials]
+    known = [seconds.total for seconds in kept if seconds]
+    return sum(known) / len(known) if known else None
 
 
 def final(trial: Trial, measure: str) -> float:
@@ -63,9 +80,9 @@ def final(trial: Trial, measure: str) -> float:
 
 
 def _row(
-    group: tuple[str, str, str],
-    finals: dict[tuple[str, str, str], dict[int, float]],
-    seconds: list[float] | None,
+    group: Group,
+    finals: dict[Group, dict[int, float]],
+    seconds: float | None,
     measure: str,
 ) -> Row:
     problem, preset, algorithm = group
@@ -79,5 +96,5 @@ def _row(
         measure=measure,
         final=Estimate.of(list(finals[group].values())),
         against_ts=Comparison.of(*pair, "regret" if measure == "regret" else "reward") if shared else None,
-        seconds=sum(seconds) / len(seconds) if seconds else None,
+        seconds=seconds,
     )

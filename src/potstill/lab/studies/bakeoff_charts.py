@@ -39,12 +39,18 @@ def page(found: BakeOff, command: Sequence[str]) -> Page:
             Section(
                 "Regret relative to the best", RELATIVE, {"relative": relative(found)}, [standings(found)], wide=True
             ),
-            Section("Who beats whom", _test(found), {"wins": matrix(found)}, [wins_table(found)], wide=True),
+            _wins(found),
             Section("Regret on each table", "Mean over trials ± two standard errors.", {}, [regrets(found)]),
             _origin(found, command),
         ],
         name="Potstill: bake-off",
     )
+
+
+def _wins(found: BakeOff) -> Section:
+    """The win/loss matrix, where anything was tested."""
+    figures: dict[str, Chart] = {"wins": matrix(found)} if found.tested else {}
+    return Section("Who beats whom", _test(found), figures, [wins_table(found)] if found.tested else [], wide=True)
 
 
 def headlines(found: BakeOff) -> list[tuple[str, str]]:

@@ -69,6 +69,9 @@ def folder(commit, tmp_path):
 
 @pytest.fixture
 def workspace(folder):
+    """The workspace with the teacher that was the default then, as CHANGELOG.md says to keep it."""
+    config = folder / "workspace" / "potstill.toml"
+    config.write_text('[teacher]\ntype = "linear-ts"\n' + config.read_text())
     return Workspace(str(folder / "workspace"))
 
 
@@ -110,6 +113,19 @@ def test_it_is_served_and_decides_as_before(workspace, expected):
     ]
     assert [one["propensity"] for one in told] == pytest.approx([p for _, _, p in expected["decisions"]], rel=1e-5)
     assert status["serving"] == expected["serving"]
+
+
+@pytest.mark.parametrize("commit", ["ac981d7"], indirect=True)
+def test_without_a_stated_teacher_the_new_default_learns_from_all_observations(folder):
+    config = folder / "workspace" / "potstill.toml"
+    config.write_text(config.read_text().replace("hidden = [8]\nsteps = 100", "hidden = [64, 64]\nsteps = 400"))
+    workspace = Workspace(str(folder / "workspace"))
+    workspace.flusher().flush()
+    report = run_update(workspace, force=True)
+    assert report.outcome == "staged"
+    assert "its teacher differs from the configured teacher in type" in report.why_anew
+    assert (report.observations, set(report.still.selection)) == (125, {"linear", "neural-linear", "forest"})
+    assert reproduce_version(workspace, 3).identical
 
 
 def test_it_is_updated_audited_and_verified(workspace, commit):

@@ -13,13 +13,16 @@ NOON = 20_000 * 24 * HOUR + 12 * HOUR
 #: A time at which every decision of `log` is final.
 LATER = NOON + 3 * HOUR
 
-CONFIG = b"""
+#: Settings without a teacher, to which tests add one.
+SETTINGS = b"""
 [student]
 hidden = [16]
 steps = 200
 [update]
 min_observations = 50
 """
+#: The fastest teacher, for tests that are not about it.
+CONFIG = b'[teacher]\ntype = "linear-ts"\n' + SETTINGS
 
 PROBLEM = b"""
 name = "video-upload"

@@ -6,7 +6,7 @@ import re
 import pytest
 import worlds
 from typer.testing import CliRunner
-from worlds import CONFIG, NOON, PROBLEM
+from worlds import NOON, PROBLEM, SETTINGS
 
 from potstill.cli import app
 from potstill.events import LoggedDecision, LoggedReward, now, read_totals
@@ -125,7 +125,7 @@ def test_totals_catch_up_with_a_join_whose_update_was_killed(workspace, more, mo
 )
 @pytest.mark.parametrize("command", [["status"], ["update"], ["update", "--dry-run"]])
 def test_options_that_do_not_fit_are_refused_by_every_command(workspace, command, option, said):
-    workspace.storage.replace("potstill.toml", CONFIG + option)
+    workspace.storage.replace("potstill.toml", SETTINGS + option)
     result = run(*command, workspace.url)
     assert result.exit_code == 1
     assert said in result.stderr
@@ -173,8 +173,9 @@ def test_what_a_change_of_the_problem_leaves_out_is_said(workspace):
 
 
 def test_a_chosen_student_is_shown_with_its_size_and_speed(tmp_path):
+    teacher = b'[teacher]\ntype = "linear-ts"\n'
     auto = b'[student]\nhidden = [8]\nsteps = 50\nauto = {budget = "9d", networks = [[]], step_counts = [50]}\n'
-    found = worlds.made(str(tmp_path / "video"), auto)
+    found = worlds.made(str(tmp_path / "video"), teacher + auto)
     worlds.log(found, found.start(), 200, at=now() - DAY)
     printed = " ".join(done("update", found.url).split())
     assert re.search(r"student .* at most 50 steps: [\d.]+ KB, [\d.]+ µs per decision; searched in \d+ s, as", printed)

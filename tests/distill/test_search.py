@@ -147,7 +147,7 @@ def test_a_search_that_finds_the_same_student_does_not_train_it_twice():
 
 
 def updated(student, batches=1):
-    still = ps.Still(PROBLEM, student=student, seed=2)
+    still = ps.Still(PROBLEM, ps.teachers.LinearTS(), student=student, seed=2)
     reports = [still.update(example_observations(200)) for _ in range(batches)]
     return still, reports
 
@@ -188,10 +188,10 @@ def test_the_lineage_has_the_choice_without_timings_and_the_report_has_size_and_
 
 def test_a_choice_is_recalled_with_its_policy_and_other_settings_search_again():
     still, _ = updated(AUTO)
-    later = ps.Still(PROBLEM, student=msgspec.structs.replace(AUTO, budget="8d"), seed=2)
+    later = ps.Still(PROBLEM, ps.teachers.LinearTS(), student=msgspec.structs.replace(AUTO, budget="8d"), seed=2)
     later.recall(still.policy, still.memory())
     assert not later.update(example_observations(50)).choice.searched
-    other = ps.Still(PROBLEM, student=msgspec.structs.replace(AUTO, tolerance=0.5), seed=2)
+    other = ps.Still(PROBLEM, ps.teachers.LinearTS(), student=msgspec.structs.replace(AUTO, tolerance=0.5), seed=2)
     other.recall(still.policy, still.memory())
     report = other.update(example_observations(50))
     assert (report.choice.searched, report.choice.why) == (True, "there is no earlier choice with these settings")

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from worlds import CONFIG, LATER, NOON, contexts, made, reward
+from worlds import CONFIG, LATER, NOON, SETTINGS, contexts, made, reward
 
 from potstill.events import LoggedDecision, LoggedReward
 from potstill.pipeline.audit import run_audit
@@ -90,7 +90,7 @@ def test_what_was_kept_out_stays_out_when_the_experiment_is_over(tmp_path):
     log(workspace, 120)
     run_update(workspace, now=LATER)
     another = b'[teacher]\ntype = "linear-ts"\ndiscount = 0.9\n'
-    over = configured(workspace, CONFIG + another)
+    over = configured(workspace, SETTINGS + another)
     report = run_update(over, now=LATER)
     assert report.why_anew is not None
     assert report.observations == 60

@@ -41,7 +41,7 @@ def users(tmp_path):
 
 
 def made(tmp_path, config: bytes = GP) -> Workspace:
-    return worlds.made(str(tmp_path / "video"), worlds.CONFIG + config)
+    return worlds.made(str(tmp_path / "video"), worlds.SETTINGS + config)
 
 
 def asked(workspace, batches, **options):
@@ -159,7 +159,7 @@ def test_other_modes_and_other_units_get_no_point(tmp_path, users):
     design = make_design(workspace, users, 1, unit="user_id")
     ((reply,),) = asked(workspace, [requests([design.points[0].unit])])
     assert reply["mode"] == "log-only"
-    online = worlds.made(str(tmp_path / "online"), worlds.CONFIG + GP)
+    online = worlds.made(str(tmp_path / "online"), worlds.SETTINGS + GP)
     make_design(online, users, 1, unit="user_id")
     context = worlds.contexts(1)[0]
     (replies,) = asked(online, [[{"id": "x", "context": context}, {"id": "y", "context": context, "unit": "nobody"}]])

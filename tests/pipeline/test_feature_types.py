@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 from service_examples import opened
-from worlds import CONFIG, LATER, NOON, made
+from worlds import LATER, NOON, SETTINGS, made
 
 import potstill as ps
 from potstill.evaluate import LakeLog
@@ -15,7 +15,7 @@ from potstill.pipeline.reproduce import reproduce_version
 from potstill.pipeline.update import run_update
 
 LINEAR = (
-    CONFIG
+    SETTINGS
     + b"""
 [teacher]
 type = "linear-ts"

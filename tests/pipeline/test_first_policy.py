@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from service_process import serving
-from worlds import CONFIG, LATER, log, made
+from worlds import LATER, SETTINGS, log, made
 
 from potstill.pipeline.reproduce import reproduce_version
 from potstill.pipeline.status import read_status
@@ -12,7 +12,7 @@ from potstill.teachers import from_config
 from potstill.workspace import InvalidConfig, NoFirstPolicy, Workspace
 
 PRIOR = (
-    CONFIG
+    SETTINGS
     + b"""
 [teacher]
 type = "linear-ts"

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
-from worlds import CONFIG, LATER, NOON, log, made
+from worlds import LATER, NOON, SETTINGS, log, made
 
 import potstill as ps
 from potstill.errors import InvalidOption
@@ -51,7 +51,7 @@ SHA256 = hashlib.sha256(MODEL).hexdigest()
 
 
 def section(config: bytes) -> bytes:
-    return CONFIG + config
+    return SETTINGS + config
 
 
 def with_model(place, text=MODEL, config=PROGRAM, path="models.py") -> Workspace:

@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
-from worlds import CONFIG, LATER, log, made
+from worlds import CONFIG, LATER, SETTINGS, log, made
 
 from potstill.events.lake import read_observations
 from potstill.events.lake.maintenance import compact
 from potstill.pipeline.reproduce import NotReproducible, reproduce_version
+from potstill.pipeline.status import read_status
 from potstill.pipeline.update import run_update
 from potstill.teachers import from_config
 from potstill.teachers.states import pack
 
-NEURAL = CONFIG + b'[teacher]\ntype = "neural-linear-ts"\nhidden = [8]\nrecipe = {steps = 50, batch = 32}\n'
+NEURAL = SETTINGS + b'[teacher]\ntype = "neural-linear-ts"\nhidden = [8]\nrecipe = {steps = 50, batch = 32}\n'
 
 
 def grown(place, versions, config=CONFIG):
@@ -40,6 +41,16 @@ def test_a_version_that_read_all_observations_again_comes_out_the_same(tmp_path)
     workspace = grown(str(tmp_path), 3, NEURAL.replace(b"[update]", b"[update]\nstates_kept = 1"))
     found = reproduce_version(workspace, 3)
     assert (found.identical, found.replayed) == (True, [1, 2])
+
+
+def test_versions_of_the_default_teacher_come_out_the_same(tmp_path):
+    workspace = grown(str(tmp_path), 2, SETTINGS + b"states_kept = 1\nmax_kl = 5.0\n")
+    assert workspace.config.teacher == {"type": "auto-ts"}
+    found = reproduce_version(workspace, 2)
+    assert (found.identical, found.differs, found.replayed) == (True, [], [1])
+    selection = workspace.registry.policy(2).metadata.lineage.selection
+    assert set(selection) == {"linear", "neural-linear", "forest"}
+    assert read_status(workspace, LATER).selection == selection
 
 
 def test_a_state_of_another_potstill_is_replayed_and_the_next_update_learns_anew(tmp_path, monkeypatch):
@@ -87,6 +98,8 @@ def test_a_changed_table_of_contexts_is_named(tmp_path):
 
 
 SEARCHED = b"""
+[teacher]
+type = "linear-ts"
 [student]
 hidden = [8]
 steps = 100

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from worlds import CONFIG, LATER, PROBLEM, log, made, rate
+from worlds import LATER, PROBLEM, SETTINGS, log, made, rate
 
 import potstill as ps
 from potstill.events import LoggedReward
@@ -13,7 +13,7 @@ from potstill.pipeline.update import run_update
 from potstill.teachers import LogisticTS
 from potstill.workspace import InvalidConfig
 
-LOGISTIC = CONFIG.replace(b"[update]", b"[update]\nstates_kept = 1") + b'[teacher]\ntype = "logistic-ts"\n'
+LOGISTIC = SETTINGS.replace(b"[update]", b"[update]\nstates_kept = 1") + b'[teacher]\ntype = "logistic-ts"\n'
 YES_NO = PROBLEM + b'kind = "yes/no"\n'
 
 

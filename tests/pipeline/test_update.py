@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 import tomli_w
-from worlds import CONFIG, LATER, NOON, PROBLEM, contexts, log, made, rate
+from worlds import CONFIG, LATER, NOON, PROBLEM, SETTINGS, contexts, log, made, rate
 
 import potstill as ps
 from potstill.events.lake import read_observations
@@ -13,7 +13,7 @@ from potstill.pipeline.reproduce import reproduce_version
 from potstill.pipeline.status import read_status
 from potstill.pipeline.update import STEPS, Busy, only_updater, preview_update, run_update
 from potstill.registry import Conflict
-from potstill.teachers import from_config
+from potstill.teachers import LinearTS, from_config
 from potstill.workspace import Workspace
 
 
@@ -47,7 +47,7 @@ def test_it_learns_what_a_still_would(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 300)
     report = run_update(workspace, now=LATER)
-    still = ps.Still(workspace.problem, student=ps.Student(hidden=(16,), steps=200), seed=0)
+    still = ps.Still(workspace.problem, LinearTS(), student=ps.Student(hidden=(16,), steps=200), seed=0)
     [observations] = read_observations(workspace.lake, workspace.problem, 0, report.cut)
     still.update(observations)
     served = workspace.serving()
@@ -59,7 +59,7 @@ def test_a_teacher_that_wants_all_observations_again_reads_them_in_the_lake(tmp_
     """What it learns is what it learns when it keeps them; and its state has none."""
     monkeypatch.setattr("potstill.events.lake.observations.observation_chunks.__defaults__", (60,))  # rows of a chunk
     options = {"type": "neural-linear-ts", "hidden": [8], "recipe": {"steps": 50, "batch": 32}}
-    workspace = made(str(tmp_path), CONFIG + tomli_w.dumps({"teacher": options}).encode())
+    workspace = made(str(tmp_path), SETTINGS + tomli_w.dumps({"teacher": options}).encode())
     still = ps.Still(workspace.problem, from_config(options), student=ps.Student(hidden=(16,), steps=200), seed=0)
     for seed in range(2):
         log(workspace, workspace.start(), 150, seed=seed)
@@ -221,7 +221,7 @@ def test_another_teacher_may_learn_from_what_a_refused_version_has_seen(tmp_path
     log(workspace, workspace.serving(), 60, seed=5)
     assert run_update(workspace, now=LATER, stage=True).outcome == "staged"
     assert run_update(workspace, now=LATER).outcome == "waiting"
-    workspace.storage.replace("potstill.toml", CONFIG + b'[teacher]\ntype = "linear-ts"\nprecision = 1.0\n')
+    workspace.storage.replace("potstill.toml", SETTINGS + b'[teacher]\ntype = "linear-ts"\nprecision = 1.0\n')
     report = run_update(Workspace(str(tmp_path)), now=LATER)
     assert (report.outcome, report.observations) == ("published", 160)
 
@@ -230,7 +230,7 @@ def test_a_changed_teacher_learns_anew_from_everything(tmp_path):
     workspace = made(str(tmp_path))
     log(workspace, workspace.start(), 100)
     run_update(workspace, now=LATER)
-    workspace.storage.replace("potstill.toml", CONFIG + b'[teacher]\ntype = "linear-ts"\nprecision = 1.0\n')
+    workspace.storage.replace("potstill.toml", SETTINGS + b'[teacher]\ntype = "linear-ts"\nprecision = 1.0\n')
     workspace = Workspace(str(tmp_path))
     log(workspace, workspace.serving(), 60, seed=1)
     report = run_update(workspace, now=LATER)

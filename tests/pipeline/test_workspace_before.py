@@ -30,6 +30,8 @@ POLICIES = {
 def before(tmp_path):
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(tmp_path, filter="data")
+    config = tmp_path / "workspace" / "potstill.toml"
+    config.write_text('[teacher]\ntype = "linear-ts"\n' + config.read_text())  # the default of that time
     return Workspace(str(tmp_path / "workspace"))
 
 

@@ -106,7 +106,9 @@ def test_teachers_say_what_they_support(problem):
     ):
         ps.Still(problem, LinearTS())
     finite = ps.Problem(name="p", context=problem.context, actions=ps.Discrete(["a", "b"]))
-    with pytest.raises(UnsupportedSpace, match=r"QuadraticTS does not support Discrete.*use adaptive-ts, bootstrap-ts"):
+    with pytest.raises(
+        UnsupportedSpace, match=r"QuadraticTS does not support Discrete.*use adaptive-ts, auto-ts, bootstrap-ts"
+    ):
         ps.Still(finite, QuadraticTS())
     with pytest.raises(UnsupportedSpace, match=r"Policy\.probabilities needs a finite list of actions"):
         ps.Policy.uniform(problem).probabilities({"demand": 0.5})

@@ -8,7 +8,7 @@ from potstill.errors import UnsupportedSpace
 from potstill.keys import Key
 from potstill.problem import Discrete, Numeric, Observations, Problem
 from potstill.spaces import Continuous
-from potstill.teachers import ContinuousLinearTS, LinearTS
+from potstill.teachers import AutoTS, ContinuousLinearTS, LinearTS
 from potstill.teachers.continuous import maximiser
 from potstill.teachers.continuous.basis import cosines
 from potstill.teachers.continuous.evidence import covariance
@@ -146,7 +146,7 @@ def test_each_kind_of_teacher_names_the_others_for_a_space_it_does_not_support()
         Still(listed, ContinuousLinearTS())
     with pytest.raises(UnsupportedSpace, match="finite list of actions; use continuous-"):
         Still(problem(), LinearTS())
-    assert isinstance(Still(listed).teacher, LinearTS)
+    assert isinstance(Still(listed).teacher, AutoTS)
     assert isinstance(Still(problem()).teacher, ContinuousLinearTS)
 
 

@@ -156,7 +156,7 @@ _OWN = [
     *_pair(
         "empirical-linear-ts", "EmpiricalLinear-TS", "Linear-TS with prior and noise scales learnt from data", 0.01, 0.6
     ),
-    *_pair("auto-ts", "Auto-TS", "a mixture of teachers, weighted by their predictions; the default", 0.5, 1.2),
+    *_pair("auto-ts", "Auto-TS", "linear, neural and tree models, stacked by their predictions; the default", 0.5, 1.2),
     *_pair("forest-ts", "Forest-TS", "bootstrapped regression trees for each action; not in the paper", 0.5, 1.5),
     *_pair("logistic-ts", "Logistic-TS", "a Bayesian logistic regression for each action; rewards 0 and 1", 0.03, 0.6),
     *_pair(

@@ -1,5 +1,6 @@
 """The lake: Delta Lake tables of decisions, rewards and observations."""
 
+from potstill.events.lake.arrivals import arrived_files
 from potstill.events.lake.checksums import CorruptFile
 from potstill.events.lake.delta import LakeUnavailable, Overtaken
 from potstill.events.lake.erase import erase, ids_of_unit
@@ -38,6 +39,7 @@ __all__ = [
     "TableReport",
     "VersionGone",
     "add_files",
+    "arrived_files",
     "check_files_exist",
     "compact",
     "count_observations",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from potstill.policy import UNDERFLOW, Policy
 from potstill.registry import CorruptVersion, UnknownVersion
-from potstill.spaces import lake_columns
+from potstill.spaces import Actions, LakeColumns, lake_columns
 from potstill.tables import context_fits, encode_contexts
 from potstill.workspace import Workspace
 
@@ -147,6 +147,7 @@ def _compare(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
     u = policy.uniforms(rows["id"].to_list()).reshape(len(rows), -1)
     possible = distribution.drawn(u, logged, tolerance)
     possible |= rows["mode"].is_not_null().to_numpy()  # in apprentice mode the policy did not draw the action
+    possible &= _would_be_drawn(rows, columns, lambda actions: distribution.drawn(u, actions, tolerance))
     error = np.abs(stated - computed)
     wrong = ~(error <= tolerance * computed + UNDERFLOW)
     mismatches = _mismatches(policy, rows, wrong, "propensity", stated.tolist(), computed.tolist())
@@ -160,6 +161,18 @@ def _compare(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
         largest=float((error / np.maximum(computed, UNDERFLOW)).max(initial=0)),
         mismatches=mismatches[:EXAMPLES],
     )
+
+
+def _would_be_drawn(
+    rows: pl.DataFrame, columns: LakeColumns, drawn: Callable[[Actions], NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Whether the policy draws what the log says that it would have drawn; true where the log says nothing."""
+    stated = rows["would"].is_not_null()
+    if not stated.any():
+        return np.ones(len(rows), np.bool_)
+    fits = rows.select(columns.fits(pl.col("would")).fill_null(value=False)).to_series()
+    would = rows.select(pl.when(fits).then("would").otherwise("action")).to_series()
+    return np.asarray(drawn(columns.actions(would)) & fits.to_numpy() | ~stated.to_numpy())
 
 
 def _mismatches(

@@ -213,7 +213,7 @@ class ProblemService:
     def _decide_new(self, request: DecideRequest) -> _Pending | None:
         """Decide a new request by the policy, and submit the decision; None if something else has to be asked first."""
         snapshot = self.snapshots.current
-        if snapshot.policy is None or snapshot.mode != "online" or request.action is not None:
+        if snapshot.policy is None or snapshot.mode != "online" or _states_own(request):
             return None
         if self.experiments.current is not None or self.designs.current is not None or self._knows(request.id):
             return None
@@ -326,6 +326,11 @@ class ProblemService:
         if self._log is None:
             raise LogUnavailable("the service is closing")
         return self._log
+
+
+def _states_own(request: DecideRequest) -> bool:
+    """Whether a request states a choice of the caller's own."""
+    return request.action is not None or request.propensity is not None
 
 
 _LOG_UNAVAILABLE = "event log unavailable; nothing was recorded; retry"

@@ -41,6 +41,7 @@ class DecideRequest(_Request, frozen=True, gc=False):
         eligible: The actions that are allowed now; all if left out.
         unit: Whom or what it is decided for.
         action: The caller's own choice, in mode apprentice only.
+        propensity: Probability, or density, with which the caller chose `action`, if it is known.
     """
 
     context: Any
@@ -48,6 +49,7 @@ class DecideRequest(_Request, frozen=True, gc=False):
     eligible: Any = None
     unit: Text | None = None
     action: Any = None
+    propensity: float | None = None
 
 
 class BatchRequest(_Request, frozen=True):
@@ -249,8 +251,9 @@ class Requests:
         self.features = tuple(feature.name for feature in problem.context)
         context, wire = context_type(problem.context, float), problem.actions.wire
         fields = {"context": context, "action": wire.action, "eligible": wire.eligible | None}
-        decide: Any = _narrow(DecideRequest, {**fields, "action": wire.action | None})
         propensity = Probability if problem.actions.measure == "counting" else Density
+        own = {"action": wire.action | None, "propensity": propensity | None}
+        decide: Any = _narrow(DecideRequest, {**fields, **own})
         observation: Any = _narrow(Observation, {**fields, "propensity": propensity})
         reply: Any = _narrow(DecideReply, {"action": wire.action, "would": wire.action | None})
         self.types: Mapping[type[Struct], Any] = {

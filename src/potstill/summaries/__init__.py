@@ -16,6 +16,7 @@ from potstill.summaries.series import (
 )
 from potstill.summaries.store import newest_name, read_summary, write_summary
 from potstill.summaries.sums import Estimate, Sums, Weighted, against, difference, mean_of, off_policy
+from potstill.summaries.updates import UpdateHistory, UpdateRun, read_updates, record_update
 
 __all__ = [
     "DAY",
@@ -30,6 +31,8 @@ __all__ = [
     "RewardSummary",
     "Summary",
     "Sums",
+    "UpdateHistory",
+    "UpdateRun",
     "VersionTotal",
     "Weighted",
     "against",
@@ -38,5 +41,7 @@ __all__ = [
     "newest_name",
     "off_policy",
     "read_summary",
+    "read_updates",
+    "record_update",
     "write_summary",
 ]

@@ -107,5 +107,5 @@ def merged(one: Mapping[Any, V], other: Mapping[Any, V]) -> dict[Any, V]:
         return dict(one)
     both = dict(one)
     for key, value in other.items():
-        both[key] = both[key] + value if key in both else value  # type: ignore[operator]
+        both[key] = both[key] + value if key in both else value
     return both

@@ -44,6 +44,8 @@ class Endpoint(NamedTuple):
         status: Status of success.
         media: Media type of the reply.
         etag: Whether the reply has an ETag and If-None-Match is honoured.
+        query: Fields of the query string, decoded by `wire.read_query`; None if it has none. The handler gets the
+            query string in place of a body.
     """
 
     method: Literal["GET", "POST"]
@@ -59,6 +61,7 @@ class Endpoint(NamedTuple):
     status: int = 200
     media: str = "application/json"
     etag: bool = False
+    query: type[Any] | None = None
 
 
 #: Endpoints of each problem.

@@ -90,20 +90,25 @@ def run_audit(workspace: Workspace, on_progress: Callable[[int, int], None] | No
     lake = workspace.lake
     files = lake.files("decisions")
     total = sum(file.rows for file in files)
-    policies = _Policies(workspace)
+    policies = LoadedPolicies(workspace)
     found = Audit()
     for file in files:
-        frame = lake.read("decisions", [file]).collect()
-        fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
-        found += Audit(decisions=(without_policy := frame.select(fixed.sum()).item()), fixed=without_policy)
-        for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
-            found += _check(policies, int(version), floor, rows)
+        found += audit_rows(policies, lake.read("decisions", [file]).collect())
         if on_progress is not None:
             on_progress(found.decisions, total)
     return found
 
 
-class _Policies:
+def audit_rows(policies: LoadedPolicies, frame: pl.DataFrame) -> Audit:
+    """Recompute rows of the table ``decisions``."""
+    fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
+    found = Audit(decisions=(without_policy := frame.select(fixed.sum()).item()), fixed=without_policy)
+    for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
+        found += _check(policies, int(version), floor, rows)
+    return found
+
+
+class LoadedPolicies:
     """Policies by version, each loaded once; None for those that cannot be read."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -122,7 +127,7 @@ class _Policies:
             return None
 
 
-def _check(policies: _Policies, version: int, floor: float | None, rows: pl.DataFrame) -> Audit:
+def _check(policies: LoadedPolicies, version: int, floor: float | None, rows: pl.DataFrame) -> Audit:
     policy = policies[version]
     if policy is None:
         return Audit(decisions=len(rows), missing={version: len(rows)})

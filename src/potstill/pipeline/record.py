@@ -1,4 +1,4 @@
-"""What an update leaves for views: its record, and summaries of what it joined."""
+"""What an update leaves for views: its record, summaries of what it joined, and reports."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import msgspec
 from potstill.errors import PotstillError
 from potstill.events import now as clock
 from potstill.storage import Storage
-from potstill.summaries import UpdateRun, record_update
+from potstill.summaries import Report, UpdateRun, record_update, write_report
 
 if TYPE_CHECKING:
     from potstill.pipeline.update import UpdateReport
+    from potstill.policy import Policy
     from potstill.workspace import Workspace
 
 #: Fields of a join's report that the record repeats, by their names there; those of rewards are one level down.
@@ -49,6 +50,34 @@ def summarise(workspace: Workspace, now: int) -> list[str]:
     except (OSError, PotstillError) as error:
         return [f"the summaries that pages and metrics show could not be brought up to date: {error}"]
     return []
+
+
+def write_reports(workspace: Workspace, policy: Policy, now: int) -> list[str]:
+    """Make the reports that views show; returns why one could not be made, in words.
+
+    Args:
+        workspace: The workspace.
+        policy: The policy that serves after the update, or that it made.
+        now: Microseconds since 1970, UTC.
+    """
+    from potstill.pipeline.apprentice import read_apprentice
+    from potstill.pipeline.feature_report import read_features
+    from potstill.pipeline.health_report import read_health
+
+    makers: dict[str, Callable[[], Report]] = {
+        "apprentice": lambda: read_apprentice(workspace, now, policy),
+        "features": lambda: read_features(workspace, policy, now),
+        "health": lambda: read_health(workspace, now),
+    }
+    return [words for name, make in makers.items() if (words := _made(workspace, name, make))]
+
+
+def _made(workspace: Workspace, name: str, make: Callable[[], Report]) -> str | None:
+    try:
+        write_report(workspace.storage, make())
+    except Exception as error:  # a report must never keep a policy from being published
+        return f"the report {name!r} could not be made: {type(error).__name__}: {error}"
+    return None
 
 
 def _ended(run: UpdateRun, report: UpdateReport) -> UpdateRun:

@@ -28,7 +28,7 @@ from potstill.pipeline.first_policy import publish_first
 from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.origin import Origin
-from potstill.pipeline.record import recorded, summarise
+from potstill.pipeline.record import recorded, summarise, write_reports
 from potstill.pipeline.resume import Start, configured, same_teacher, start
 from potstill.pipeline.status import forecast, observations_needed, paused_text, too_few_text
 from potstill.policy import Policy
@@ -188,8 +188,9 @@ def _update(
         joined=joined,
     )
     if not force and found.unseen < observations_needed(workspace):
+        waits = write_reports(workspace, serving, moment) if joined.cut is not None else []
         steps.begin("done")
-        return msgspec.structs.replace(so_far, seconds=steps.seconds)
+        return msgspec.structs.replace(so_far, notices=[*so_far.notices, *waits], seconds=steps.seconds)
     expected = head.number if head else 0
     return _distil(workspace, resumed, expected, so_far, waits, stage, steps, engine or LocalEngine())
 
@@ -268,6 +269,7 @@ def _distil(
     registry.sweep()
     workspace.cuts.sweep()
     forget_labels(workspace.storage, version - workspace.config.update.labels_kept)
+    lacking = write_reports(workspace, still.policy, clock())
     steps.begin("done")
     outcome: Outcome = "refused" if reasons else "staged" if stage or pinned else "published"
     return msgspec.structs.replace(
@@ -275,7 +277,7 @@ def _distil(
         outcome=outcome,
         why=_outcome_text(outcome, version, so_far.serving, pinned),
         serving=so_far.serving if entry.serving is None else entry.serving,
-        notices=waits if outcome == "published" else so_far.notices,
+        notices=[*(waits if outcome == "published" else so_far.notices), *lacking],
         seconds=steps.seconds,
     )
 

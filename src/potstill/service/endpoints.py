@@ -14,7 +14,7 @@ from potstill.decode import check_keys
 from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward, now
 from potstill.policy import Policy
 from potstill.registry import Conflict, CorruptVersion, OtherProblem, Registry, UnknownVersion
-from potstill.service import docs_page, status
+from potstill.service import docs_page, insights, status
 from potstill.service.auth import author, visible
 from potstill.service.http import (
     OCTETS,
@@ -23,6 +23,7 @@ from potstill.service.http import (
     Reply,
     header,
     json,
+    read_query,
     too_large,
     unavailable,
     undecodable,
@@ -131,6 +132,22 @@ class ProblemEndpoints:
     async def status(self, _: bytes, __: Headers) -> Reply:
         """Status of the problem."""
         return json(await in_thread(status.status, self._service))
+
+    async def overview(self, query: bytes, _: Headers) -> Reply:
+        """What serves, what arrives and what is earned, over time."""
+        return json(await in_thread(insights.overview_of, self._service, read_query(insights.RangeQuery, query)))
+
+    async def apprentice(self, _: bytes, __: Headers) -> Reply:
+        """How close the policy is to the caller's own choices."""
+        return json(await in_thread(insights.apprentice_of, self._service))
+
+    async def features(self, _: bytes, __: Headers) -> Reply:
+        """Which features matter, and what is wrong with them."""
+        return json(await in_thread(insights.features_of, self._service))
+
+    async def log_health(self, query: bytes, _: Headers) -> Reply:
+        """Whether the log is what the policies say."""
+        return json(await in_thread(insights.health_of, self._service, read_query(insights.RangeQuery, query)))
 
     async def rollback(self, body: bytes, headers: Headers) -> Reply:
         """Return to a version that served before, and pin it."""

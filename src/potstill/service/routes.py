@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from potstill.service import wire
+from potstill.service import insights, wire
 from potstill.service.tokens import Scope
+from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
 
 #: What a status other than success means.
 REFUSALS = {
@@ -63,6 +64,54 @@ class Endpoint(NamedTuple):
     etag: bool = False
     query: type[Any] | None = None
 
+
+#: What the pages show, as JSON; it is made of summaries, and reads no rows.
+INSIGHTS = (
+    Endpoint(
+        "GET",
+        "overview",
+        "overview",
+        "read",
+        "Read the overview",
+        "What serves, what arrives and what is earned over the last `hours` (24; 0 for everything), compared with "
+        "control, the fallback action and uniformly random actions; and what is likely wrong.",
+        reply=(Overview,),
+        refusals=(422, 503),
+        query=insights.RangeQuery,
+    ),
+    Endpoint(
+        "GET",
+        "apprentice",
+        "apprentice",
+        "read",
+        "Read the apprentice's report",
+        "Agreement of the policy with your own choices in mode apprentice, and whether it is ready to go live; made "
+        "by the last update.",
+        reply=(ApprenticeReport,),
+        refusals=(503,),
+    ),
+    Endpoint(
+        "GET",
+        "features",
+        "features",
+        "read",
+        "Read the report on features",
+        "Which features matter to the policy and to the reward, and which are likely broken; made by the last update.",
+        reply=(FeatureReport,),
+        refusals=(503,),
+    ),
+    Endpoint(
+        "GET",
+        "health",
+        "log_health",
+        "read",
+        "Read the health of the log",
+        "Propensity audit, sample ratio of each version, entropy of the actions, and changes of the reward.",
+        reply=(Health,),
+        refusals=(422, 503),
+        query=insights.RangeQuery,
+    ),
+)
 
 #: Endpoints of each problem.
 PROBLEM_ENDPOINTS = (
@@ -150,6 +199,7 @@ PROBLEM_ENDPOINTS = (
         reply=(wire.StatusReply,),
         refusals=(503,),
     ),
+    *INSIGHTS,
     Endpoint(
         "POST",
         "admin/rollback",

@@ -46,6 +46,7 @@ FIELDS = {
 #: What a field means in one type, where that differs.
 FIELDS_OF = {
     ("DecideRequest", "action"): "Your own choice, in mode apprentice only: it is carried out.",
+    ("DecideRequest", "propensity"): "Probability, or density, with which you chose `action`, if it is known.",
     ("DecideRequest", "id"): "Name of the decision: the same id gives the same decision. Generated if left out.",
     ("Observation", "action"): "The action that was taken.",
     ("RewardRequest", "time"): "RFC 3339 with a time zone, or seconds since 1970; now if left out.",
@@ -61,6 +62,8 @@ def components(problem: Problem, prefix: str, max_batch: int) -> dict[str, Schem
     _, found = msgspec.json.schema_components(types, ref_template=f"{PLACE}{prefix}.{{name}}")
     found["Context"] = _context(problem, found["Context"])
     for name in found.keys() - {"Context"}:
+        if not hasattr(wire, name):  # a report, whose fields have meanings of their own
+            continue
         _describe(name, found[name])
         _bound(found[name], problem, max_batch)
     return {f"{prefix}.{name}": schema for name, schema in found.items()}

@@ -4,6 +4,24 @@
 """
 
 from potstill.summaries.cells import DecisionCell, ObservationCell, RewardCell
+from potstill.summaries.change import Change, find_change
+from potstill.summaries.compare import Line
+from potstill.summaries.findings import Finding
+from potstill.summaries.health import Health, health, relative_entropy
+from potstill.summaries.overview import HOURS, Inputs, Overview, Service, overview
+from potstill.summaries.points import Point
+from potstill.summaries.reports import (
+    ActionRatio,
+    AgreementSegment,
+    ApprenticeReport,
+    FeatureReport,
+    FeatureRow,
+    HealthReport,
+    Report,
+    VersionHealth,
+    read_report,
+    write_report,
+)
 from potstill.summaries.series import (
     DAY,
     HOUR,
@@ -14,34 +32,58 @@ from potstill.summaries.series import (
     Summary,
     VersionTotal,
 )
-from potstill.summaries.store import newest_name, read_summary, write_summary
+from potstill.summaries.store import TABLES, newest_name, read_summary, write_summary
 from potstill.summaries.sums import Estimate, Sums, Weighted, against, difference, mean_of, off_policy
 from potstill.summaries.updates import UpdateHistory, UpdateRun, read_updates, record_update
 
 __all__ = [
     "DAY",
     "HOUR",
+    "HOURS",
     "MINUTE",
+    "TABLES",
+    "ActionRatio",
+    "AgreementSegment",
+    "ApprenticeReport",
+    "Change",
     "DecisionCell",
     "DecisionSummary",
     "Estimate",
+    "FeatureReport",
+    "FeatureRow",
+    "Finding",
+    "Health",
+    "HealthReport",
+    "Inputs",
+    "Line",
     "ObservationCell",
     "ObservationSummary",
+    "Overview",
+    "Point",
+    "Report",
     "RewardCell",
     "RewardSummary",
+    "Service",
     "Summary",
     "Sums",
     "UpdateHistory",
     "UpdateRun",
+    "VersionHealth",
     "VersionTotal",
     "Weighted",
     "against",
     "difference",
+    "find_change",
+    "health",
     "mean_of",
     "newest_name",
     "off_policy",
+    "overview",
+    "read_report",
     "read_summary",
     "read_updates",
     "record_update",
+    "relative_entropy",
+    "write_report",
     "write_summary",
 ]

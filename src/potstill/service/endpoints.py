@@ -32,6 +32,7 @@ from potstill.service.limits import Options
 from potstill.service.metrics import CONTENT_TYPE, Metrics
 from potstill.service.openapi import document
 from potstill.service.problem_service import ProblemService
+from potstill.service.reads import ReadEndpoints
 from potstill.service.snapshot import write_mode
 from potstill.service.status import in_thread, is_ready
 from potstill.service.wire import (
@@ -45,6 +46,7 @@ from potstill.service.wire import (
     Observation,
     ObservedReward,
     PinRequest,
+    PromoteRequest,
     RewardReply,
     RewardRequest,
     RewardsRequest,
@@ -52,7 +54,7 @@ from potstill.service.wire import (
     hold_reply,
     micros,
 )
-from potstill.workspace import InvalidConfig, in_words, is_uniform
+from potstill.workspace import InvalidConfig, check_mode, in_words, is_uniform
 
 Asked = TypeVar("Asked", bound=ChangeRequest)
 _one_reward = msgspec.json.Decoder(RewardRequest).decode
@@ -63,7 +65,7 @@ _SHARED = tuple(
 )
 
 
-class ProblemEndpoints:
+class ProblemEndpoints(ReadEndpoints):
     """The endpoints of one problem; each takes the body and the headers of a request.
 
     Args:
@@ -72,7 +74,8 @@ class ProblemEndpoints:
     """
 
     def __init__(self, service: ProblemService, options: Options) -> None:
-        self._service, self._max_batch, self._guards = service, options.max_batch, options.guards
+        super().__init__(service)
+        self._max_batch, self._guards = options.max_batch, options.guards
         self._problem = msgspec.json.encode(
             {**msgspec.to_builtins(service.workspace.problem), "hash": service.workspace.problem.hash}
         )
@@ -156,13 +159,23 @@ class ProblemEndpoints:
         """Resume updates."""
         return await self._change(ChangeRequest, body, headers, lambda r, asked, by: r.resume(asked.reason, by))
 
-    async def mode(self, body: bytes, _: Headers) -> Reply:
-        """Change the mode."""
-        request = self._read(msgspec.json.Decoder(ModeRequest).decode, body)
+    async def promote(self, body: bytes, headers: Headers) -> Reply:
+        """Serve a staged or a refused version."""
+        return await self._change(
+            PromoteRequest, body, headers, lambda r, asked, by: r.serve(asked.version, asked.reason, by)
+        )
+
+    async def mode(self, body: bytes, headers: Headers) -> Reply:
+        """Change the mode; the registry records who did it, before it is done."""
         workspace = self._service.workspace
-        with _refusing():
-            await asyncio.to_thread(write_mode, workspace.storage, workspace.config.serve, request.mode)
-        return await self._admin_reply()
+
+        def change(registry: Registry, asked: ModeRequest, by: str) -> None:
+            check_mode(asked.mode, workspace.config.serve)
+            with contextlib.suppress(UnknownVersion):  # nothing serves yet, and there is no journal to write in
+                registry.record_mode(asked.mode, asked.reason, by)
+            write_mode(workspace.storage, workspace.config.serve, asked.mode)
+
+        return await self._change(ModeRequest, body, headers, change)
 
     async def _change(
         self, kind: type[Asked], body: bytes, headers: Headers, change: Callable[[Registry, Asked, str], object]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from potstill.service import wire
+from potstill.service.reads import versions
 from potstill.service.tokens import Scope
 
 #: What a status other than success means.
@@ -213,6 +214,18 @@ PROBLEM_ENDPOINTS = (
     ),
     Endpoint(
         "POST",
+        "admin/promote",
+        "promote",
+        "admin",
+        "Promote a version",
+        "Serves a staged version, or a refused one in spite of the reasons against it. It releases a pin.",
+        (wire.PromoteRequest,),
+        (wire.AdminReply,),
+        (*_BODY, 404, 409),
+        "single",
+    ),
+    Endpoint(
+        "POST",
         "admin/mode",
         "mode",
         "admin",
@@ -221,8 +234,32 @@ PROBLEM_ENDPOINTS = (
         "propensity of it. `log-only`: always the fallback action. Stored in the workspace; all workers follow.",
         (wire.ModeRequest,),
         (wire.AdminReply,),
-        _BODY,
+        (*_BODY, 409),
         "single",
+    ),
+    # What the pages show, as JSON.
+    Endpoint(
+        "GET",
+        "versions",
+        "versions",
+        "read",
+        "List the versions",
+        "The latest versions with their fidelity, their comparison with the version that served, and what was against "
+        "them; and the latest changes of the registry, with author and reason.",
+        reply=(versions.VersionsReply,),
+        refusals=(422, 503),
+        query=versions.VersionsQuery,
+    ),
+    Endpoint(
+        "GET",
+        "version",
+        "version",
+        "read",
+        "Read a version",
+        "Its lineage, fidelity, the weights of its teacher's candidates, and the report of the update that made it.",
+        reply=(versions.VersionReply,),
+        refusals=(404, 409, 422, 503),
+        query=versions.VersionQuery,
     ),
 )
 

@@ -43,6 +43,11 @@ FIELDS = {
     "unit": "Whom or what it is decided for, such as a user; an experiment keeps it in one arm.",
     "would": "The action that the policy would have drawn.",
 }
+#: What a field of a query string means.
+QUERY_FIELDS = {
+    "limit": "The most items of the reply.",
+    "version": "Number of the version.",
+}
 #: What a field means in one type, where that differs.
 FIELDS_OF = {
     ("DecideRequest", "action"): "Your own choice, in mode apprentice only: it is carried out.",

@@ -128,7 +128,13 @@ class PinRequest(ChangeRequest, frozen=True):
     version: Version | None = None
 
 
-class ModeRequest(_Request, frozen=True):
+class PromoteRequest(ChangeRequest, frozen=True, kw_only=True):
+    """Serve a version: a staged one, or a refused one in spite of what is against it. A pin is released."""
+
+    version: Version
+
+
+class ModeRequest(ChangeRequest, frozen=True, kw_only=True):
     """Change the mode."""
 
     mode: ServeMode
@@ -282,7 +288,12 @@ def hold_reply(hold: Hold | None) -> HoldReply | None:
     """A pin or a pause as it goes over the wire."""
     if hold is None:
         return None
-    return HoldReply(by=hold.by, reason=hold.reason, since=datetime.fromtimestamp(hold.time / 1e6, UTC))
+    return HoldReply(by=hold.by, reason=hold.reason, since=moment(hold.time))
+
+
+def moment(time: int) -> datetime:
+    """A time in microseconds since 1970, as it goes over the wire."""
+    return datetime.fromtimestamp(time / 1e6, UTC)
 
 
 def micros(moment: datetime | float | None) -> int | None:

@@ -24,16 +24,7 @@ from potstill.service.dashboard.parts import (
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.reads.versions import (
-    ComparisonReply,
-    VersionQuery,
-    VersionReply,
-    VersionsQuery,
-    VersionsReply,
-    VersionSummary,
-    read_version,
-    read_versions,
-)
+from potstill.service.reads import versions as data
 from potstill.service.status import in_thread
 
 _TONES: dict[str, Any] = {"serving": "good", "refused": "bad", "staged": "warn"}
@@ -52,11 +43,11 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 async def render(call: Call) -> Html:
     """What serves, the versions, the one that is chosen, and the latest changes."""
     asked = call.asked(_Query)
-    listed = msgspec.convert({"limit": asked.limit}, VersionsQuery)
-    found = await in_thread(read_versions, call.service, listed)
+    listed = msgspec.convert({"limit": asked.limit}, data.VersionsQuery)
+    found = await in_thread(data.read_versions, call.service, listed)
     chosen = None
     if asked.version is not None:
-        chosen = await in_thread(read_version, call.service, VersionQuery(version=asked.version))
+        chosen = await in_thread(data.read_version, call.service, data.VersionQuery(version=asked.version))
     return join(
         tag("h1", "Versions"),
         tag("p", "Each update distils a version. The gates refuse one that is worse or unsound.", class_="lead"),
@@ -68,7 +59,7 @@ async def render(call: Call) -> Html:
     )
 
 
-def _state(call: Call, found: VersionsReply) -> Html:
+def _state(call: Call, found: data.VersionsReply) -> Html:
     """What serves, who holds it, and the buttons that change that."""
     serving = "No version serves yet" if found.serving is None else f"Version {found.serving} serves"
     words = join(serving, f", mode {found.mode}. ", tag("span", _MODES.get(found.mode, ""), class_="soft"))
@@ -88,7 +79,7 @@ def _right(call: Call) -> Html | None:
     return tag("p", "Changes need a token with the scope admin.", class_="soft")
 
 
-def _buttons(call: Call, found: VersionsReply) -> Iterator[Html]:
+def _buttons(call: Call, found: data.VersionsReply) -> Iterator[Html]:
     off = not call.admin or found.serving is None
     if found.pinned is None:
         ask = f"Version {found.serving} keeps serving. Updates go on, and stage their versions for you to promote."
@@ -108,7 +99,7 @@ def _buttons(call: Call, found: VersionsReply) -> Iterator[Html]:
             yield button(f"Mode {mode}", "admin/mode", {"mode": mode}, ask=words, disabled=not call.admin)
 
 
-def _list(call: Call, found: VersionsReply, chosen: int | None) -> Html:
+def _list(call: Call, found: data.VersionsReply, chosen: int | None) -> Html:
     header = (
         "version", "state", "published", "observations", "held-out KL", "against the one before", "trust",
         "reasons against it", "",
@@ -122,7 +113,7 @@ def _list(call: Call, found: VersionsReply, chosen: int | None) -> Html:
     return section("All versions", shown, more, note=note)
 
 
-def _row(call: Call, one: VersionSummary, found: VersionsReply, *, current: bool) -> tuple[Child, ...]:
+def _row(call: Call, one: data.VersionSummary, found: data.VersionsReply, *, current: bool) -> tuple[Child, ...]:
     name = link(str(one.version), url(call.service.name, "versions", version=one.version), current=current)
     state = join(
         badge(one.state, _TONES.get(one.state, "plain")),
@@ -138,14 +129,14 @@ def _row(call: Call, one: VersionSummary, found: VersionsReply, *, current: bool
     )  # fmt: skip
 
 
-def _difference(compared: ComparisonReply | None) -> str:
+def _difference(compared: data.ComparisonReply | None) -> str:
     if compared is None:
         return "–"
     words = f"{compared.difference:+.3g} ({compared.low:+.2g} to {compared.high:+.2g}) on v{compared.against}"
     return words.replace("-", "−")
 
 
-def _serve(call: Call, one: VersionSummary, found: VersionsReply) -> Html | None:
+def _serve(call: Call, one: data.VersionSummary, found: data.VersionsReply) -> Html | None:
     """The button that makes a version serve."""
     off, body = not call.admin or not one.current_problem, {"version": one.version}
     if one.state == "serving":
@@ -160,7 +151,7 @@ def _serve(call: Call, one: VersionSummary, found: VersionsReply) -> Html | None
     return button("Apply", "admin/promote", body, ask=ask, disabled=off)
 
 
-def _details(call: Call, one: VersionReply) -> Html:
+def _details(call: Call, one: data.VersionReply) -> Html:
     """Where a version comes from, and how well it imitates its teacher."""
     ancestors = [link(f"{number}", url(call.service.name, "versions", version=number)) for number in one.ancestors]
     line: list[Child] = []
@@ -201,7 +192,7 @@ _MEASURED = {
 }
 
 
-def _fidelity(one: VersionReply) -> Html | None:
+def _fidelity(one: data.VersionReply) -> Html | None:
     if not one.fidelity:
         return None
     rows = [
@@ -215,7 +206,7 @@ def _fidelity(one: VersionReply) -> Html | None:
     return join(tag("h3", "Fidelity to its teacher"), about, shown)
 
 
-def _selection(one: VersionReply) -> Html | None:
+def _selection(one: data.VersionReply) -> Html | None:
     if not one.selection:
         return None
     rows = [
@@ -228,7 +219,7 @@ def _selection(one: VersionReply) -> Html | None:
     return join(tag("h3", "Selection"), note, table(header, rows, caption="Candidates of the teacher", numeric=(2, 3)))
 
 
-def _changes(found: VersionsReply) -> Html:
+def _changes(found: data.VersionsReply) -> Html:
     rows = [
         (when(one.time), one.event, one.version, value(one.by or "update"), value(one.note)) for one in found.changes
     ]

@@ -93,13 +93,22 @@ def run_audit(workspace: Workspace, on_progress: Callable[[int, int], None] | No
     policies = _Policies(workspace)
     found = Audit()
     for file in files:
-        frame = lake.read("decisions", [file]).collect()
-        fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
-        found += Audit(decisions=(without_policy := frame.select(fixed.sum()).item()), fixed=without_policy)
-        for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
-            found += _check(policies, int(version), floor, rows)
+        found += _audit(policies, lake.read("decisions", [file]).collect())
         if on_progress is not None:
             on_progress(found.decisions, total)
+    return found
+
+
+def audit_rows(workspace: Workspace, rows: pl.DataFrame) -> Audit:
+    """Recompute some decisions, with the columns of the table ``decisions``."""
+    return _audit(_Policies(workspace), rows)
+
+
+def _audit(policies: _Policies, frame: pl.DataFrame) -> Audit:
+    fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
+    found = Audit(decisions=(without_policy := frame.select(fixed.sum()).item()), fixed=without_policy)
+    for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
+        found += _check(policies, int(version), floor, rows)
     return found
 
 

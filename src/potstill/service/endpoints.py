@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from potstill.decode import check_keys
 from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward, now
 from potstill.policy import Policy
 from potstill.registry import Conflict, CorruptVersion, OtherProblem, Registry, UnknownVersion
@@ -25,13 +24,13 @@ from potstill.service.http import (
     json,
     too_large,
     unavailable,
-    undecodable,
     unfit,
 )
 from potstill.service.limits import Options
 from potstill.service.metrics import CONTENT_TYPE, Metrics
 from potstill.service.openapi import document
 from potstill.service.problem_service import ProblemService
+from potstill.service.read_body import read_body
 from potstill.service.reads import ReadEndpoints
 from potstill.service.snapshot import write_mode
 from potstill.service.status import in_thread, is_ready
@@ -201,11 +200,7 @@ class ProblemEndpoints(ReadEndpoints):
         return json(reply)
 
     def _read(self, decode: Callable[[bytes], Any], body: bytes) -> Any:
-        try:
-            return decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            unknown = "unknown field" in str(error)
-            raise undecodable(_unknown_key(decode, body) if unknown else error, self._service.name) from error
+        return read_body(decode, body, self._service.name)
 
     def _read_batch(self, body: bytes) -> list[DecideRequest]:
         requests: list[DecideRequest] = self._read(self._service.requests.read_batch, body).requests
@@ -230,19 +225,6 @@ def _refusing() -> Iterator[None]:
         raise unfit(str(error)) from error
     except OSError as error:
         raise unavailable("storage", "the workspace cannot be written now; retry") from error
-
-
-def _unknown_key(decode: Callable[[bytes], Any], body: bytes) -> msgspec.DecodeError:
-    """The error about an unknown key of a body, with the nearest name."""
-    one_or_more = RewardsRequest if b'"rewards"' in body else RewardRequest
-    try:
-        # All but `_rewards` are methods of a msgspec decoder.
-        check_keys(msgspec.json.decode(body), getattr(getattr(decode, "__self__", None), "type", one_or_more))
-    except msgspec.DecodeError as error:
-        return error
-    except RecursionError:
-        return msgspec.ValidationError("unknown key, with a value that nests too deep")
-    raise AssertionError("a decoder refused a key that its type has")
 
 
 def _uniform_notice(policy: Policy | None) -> str | None:

@@ -23,6 +23,9 @@ Mode = Literal["online", "apprentice", "log-only", "fallback", "control", "desig
 Metrics = Annotated[dict[Text, float], Meta(max_length=MOST_METRICS)]
 #: The most rewards of one observation.
 MOST_REWARDS = 100
+#: The most contexts in which expected rewards are asked for at once.
+MOST_CONTEXTS = 100
+_CONTEXTS = Meta(min_length=1, max_length=MOST_CONTEXTS)
 Version = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Reason = Annotated[str, Meta(max_length=1000)]
 
@@ -103,6 +106,12 @@ class ObserveRequest(_Request, frozen=True):
     """Decisions that devices took on their own."""
 
     observations: list[Observation]
+
+
+class ExpectRequest(_Request, frozen=True):
+    """Contexts in which to expect rewards."""
+
+    contexts: Annotated[list[Any], _CONTEXTS]
 
 
 class ChangeRequest(_Request, frozen=True):
@@ -253,7 +262,8 @@ class Requests:
 
     def __init__(self, problem: Problem) -> None:
         self.features = tuple(feature.name for feature in problem.context)
-        context, wire = context_type(problem.context, float), problem.actions.wire
+        wire = problem.actions.wire
+        context: Any = context_type(problem.context, float)
         fields = {"context": context, "action": wire.action, "eligible": wire.eligible | None}
         decide: Any = _narrow(DecideRequest, {**fields, "action": wire.action | None})
         propensity = Probability if problem.actions.measure == "counting" else Density
@@ -262,6 +272,7 @@ class Requests:
         self.types: Mapping[type[Struct], Any] = {
             DecideRequest: decide,
             BatchRequest: _narrow(BatchRequest, {"requests": list[decide]}),
+            ExpectRequest: _narrow(ExpectRequest, {"contexts": Annotated[list[context], _CONTEXTS]}),
             ObserveRequest: _narrow(ObserveRequest, {"observations": list[observation]}),
             DecideReply: reply,
             BatchReply: _narrow(BatchReply, {"decisions": list[reply]}),
@@ -269,6 +280,7 @@ class Requests:
         self.read_decide = self._decoder(DecideRequest)
         self.read_batch = self._decoder(BatchRequest)
         self.read_observe = self._decoder(ObserveRequest)
+        self.read_expect = self._decoder(ExpectRequest)
 
     def _decoder(self, general: type[Struct]) -> Any:
         return msgspec.json.Decoder(self.types[general]).decode

@@ -93,14 +93,18 @@ def run_audit(workspace: Workspace, on_progress: Callable[[int, int], None] | No
     policies = LoadedPolicies(workspace)
     found = Audit()
     for file in files:
-        found += audit_rows(policies, lake.read("decisions", [file]).collect())
+        found += _audit(policies, lake.read("decisions", [file]).collect())
         if on_progress is not None:
             on_progress(found.decisions, total)
     return found
 
 
-def audit_rows(policies: LoadedPolicies, frame: pl.DataFrame) -> Audit:
-    """Recompute rows of the table ``decisions``."""
+def audit_rows(workspace: Workspace, rows: pl.DataFrame) -> Audit:
+    """Recompute some decisions, with the columns of the table ``decisions``."""
+    return _audit(LoadedPolicies(workspace), rows)
+
+
+def _audit(policies: LoadedPolicies, frame: pl.DataFrame) -> Audit:
     fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
     found = Audit(decisions=(without_policy := frame.select(fixed.sum()).item()), fixed=without_policy)
     for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):

@@ -28,7 +28,7 @@ def read_health(workspace: Workspace, now: int) -> HealthReport:
     """The report over the latest decisions."""
     frame = latest_rows(workspace.lake, "decisions", ROWS)
     policies = LoadedPolicies(workspace)
-    found = audit_rows(policies, frame)
+    found = audit_rows(workspace, frame)
     decided = frame.filter(pl.col("mode").is_null(), pl.col("policy").is_not_null())
     versions = [
         health

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from potstill.decode import check_keys
 from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward, now
 from potstill.policy import Policy
 from potstill.registry import Conflict, CorruptVersion, OtherProblem, Registry, UnknownVersion
@@ -26,13 +25,14 @@ from potstill.service.http import (
     read_query,
     too_large,
     unavailable,
-    undecodable,
     unfit,
 )
 from potstill.service.limits import Options
 from potstill.service.metrics import CONTENT_TYPE, Metrics
 from potstill.service.openapi import document
 from potstill.service.problem_service import ProblemService
+from potstill.service.read_body import read_body
+from potstill.service.reads import ReadEndpoints
 from potstill.service.snapshot import write_mode
 from potstill.service.status import in_thread, is_ready
 from potstill.service.wire import (
@@ -46,6 +46,7 @@ from potstill.service.wire import (
     Observation,
     ObservedReward,
     PinRequest,
+    PromoteRequest,
     RewardReply,
     RewardRequest,
     RewardsRequest,
@@ -53,7 +54,7 @@ from potstill.service.wire import (
     hold_reply,
     micros,
 )
-from potstill.workspace import InvalidConfig, in_words, is_uniform
+from potstill.workspace import InvalidConfig, check_mode, in_words, is_uniform
 
 Asked = TypeVar("Asked", bound=ChangeRequest)
 _one_reward = msgspec.json.Decoder(RewardRequest).decode
@@ -64,7 +65,7 @@ _SHARED = tuple(
 )
 
 
-class ProblemEndpoints:
+class ProblemEndpoints(ReadEndpoints):
     """The endpoints of one problem; each takes the body and the headers of a request.
 
     Args:
@@ -73,7 +74,8 @@ class ProblemEndpoints:
     """
 
     def __init__(self, service: ProblemService, options: Options) -> None:
-        self._service, self._max_batch, self._guards = service, options.max_batch, options.guards
+        super().__init__(service)
+        self._max_batch, self._guards = options.max_batch, options.guards
         self._problem = msgspec.json.encode(
             {**msgspec.to_builtins(service.workspace.problem), "hash": service.workspace.problem.hash}
         )
@@ -173,13 +175,23 @@ class ProblemEndpoints:
         """Resume updates."""
         return await self._change(ChangeRequest, body, headers, lambda r, asked, by: r.resume(asked.reason, by))
 
-    async def mode(self, body: bytes, _: Headers) -> Reply:
-        """Change the mode."""
-        request = self._read(msgspec.json.Decoder(ModeRequest).decode, body)
+    async def promote(self, body: bytes, headers: Headers) -> Reply:
+        """Serve a staged or a refused version."""
+        return await self._change(
+            PromoteRequest, body, headers, lambda r, asked, by: r.serve(asked.version, asked.reason, by)
+        )
+
+    async def mode(self, body: bytes, headers: Headers) -> Reply:
+        """Change the mode; the registry records who did it, before it is done."""
         workspace = self._service.workspace
-        with _refusing():
-            await asyncio.to_thread(write_mode, workspace.storage, workspace.config.serve, request.mode)
-        return await self._admin_reply()
+
+        def change(registry: Registry, asked: ModeRequest, by: str) -> None:
+            check_mode(asked.mode, workspace.config.serve)
+            with contextlib.suppress(UnknownVersion):  # nothing serves yet, and there is no journal to write in
+                registry.record_mode(asked.mode, asked.reason, by)
+            write_mode(workspace.storage, workspace.config.serve, asked.mode)
+
+        return await self._change(ModeRequest, body, headers, change)
 
     async def _change(
         self, kind: type[Asked], body: bytes, headers: Headers, change: Callable[[Registry, Asked, str], object]
@@ -205,11 +217,7 @@ class ProblemEndpoints:
         return json(reply)
 
     def _read(self, decode: Callable[[bytes], Any], body: bytes) -> Any:
-        try:
-            return decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            unknown = "unknown field" in str(error)
-            raise undecodable(_unknown_key(decode, body) if unknown else error, self._service.name) from error
+        return read_body(decode, body, self._service.name)
 
     def _read_batch(self, body: bytes) -> list[DecideRequest]:
         requests: list[DecideRequest] = self._read(self._service.requests.read_batch, body).requests
@@ -234,19 +242,6 @@ def _refusing() -> Iterator[None]:
         raise unfit(str(error)) from error
     except OSError as error:
         raise unavailable("storage", "the workspace cannot be written now; retry") from error
-
-
-def _unknown_key(decode: Callable[[bytes], Any], body: bytes) -> msgspec.DecodeError:
-    """The error about an unknown key of a body, with the nearest name."""
-    one_or_more = RewardsRequest if b'"rewards"' in body else RewardRequest
-    try:
-        # All but `_rewards` are methods of a msgspec decoder.
-        check_keys(msgspec.json.decode(body), getattr(getattr(decode, "__self__", None), "type", one_or_more))
-    except msgspec.DecodeError as error:
-        return error
-    except RecursionError:
-        return msgspec.ValidationError("unknown key, with a value that nests too deep")
-    raise AssertionError("a decoder refused a key that its type has")
 
 
 def _uniform_notice(policy: Policy | None) -> str | None:

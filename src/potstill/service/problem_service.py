@@ -29,6 +29,7 @@ from potstill.service.http import unavailable, unfit
 from potstill.service.idempotency import CachedDecision, IdempotencyCache
 from potstill.service.metrics import Recorder
 from potstill.service.problem_watcher import ProblemWatcher
+from potstill.service.queries import Queries
 from potstill.service.recall import Recall
 from potstill.service.shared_ids import SharedIds
 from potstill.service.snapshot import Snapshot, SnapshotWatcher
@@ -92,6 +93,7 @@ class ProblemService:
         self.designs = DesignWatcher(workspace, recorder.count_reload)
         self.problems = ProblemWatcher(workspace)
         self.counts = Counts()
+        self.queries = Queries(workspace.url)
         self._decider = Decider(workspace.problem, fallback_of(workspace))
         self._cache, self._size = IdempotencyCache(idempotency_size), idempotency_size
         self._recall = Recall(workspace, shared)
@@ -113,6 +115,7 @@ class ProblemService:
 
     async def close(self) -> None:
         """Wait until all submitted events are on disk, and close the log."""
+        await self.queries.close()
         if self._log is not None:
             log, self._log = self._log, None
             await log.close()

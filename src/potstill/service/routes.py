@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from potstill.service import insights, wire
+from potstill.service.reads import compare, decisions, expect, experiment, versions
 from potstill.service.tokens import Scope
 from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
 
@@ -263,6 +264,18 @@ PROBLEM_ENDPOINTS = (
     ),
     Endpoint(
         "POST",
+        "admin/promote",
+        "promote",
+        "admin",
+        "Promote a version",
+        "Serves a staged version, or a refused one in spite of the reasons against it. It releases a pin.",
+        (wire.PromoteRequest,),
+        (wire.AdminReply,),
+        (*_BODY, 404, 409),
+        "single",
+    ),
+    Endpoint(
+        "POST",
         "admin/mode",
         "mode",
         "admin",
@@ -271,8 +284,89 @@ PROBLEM_ENDPOINTS = (
         "propensity of it. `log-only`: always the fallback action. Stored in the workspace; all workers follow.",
         (wire.ModeRequest,),
         (wire.AdminReply,),
-        _BODY,
+        (*_BODY, 409),
         "single",
+    ),
+    # What the pages show, as JSON.
+    Endpoint(
+        "GET",
+        "versions",
+        "versions",
+        "read",
+        "List the versions",
+        "The latest versions with their fidelity, their comparison with the version that served, and what was against "
+        "them; and the latest changes of the registry, with author and reason.",
+        reply=(versions.VersionsReply,),
+        refusals=(422, 503),
+        query=versions.VersionsQuery,
+    ),
+    Endpoint(
+        "GET",
+        "version",
+        "version",
+        "read",
+        "Read a version",
+        "Its lineage, fidelity, the weights of its teacher's candidates, and the report of the update that made it.",
+        reply=(versions.VersionReply,),
+        refusals=(404, 409, 422, 503),
+        query=versions.VersionQuery,
+    ),
+    Endpoint(
+        "GET",
+        "compare",
+        "compare",
+        "read",
+        "Compare two versions",
+        "How often and where the actions of two versions differ, in the latest logged contexts and by feature.",
+        reply=(compare.CompareReply,),
+        refusals=(404, 409, 422, 503),
+        query=compare.CompareQuery,
+    ),
+    Endpoint(
+        "GET",
+        "decisions",
+        "decisions",
+        "read",
+        "List decisions",
+        "The latest decisions, or those of a unit: of the lake, and of this machine's log that is not in the lake yet.",
+        reply=(decisions.DecisionsReply,),
+        refusals=(422, 503),
+        query=decisions.DecisionsQuery,
+    ),
+    Endpoint(
+        "GET",
+        "decision",
+        "decision",
+        "read",
+        "Read a decision",
+        "Its request, the policy's probabilities, the draw, its rewards and how they were joined, and its audit.",
+        reply=(decisions.DecisionReply,),
+        refusals=(404, 422, 503),
+        query=decisions.DecisionQuery,
+    ),
+    Endpoint(
+        "POST",
+        "expect",
+        "expect",
+        "read",
+        "Expect rewards",
+        "The expected reward of each action in some contexts with its interval, by the serving version's teacher. It "
+        "needs the extra `learn` where the service runs. Nothing is logged.",
+        (wire.ExpectRequest,),
+        (expect.ExpectReply,),
+        (*_BODY, 409),
+        "single",
+    ),
+    Endpoint(
+        "GET",
+        "experiment",
+        "experiment",
+        "read",
+        "Report the experiment",
+        "What `potstill experiment` reports: effects with intervals, checks and a verdict.",
+        reply=(experiment.ExperimentReply,),
+        refusals=(404, 422, 503),
+        query=experiment.ExperimentQuery,
     ),
 )
 

@@ -43,6 +43,18 @@ FIELDS = {
     "unit": "Whom or what it is decided for, such as a user; an experiment keeps it in one arm.",
     "would": "The action that the policy would have drawn.",
 }
+#: What a field of a query string means.
+QUERY_FIELDS = {
+    "before": "Only what is before this time; microseconds since 1970.",
+    "by": "Name of a feature to show effects by.",
+    "contexts": "The most contexts to compare in.",
+    "first": "A version.",
+    "id": "Name of the decision.",
+    "limit": "The most items of the reply.",
+    "second": "Another version.",
+    "unit": "Only decisions of this unit.",
+    "version": "Number of the version.",
+}
 #: What a field means in one type, where that differs.
 FIELDS_OF = {
     ("DecideRequest", "action"): "Your own choice, in mode apprentice only: it is carried out.",
@@ -108,6 +120,7 @@ def examples(problem: Problem) -> dict[str, Any]:
         "ObserveRequest": {"observations": [observation]},
         "RollbackRequest": {"note": "complaints since noon"},
         "ModeRequest": {"mode": "apprentice"},
+        "ExpectRequest": {"contexts": [context]},
         "DecideReply": reply,
         "BatchReply": {"decisions": [reply, {**reply, "id": "decision-2"}]},
         "RewardReply": {"id": "decision-1"},

@@ -5,6 +5,7 @@ from potstill.events.lake.checksums import CorruptFile
 from potstill.events.lake.delta import LakeUnavailable, Overtaken
 from potstill.events.lake.erase import erase, ids_of_unit
 from potstill.events.lake.flush import Flusher, FlushReport, FlushState, last_flush
+from potstill.events.lake.frames import decision_frame, reward_frame, split
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.maintenance import compact, expire, vacuum
 from potstill.events.lake.observations import (
@@ -43,6 +44,7 @@ __all__ = [
     "check_files_exist",
     "compact",
     "count_observations",
+    "decision_frame",
     "erase",
     "expire",
     "ids_of_unit",
@@ -51,8 +53,10 @@ __all__ = [
     "observation_chunks",
     "read_observations",
     "replace_file",
+    "reward_frame",
     "rows_before_compaction",
     "rows_in_log",
+    "split",
     "table_schema",
     "vacuum",
     "verify_file",

@@ -106,6 +106,11 @@ def table(
     return tag("div", tag("table", *inside), class_="table", tabindex="0", role="region", aria_label=caption)
 
 
+def held(by: str, reason: str, since: datetime) -> Html:
+    """Who holds something, since when and why."""
+    return join(" by ", value(by or "unknown"), " since ", when(since), *((": ", value(reason)) if reason else ()))
+
+
 def pairs(rows: Iterable[tuple[Child, Child]]) -> Html:
     """Names and values below each other."""
     return tag("dl", [join(tag("dt", name), tag("dd", value)) for name, value in rows])
@@ -198,11 +203,11 @@ def link(text: Child, to: str, *, current: bool = False) -> Html:
     return tag("a", text, href=to, aria_current="page" if current else None)
 
 
-def when(micros: int | None) -> Html | None:
-    """A time in microseconds since 1970; the reader's browser shows it in its own zone."""
-    if micros is None:
+def when(time: datetime | int | None) -> Html | None:
+    """A time, or microseconds since 1970; the reader's browser shows it in its own zone."""
+    if time is None:
         return None
-    moment = datetime.fromtimestamp(micros / 1e6, UTC)
+    moment = time if isinstance(time, datetime) else datetime.fromtimestamp(time / 1e6, UTC)
     return tag("time", moment.strftime("%Y-%m-%d %H:%M:%S UTC"), datetime=moment.isoformat())
 
 

@@ -69,9 +69,7 @@ def _changes(found: Health) -> Html:
     rows = [_change("all decisions", found.reward_change)] if found.reward_change is not None else []
     rows += [_change(action, change) for action, change in found.per_action.items()]
     if not rows:
-        inside = empty(
-            "There are too few rewards to tell.", "A change needs 100 joined decisions on either side of it."
-        )
+        inside = empty("There are too few rewards to tell.", "A change needs 100 joined decisions on either side.")
         return section("Changes of the reward", inside)
     header = ("of", "most likely at", "before", "after", "p-value", "")
     note = "The most likely change of the mean, with a p-value corrected for having looked everywhere."
@@ -99,9 +97,7 @@ def _version(one: VersionHealth) -> tuple[Child, ...]:
     worst = max(one.actions, key=lambda action: abs(action.z), default=None)
     about: Child = "–"
     if worst is not None:
-        about = join(
-            value(worst.action), f": {worst.taken:,} taken, {worst.expected:,.0f} expected ({worst.z:+.1f} sd)"
-        )
+        about = join(value(worst.action), f": {worst.taken:,}, expected {worst.expected:,.0f} ({worst.z:+.1f} sd)")
     state = badge("mismatch", "bad") if one.broken else badge("as expected", "good")
     return one.version, f"{one.rows:,}", number(one.entropy), about, f"{one.p:.3f}", state
 

@@ -17,7 +17,7 @@ from potstill.tables import context_fits, encode_contexts
 from potstill.workspace import Workspace
 
 #: Decisions that are looked at, the latest, and versions that are listed, the newest.
-ROWS, VERSIONS = 20_000, 20
+ROWS, VERSIONS = 10_000, 20
 #: p-value below which a ratio is broken, over all actions of a version: a false alarm in a thousand sound versions.
 ALARM = 0.001
 #: Expected decisions with an action, and without it, that a normal approximation needs.

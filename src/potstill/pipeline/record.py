@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Fields of a join's report that the record repeats, by their names there; those of rewards are one level down.
 _JOINED = {"joined": "decisions", "pending": "pending", "unfit": "unfit", "ambiguous": "ambiguous"}
-_REWARDS = ("late", "too_late", "orphans")
+_REWARDS = ("matched", "late", "too_late", "orphans")
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from potstill.workspace import Workspace, check_config, notices
 
 #: Called with a step, the amount done and the total, at the start of the step and as it progresses.
 OnStep = Callable[[str, int, int], None]
-STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "done")
+STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "report", "done")
 Outcome = Literal["published", "staged", "refused", "waiting", "paused", "due"]
 
 
@@ -269,6 +269,7 @@ def _distil(
     registry.sweep()
     workspace.cuts.sweep()
     forget_labels(workspace.storage, version - workspace.config.update.labels_kept)
+    steps.begin("report")
     lacking = write_reports(workspace, still.policy, clock())
     steps.begin("done")
     outcome: Outcome = "refused" if reasons else "staged" if stage or pinned else "published"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from potstill.events import RewardTotals
 from potstill.events import in_words as lasting
 from potstill.summaries.cells import ONLINE
 from potstill.summaries.change import Change
 from potstill.summaries.points import Point
-from potstill.summaries.series import DecisionSummary, ObservationSummary
+from potstill.summaries.series import DAY, DecisionSummary, ObservationSummary
 from potstill.summaries.updates import UpdateRun
 
 Tone = Literal["good", "warn", "bad"]
@@ -53,10 +52,9 @@ class Facts(NamedTuple):
         pinned: Who pinned the serving version and why; None if it is not pinned.
         paused: Likewise of a pause.
         window_seconds: Time after a decision in which a reward counts.
-        last: The last update; None if there was none.
+        runs: The last updates, oldest first.
         decisions: Decisions.
         observations: Joined decisions.
-        totals: Rewards that joins used and did not use.
         recent: Points of the last hours, oldest first.
         change: The most likely change of the mean reward.
         notices: What else the service says about its files.
@@ -71,10 +69,9 @@ class Facts(NamedTuple):
     pinned: str | None
     paused: str | None
     window_seconds: int
-    last: UpdateRun | None
+    runs: Sequence[UpdateRun]
     decisions: DecisionSummary
     observations: ObservationSummary
-    totals: RewardTotals
     recent: list[Point]
     change: Change | None
     notices: list[str]
@@ -138,33 +135,39 @@ def _traffic(facts: Facts) -> Iterator[Finding]:
 
 
 def _rewards(facts: Facts) -> Iterator[Finding]:
-    joined, totals = facts.observations.total, facts.totals
+    joined = facts.observations.total
     if joined.joined.n >= FEWEST_DECISIONS and not joined.rewarded:
         yield Finding(
             tone="bad",
             what=f"None of {joined.joined.n:,} joined decisions has a reward: every one got the default.",
             then="Send rewards under the id of the reply of decide, within the window of problem.toml.",
         )
-    known = totals.matched + sum(totals.unused.values())
+    recent = [run for run in facts.runs if run.ended is not None and facts.now - run.ended < DAY]
+    matched, late, orphans = (
+        sum(run.matched for run in recent),
+        sum(run.late + run.too_late for run in recent),
+        sum(run.orphans for run in recent),
+    )
+    known = matched + late + orphans
     if known < FEWEST_REWARDS:
         return
-    if totals.orphans > UNUSED * known:
+    if orphans > UNUSED * known:
         yield Finding(
             tone="bad",
-            what=f"{totals.orphans / known:.0%} of rewards are of no known decision: their ids do not match.",
+            what=f"{orphans / known:.0%} of today's rewards are of no known decision: their ids do not match.",
             then="Send a reward under the id of the reply of decide, or under the id that the request stated.",
         )
-    if totals.late + totals.too_late > UNUSED * known:
+    if late > UNUSED * known:
         window = lasting(facts.window_seconds * 1_000_000)
         yield Finding(
             tone="warn",
-            what=f"{(totals.late + totals.too_late) / known:.0%} of rewards come after the window of {window}.",
+            what=f"{late / known:.0%} of today's rewards come after the window of {window}.",
             then="Make reward.window in problem.toml longer, or send rewards earlier.",
         )
 
 
 def _updates(facts: Facts) -> Iterator[Finding]:
-    last = facts.last
+    last = facts.runs[-1] if facts.runs else None
     if facts.paused is not None:
         yield Finding(tone="warn", what=f"Updates are paused {facts.paused}.", then="potstill resume ends the pause.")
     elif last is None:

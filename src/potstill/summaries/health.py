@@ -54,7 +54,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 def health(inputs: Inputs, report: HealthReport | None, now: int, hours: float | None) -> Health:
     """Health from summaries and the last report."""
-    span = Span.of(now, hours, inputs.decisions)
+    span = Span.of(now, hours, inputs.decisions, inputs.finest)
     shown = points(span, inputs.decisions, inputs.rewards, inputs.observations)
     cells = [(start, cell) for start, _, cell in inputs.observations.series(span.start)]
     change = find_change([(start, cell.joined) for start, cell in cells])

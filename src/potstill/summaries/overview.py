@@ -30,6 +30,11 @@ class Inputs(NamedTuple):
     totals: RewardTotals
     updates: UpdateHistory
 
+    @property
+    def finest(self) -> int:
+        """Time up to which any series reaches."""
+        return max(self.decisions.newest, self.rewards.newest, self.observations.newest)
+
 
 class Service(NamedTuple):
     """What a worker knows of itself; the other attributes are those of `Facts`.
@@ -132,7 +137,7 @@ def overview(inputs: Inputs, service: Service, now: int, hours: float | None = H
         hours: How much of the series; None for everything.
     """
     decisions, observations, updates = inputs.decisions, inputs.observations, inputs.updates
-    span = Span.of(now, hours, decisions)
+    span = Span.of(now, hours, decisions, inputs.finest)
     change = find_change([(start, cell.joined) for start, _, cell in observations.series(span.start)])
     shown = points(span, decisions, inputs.rewards, observations)
     last, finished = updates.last, [run for run in updates.runs if run.ended is not None]
@@ -170,16 +175,17 @@ def overview(inputs: Inputs, service: Service, now: int, hours: float | None = H
 
 
 def _facts(inputs: Inputs, service: Service, now: int, change: Change | None) -> Facts:
-    recent = points(Span.of(now, 1.0, inputs.decisions), inputs.decisions, inputs.rewards, inputs.observations)
+    recent = points(
+        Span.of(now, 1.0, inputs.decisions, inputs.finest), inputs.decisions, inputs.rewards, inputs.observations
+    )
     stated: dict[str, Any] = {name: value for name, value in service._asdict().items() if name in Facts._fields}
     return Facts(
         **stated,
         now=now,
         has_policy=service.version is not None,
-        last=inputs.updates.last,
+        runs=inputs.updates.runs,
         decisions=inputs.decisions,
         observations=inputs.observations,
-        totals=inputs.totals,
         recent=recent,
         change=change,
     )

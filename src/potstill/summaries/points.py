@@ -10,9 +10,8 @@ from potstill.summaries.cells import DecisionCell, ObservationCell, RewardCell
 from potstill.summaries.series import (
     DAY,
     HOUR,
-    HOURS_KEPT,
     MINUTE,
-    MINUTES_KEPT,
+    Bounds,
     DecisionSummary,
     ObservationSummary,
     RewardSummary,
@@ -66,20 +65,21 @@ class Span(NamedTuple):
     width: int
 
     @classmethod
-    def of(cls, now: int, hours: float | None, decisions: DecisionSummary) -> Span:
+    def of(cls, now: int, hours: float | None, decisions: DecisionSummary, finest: int = 0) -> Span:
         """The last hours, or everything; what is long past is shown where it ended.
 
         Args:
             now: The present.
             hours: How much; None for everything.
             decisions: The decisions.
+            finest: Time up to which other series reach, which sets the width of their cells.
         """
         oldest = next(iter(decisions.cells), now)
         length = max(now - oldest, HOUR) if hours is None else round(hours * HOUR)
         newest = decisions.newest
         end = now if not decisions.cells or newest >= now - length else newest + 1
-        least = MINUTE if end - length >= decisions.newest - MINUTES_KEPT + HOUR else HOUR
-        least = least if end - length >= decisions.newest - HOURS_KEPT + DAY else DAY
+        bounds = Bounds.of(max(newest, finest))
+        least = bounds.width(end - length)
         width = next((one for one in _WIDTHS if one >= least and length / one <= POINTS), _WIDTHS[-1])
         return cls((end - length) // width * width, end, width)
 

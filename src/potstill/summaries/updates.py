@@ -39,6 +39,7 @@ class UpdateRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         runs: Number of runs that this stands for.
         joined: Number of decisions that the join made observations of.
         pending: Number of decisions in the lake that are not final yet.
+        matched: Number of rewards that the join used.
         late: Number of rewards after their window.
         too_late: Number of rewards that arrived after their decision was joined.
         orphans: Number of rewards of no known decision.
@@ -59,6 +60,7 @@ class UpdateRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     runs: int = 1
     joined: int = 0
     pending: int = 0
+    matched: int = 0
     late: int = 0
     too_late: int = 0
     orphans: int = 0
@@ -106,7 +108,7 @@ def record_update(storage: Storage, run: UpdateRun) -> None:
     storage.within(FOLDER).replace(FILE, msgspec.json.encode(history))
 
 
-_ADDED = ("joined", "late", "too_late", "orphans", "unfit", "ambiguous")
+_ADDED = ("joined", "matched", "late", "too_late", "orphans", "unfit", "ambiguous")
 
 
 def _same(before: UpdateRun, run: UpdateRun) -> bool:

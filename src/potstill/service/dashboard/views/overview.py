@@ -135,7 +135,7 @@ def _compared(found: Overview) -> Html:
             estimate(line.served),
             estimate(line.other),
             estimate(line.difference),
-            line.words,
+            tag("div", line.words, class_="wide"),
         )
         for line in found.compared
     ]

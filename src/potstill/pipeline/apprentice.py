@@ -94,10 +94,15 @@ def _segments(rows: pl.DataFrame, problem: Problem) -> list[AgreementSegment]:
         column = rows[context_column(feature.name)]
         labels = _ranges(column) if feature.holds == "number" else column.cast(pl.String).fill_null("(missing)")
         named = rows.with_columns(segment=labels)
-        for (name,), part in named.group_by("segment", maintain_order=True):
-            if len(part) >= SEGMENT and len(part) < len(rows):
-                found.append(_segment(feature.name, str(name), part))
-    return sorted(found, key=lambda one: (one.feature, -one.rows, one.value))
+        if feature.holds == "number":
+            named = named.sort(column.name)  # ranges in their order; categories by their size
+        parts = [
+            _segment(feature.name, str(name), part)
+            for (name,), part in named.group_by("segment", maintain_order=True)
+            if SEGMENT <= len(part) < len(rows)
+        ]
+        found += parts if feature.holds == "number" else sorted(parts, key=lambda one: (-one.rows, one.value))
+    return found
 
 
 def _segment(feature: str, value: str, part: pl.DataFrame) -> AgreementSegment:
@@ -120,14 +125,19 @@ def _ranges(column: pl.Series) -> pl.Series:
         return pl.Series(["(missing)"] * len(values))
     edges = sorted({float(known.quantile(part / PARTS)) for part in range(1, PARTS)})  # type: ignore[arg-type]
     names = [
-        *(f"{'up to' if at == 0 else f'{edges[at - 1]:.4g} to'} {edge:.4g}" for at, edge in enumerate(edges)),
-        f"above {edges[-1]:.4g}",
+        *(f"{'up to' if at == 0 else f'{_number(edges[at - 1])} to'} {_number(edge)}" for at, edge in enumerate(edges)),
+        f"above {_number(edges[-1])}",
     ]
     places = np.searchsorted(edges, values.fill_null(float("nan")).to_numpy(), side="left")
     missing = values.is_null().to_list()
     return pl.Series(
         ["(missing)" if gone else names[place] for place, gone in zip(places.tolist(), missing, strict=True)]
     )
+
+
+def _number(value: float) -> str:
+    """A number without an exponent where it is readable."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def _evaluated(

@@ -29,7 +29,7 @@ def read_health(workspace: Workspace, now: int) -> HealthReport:
     frame = latest_rows(workspace.lake, "decisions", ROWS)
     policies = LoadedPolicies(workspace)
     found = audit_rows(workspace, frame)
-    decided = frame.filter(pl.col("mode").is_null(), pl.col("policy").is_not_null())
+    decided = latest_rows(workspace.lake, "decisions", ROWS, pl.col("mode").is_null(), pl.col("policy").is_not_null())
     versions = [
         health
         for (version,), rows in decided.group_by("policy", maintain_order=True)

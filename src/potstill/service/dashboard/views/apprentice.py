@@ -22,7 +22,7 @@ from potstill.service.dashboard.parts import (
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.dashboard.views.shown import estimate
+from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, ranges
 from potstill.service.status import in_thread
 from potstill.summaries import ApprenticeReport, Overview, Ready
 
@@ -31,13 +31,18 @@ _TONES: dict[Ready, Tone] = {"yes": "good", "not yet": "warn", "no": "bad", "no 
 
 async def render(call: Call) -> Html:
     """The report of the last update, and agreement over time."""
+    asked = call.asked(insights.RangeQuery)
     report = await in_thread(insights.apprentice_of, call.service)
-    found = await in_thread(insights.overview_of, call.service, insights.RangeQuery(hours=0))
+    found = await in_thread(insights.overview_of, call.service, asked)
     agreed = any(point.agreement is not None for point in found.points)
     if not report.rows and not agreed:
         return join(tag("h1", "Apprentice"), _nothing(found, call))
     return join(
-        tag("h1", "Apprentice"), _verdict(report, found, call), _figures(report), _over_time(found), _by(report)
+        tag("h1", "Apprentice"),
+        _verdict(report, found, call),
+        _figures(report),
+        _over_time(found, call, asked.hours),
+        _by(report),
     )
 
 
@@ -92,14 +97,16 @@ def _figures(report: ApprenticeReport) -> Html:
     return cards(*shown)
 
 
-def _over_time(found: Overview) -> Html | None:
+def _over_time(found: Overview, call: Call, hours: float) -> Html:
+    choice = ranges(call.service.name, VIEW.name, hours)
     points = [point for point in found.points if point.agreement is not None]
-    if not points:
-        return None
+    if len(points) < FEWEST_POINTS:
+        return section("Over time", choice, empty("Too few points to draw in this range.", "Choose another range."))
     x = [point.time / 1e6 for point in points]
     marks = [(mark.time / 1e6, f"v{mark.version}") for mark in found.marks]
     line = Series("agreement", [point.agreement for point in points])
-    return section("Over time", chart("Share of decisions in which the policy agrees", x, [line], marks=marks))
+    drawn = chart("Share of decisions in which the policy agrees", x, [line], marks=marks)
+    return section("Over time", choice, drawn)
 
 
 def _by(report: ApprenticeReport) -> Html | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from potstill.service import insights
 from potstill.service.dashboard.html import Child, Html, join, tag
-from potstill.service.dashboard.parts import badge, bar, empty, notice, number, percent, section, table, value, when
+from potstill.service.dashboard.parts import bar, empty, notice, number, percent, section, table, value, when
 from potstill.service.dashboard.view import Call, View
 from potstill.service.status import in_thread
 from potstill.summaries import FeatureReport, FeatureRow
@@ -32,7 +32,7 @@ def _verdict(found: FeatureReport) -> Html:
 def _table(found: FeatureReport) -> Html:
     largest = max((row.policy or 0.0 for row in found.features), default=0.0) or 1.0
     most = max((row.reward or 0.0 for row in found.features), default=0.0)
-    header = ("feature", "type", "to the policy", "", "to the reward", "", "missing", "distinct", "warnings")
+    header = ("feature", "type", "to the policy", "", "to the reward", "", "missing", "distinct")
     rows = [_row(row, largest, max(most, 1e-9)) for row in found.features]
     explained = "" if found.explained is None else f" A linear model explains {percent(found.explained)} of the reward."
     note = join(
@@ -47,7 +47,7 @@ def _table(found: FeatureReport) -> Html:
 
 def _row(row: FeatureRow, largest: float, most: float) -> tuple[Child, ...]:
     return (
-        value(row.name),
+        tag("div", value(row.name), class_="name"),
         row.kind,
         number(row.policy),
         bar((row.policy or 0.0) / largest),
@@ -55,7 +55,6 @@ def _row(row: FeatureRow, largest: float, most: float) -> tuple[Child, ...]:
         bar(max(row.reward or 0.0, 0.0) / most),
         percent(row.missing),
         f"{row.distinct:,}",
-        tag("span", [badge(words.partition(":")[0], "warn") for words in row.warnings]),
     )
 
 
@@ -63,7 +62,7 @@ def _reward(row: FeatureRow) -> Child:
     if row.reward is None:
         return number(None)
     chance = row.reward_error is not None and row.reward < 2 * row.reward_error
-    return join(f"{row.reward:.3f}", tag("span", " within chance", class_="soft") if chance else None)
+    return join(f"{max(row.reward, 0.0):.3f}", tag("span", " within chance", class_="soft") if chance else None)
 
 
 VIEW = View("features", "Features", render)

@@ -20,7 +20,7 @@ from potstill.service.dashboard.parts import (
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.dashboard.views.shown import findings, ranges
+from potstill.service.dashboard.views.shown import FEWEST_POINTS, findings, ranges
 from potstill.service.status import in_thread
 from potstill.summaries import Change, Health, HealthReport, VersionHealth
 
@@ -59,7 +59,7 @@ def _actions(found: Health) -> Html:
     trend = "" if found.trend is None else f" It changed by {found.trend:+.3f} from the first half to the second."
     return section(
         "Actions",
-        chart("Entropy of the shares of actions", x, [line]),
+        chart("Entropy of the shares of actions", x, [line]) if len(x) >= FEWEST_POINTS else None,
         table(("action", "share", ""), rows, caption="Shares of actions", numeric=(1,)),
         note=f"1: all actions are taken equally often. 0: always the same.{trend}",
     )
@@ -78,7 +78,9 @@ def _changes(found: Health) -> Html:
 
 
 def _change(name: str, change: Change) -> tuple[Child, ...]:
-    state = badge("more than chance", "warn") if change.alarm else badge("chance explains it", "good")
+    state = badge("chance explains it", "good")
+    if change.alarm:
+        state = badge("rose", "good") if change.after > change.before else badge("fell", "warn")
     p = "< 0.0001" if change.p < 0.0001 else f"{change.p:.4f}"
     return value(name), when(change.time), number(change.before), number(change.after), p, state
 

@@ -20,7 +20,7 @@ from potstill.service.dashboard.parts import (
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.dashboard.views.shown import estimate, findings, ranges
+from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, findings, ranges
 from potstill.service.status import in_thread
 from potstill.summaries import MINUTE, Estimate, Overview, UpdateRun
 
@@ -76,6 +76,8 @@ def _series(found: Overview) -> Html:
             "No decision is in the lake in this range.",
             "A decision shows here within seconds: POST /v1/PROBLEM/decide, or choose a longer range.",
         )
+    if len(found.points) < FEWEST_POINTS:
+        return empty("One point is no line yet.", "Wait a few minutes, or choose a shorter range.")
     x = [point.time / 1e6 for point in found.points]
     marks = [(mark.time / 1e6, f"v{mark.version}") for mark in found.marks]
     charts = [

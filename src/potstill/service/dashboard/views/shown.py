@@ -10,6 +10,8 @@ from potstill.summaries import Estimate, Finding
 
 #: Ranges of time, in hours; 0 is everything.
 RANGES = ((6.0, "6 hours"), (24.0, "day"), (168.0, "week"), (720.0, "month"), (0.0, "everything"))
+#: Points that a line needs.
+FEWEST_POINTS = 2
 
 
 def findings(found: Sequence[Finding]) -> Html:

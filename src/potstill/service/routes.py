@@ -45,7 +45,7 @@ class Endpoint(NamedTuple):
         status: Status of success.
         media: Media type of the reply.
         etag: Whether the reply has an ETag and If-None-Match is honoured.
-        query: Fields of the query string, decoded by `wire.read_query`; None if it has none. The handler gets the
+        query: Fields of the query string, decoded by `http.read_query`; None if it has none. The handler gets the
             query string in place of a body.
     """
 

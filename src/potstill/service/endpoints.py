@@ -31,7 +31,7 @@ from potstill.service.metrics import CONTENT_TYPE, Metrics
 from potstill.service.openapi import document
 from potstill.service.problem_service import ProblemService
 from potstill.service.read_body import read_body
-from potstill.service.reads import ReadEndpoints
+from potstill.service.reads import ReadEndpoints, evaluation
 from potstill.service.snapshot import write_mode
 from potstill.service.status import in_thread, is_ready
 from potstill.service.wire import (
@@ -160,9 +160,13 @@ class ProblemEndpoints(ReadEndpoints):
 
     async def promote(self, body: bytes, headers: Headers) -> Reply:
         """Serve a staged or a refused version."""
-        return await self._change(
-            PromoteRequest, body, headers, lambda r, asked, by: r.serve(asked.version, asked.reason, by)
-        )
+
+        def change(registry: Registry, asked: PromoteRequest, by: str) -> None:
+            if asked.gates:
+                self._pass_gates(registry, asked.version)
+            registry.serve(asked.version, asked.reason, by)
+
+        return await self._change(PromoteRequest, body, headers, change)
 
     async def mode(self, body: bytes, headers: Headers) -> Reply:
         """Change the mode; the registry records who did it, before it is done."""
@@ -185,6 +189,23 @@ class ProblemEndpoints(ReadEndpoints):
         with _refusing():
             await asyncio.to_thread(change, self._service.workspace.registry, asked, by)
         return await self._admin_reply()
+
+    async def evaluate(self, body: bytes, headers: Headers) -> Reply:
+        """Begin an evaluation."""
+        asked: ChangeRequest = self._read(msgspec.json.Decoder(ChangeRequest).decode, body)
+        by = author(self._guards, self._service.name, headers, asked.by)
+        await evaluation.begin_evaluation(self._service, by)
+        return json(await in_thread(evaluation.read_evaluation, self._service), 202)
+
+    def _pass_gates(self, registry: Registry, version: int) -> None:
+        """Return if nothing is against a version; `Refusal` otherwise."""
+        listed = {one.version: one for one in registry.versions(version - 1)}
+        against = [*listed[version].reasons] if version in listed else []
+        if (worse := evaluation.worse_than_serving(self._service, version)) is not None:
+            against.append(worse)
+        if against:
+            said = "; ".join(against)
+            raise Refusal(409, "gates", f"the gates refuse version {version}: {said}; potstill promote overrides")
 
     async def _admin_reply(self) -> Reply:
         await self._service.reload()

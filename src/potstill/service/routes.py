@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from potstill.service import wire
-from potstill.service.reads import compare, decisions, expect, experiment, versions
+from potstill.service.reads import compare, decisions, evaluation, expect, experiment, versions
 from potstill.service.tokens import Scope
 
 #: What a status other than success means.
@@ -218,7 +218,8 @@ PROBLEM_ENDPOINTS = (
         "promote",
         "admin",
         "Promote a version",
-        "Serves a staged version, or a refused one in spite of the reasons against it. It releases a pin.",
+        "Serves a staged version, or a refused one in spite of what is against it, unless the request says `gates`. "
+        "It releases a pin.",
         (wire.PromoteRequest,),
         (wire.AdminReply,),
         (*_BODY, 404, 409),
@@ -236,6 +237,20 @@ PROBLEM_ENDPOINTS = (
         (wire.AdminReply,),
         (*_BODY, 409),
         "single",
+    ),
+    Endpoint(
+        "POST",
+        "admin/evaluate",
+        "evaluate",
+        "admin",
+        "Begin an evaluation",
+        "Off-policy evaluation of the serving version, staged and refused ones, the uniform policy and fixed actions, "
+        "by a process of low priority. `GET evaluation` has its progress and its result. It needs the extra `learn`.",
+        (wire.ChangeRequest,),
+        (evaluation.EvaluationReply,),
+        (*_BODY, 409),
+        "single",
+        202,
     ),
     # What the pages show, as JSON.
     Endpoint(
@@ -306,6 +321,16 @@ PROBLEM_ENDPOINTS = (
         (expect.ExpectReply,),
         (*_BODY, 409),
         "single",
+    ),
+    Endpoint(
+        "GET",
+        "evaluation",
+        "evaluation",
+        "read",
+        "Read the evaluation",
+        "The last evaluation of what could serve, and the progress of the one that runs on this machine.",
+        reply=(evaluation.EvaluationReply,),
+        refusals=(503,),
     ),
     Endpoint(
         "GET",

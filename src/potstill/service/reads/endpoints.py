@@ -5,7 +5,7 @@ from __future__ import annotations
 from potstill.service.http import Headers, Reply, json, read_query
 from potstill.service.problem_service import ProblemService
 from potstill.service.read_body import read_body
-from potstill.service.reads import compare, decisions, expect, experiment, versions
+from potstill.service.reads import compare, decisions, evaluation, expect, experiment, versions
 from potstill.service.status import in_thread
 
 
@@ -38,6 +38,10 @@ class ReadEndpoints:
     async def decision(self, query: bytes, _: Headers) -> Reply:
         """One decision."""
         return json(await decisions.read_decision(self._service, read_query(decisions.DecisionQuery, query)))
+
+    async def evaluation(self, _: bytes, __: Headers) -> Reply:
+        """The last evaluation."""
+        return json(await in_thread(evaluation.read_evaluation, self._service))
 
     async def experiment(self, query: bytes, _: Headers) -> Reply:
         """The report of the experiment."""

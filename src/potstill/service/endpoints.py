@@ -13,7 +13,7 @@ import msgspec
 from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward, now
 from potstill.policy import Policy
 from potstill.registry import Conflict, CorruptVersion, OtherProblem, Registry, UnknownVersion
-from potstill.service import docs_page, insights, status
+from potstill.service import docs_page, status
 from potstill.service.auth import author, visible
 from potstill.service.http import (
     OCTETS,
@@ -22,7 +22,6 @@ from potstill.service.http import (
     Reply,
     header,
     json,
-    read_query,
     too_large,
     unavailable,
     unfit,
@@ -32,7 +31,7 @@ from potstill.service.metrics import CONTENT_TYPE, Metrics
 from potstill.service.openapi import document
 from potstill.service.problem_service import ProblemService
 from potstill.service.read_body import read_body
-from potstill.service.reads import ReadEndpoints
+from potstill.service.reads import ReadEndpoints, evaluation
 from potstill.service.snapshot import write_mode
 from potstill.service.status import in_thread, is_ready
 from potstill.service.wire import (
@@ -135,22 +134,6 @@ class ProblemEndpoints(ReadEndpoints):
         """Status of the problem."""
         return json(await in_thread(status.status, self._service))
 
-    async def overview(self, query: bytes, _: Headers) -> Reply:
-        """What serves, what arrives and what is earned, over time."""
-        return json(await in_thread(insights.overview_of, self._service, read_query(insights.RangeQuery, query)))
-
-    async def apprentice(self, _: bytes, __: Headers) -> Reply:
-        """How close the policy is to the caller's own choices."""
-        return json(await in_thread(insights.apprentice_of, self._service))
-
-    async def features(self, _: bytes, __: Headers) -> Reply:
-        """Which features matter, and what is wrong with them."""
-        return json(await in_thread(insights.features_of, self._service))
-
-    async def log_health(self, query: bytes, _: Headers) -> Reply:
-        """Whether the log is what the policies say."""
-        return json(await in_thread(insights.health_of, self._service, read_query(insights.RangeQuery, query)))
-
     async def rollback(self, body: bytes, headers: Headers) -> Reply:
         """Return to a version that served before, and pin it."""
         return await self._change(
@@ -177,9 +160,13 @@ class ProblemEndpoints(ReadEndpoints):
 
     async def promote(self, body: bytes, headers: Headers) -> Reply:
         """Serve a staged or a refused version."""
-        return await self._change(
-            PromoteRequest, body, headers, lambda r, asked, by: r.serve(asked.version, asked.reason, by)
-        )
+
+        def change(registry: Registry, asked: PromoteRequest, by: str) -> None:
+            if asked.gates:
+                self._pass_gates(registry, asked.version)
+            registry.serve(asked.version, asked.reason, by)
+
+        return await self._change(PromoteRequest, body, headers, change)
 
     async def mode(self, body: bytes, headers: Headers) -> Reply:
         """Change the mode; the registry records who did it, before it is done."""
@@ -202,6 +189,23 @@ class ProblemEndpoints(ReadEndpoints):
         with _refusing():
             await asyncio.to_thread(change, self._service.workspace.registry, asked, by)
         return await self._admin_reply()
+
+    async def evaluate(self, body: bytes, headers: Headers) -> Reply:
+        """Begin an evaluation."""
+        asked: ChangeRequest = self._read(msgspec.json.Decoder(ChangeRequest).decode, body)
+        by = author(self._guards, self._service.name, headers, asked.by)
+        await evaluation.begin_evaluation(self._service, by)
+        return json(await in_thread(evaluation.read_evaluation, self._service), 202)
+
+    def _pass_gates(self, registry: Registry, version: int) -> None:
+        """Return if nothing is against a version; `Refusal` otherwise."""
+        listed = {one.version: one for one in registry.versions(version - 1)}
+        against = [*listed[version].reasons] if version in listed else []
+        if (worse := evaluation.worse_than_serving(self._service, version)) is not None:
+            against.append(worse)
+        if against:
+            said = "; ".join(against)
+            raise Refusal(409, "gates", f"the gates refuse version {version}: {said}; potstill promote overrides")
 
     async def _admin_reply(self) -> Reply:
         await self._service.reload()

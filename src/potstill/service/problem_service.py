@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,6 +95,7 @@ class ProblemService:
         self.problems = ProblemWatcher(workspace)
         self.counts = Counts()
         self.queries = Queries(workspace.url)
+        self.children: list[subprocess.Popen[bytes]] = []  # they end when their standard input does
         self._decider = Decider(workspace.problem, fallback_of(workspace))
         self._cache, self._size = IdempotencyCache(idempotency_size), idempotency_size
         self._recall = Recall(workspace, shared)
@@ -116,6 +118,11 @@ class ProblemService:
     async def close(self) -> None:
         """Wait until all submitted events are on disk, and close the log."""
         await self.queries.close()
+        for child in self.children:
+            if child.stdin is not None:
+                child.stdin.close()
+            child.terminate()
+            await asyncio.to_thread(child.wait)
         if self._log is not None:
             log, self._log = self._log, None
             await log.close()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from potstill.service import insights, wire
-from potstill.service.reads import compare, decisions, expect, experiment, versions
+from potstill.service import wire
+from potstill.service.reads import compare, decisions, evaluation, expect, experiment, insights, versions
 from potstill.service.tokens import Scope
 from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
 
@@ -46,7 +46,7 @@ class Endpoint(NamedTuple):
         status: Status of success.
         media: Media type of the reply.
         etag: Whether the reply has an ETag and If-None-Match is honoured.
-        query: Fields of the query string, decoded by `wire.read_query`; None if it has none. The handler gets the
+        query: Fields of the query string, decoded by `http.read_query`; None if it has none. The handler gets the
             query string in place of a body.
     """
 
@@ -268,7 +268,8 @@ PROBLEM_ENDPOINTS = (
         "promote",
         "admin",
         "Promote a version",
-        "Serves a staged version, or a refused one in spite of the reasons against it. It releases a pin.",
+        "Serves a staged version, or a refused one in spite of what is against it, unless the request says `gates`. "
+        "It releases a pin.",
         (wire.PromoteRequest,),
         (wire.AdminReply,),
         (*_BODY, 404, 409),
@@ -286,6 +287,20 @@ PROBLEM_ENDPOINTS = (
         (wire.AdminReply,),
         (*_BODY, 409),
         "single",
+    ),
+    Endpoint(
+        "POST",
+        "admin/evaluate",
+        "evaluate",
+        "admin",
+        "Begin an evaluation",
+        "Off-policy evaluation of the serving version, staged and refused ones, the uniform policy and fixed actions, "
+        "by a process of low priority. `GET evaluation` has its progress and its result. It needs the extra `learn`.",
+        (wire.ChangeRequest,),
+        (evaluation.EvaluationReply,),
+        (*_BODY, 409),
+        "single",
+        202,
     ),
     # What the pages show, as JSON.
     Endpoint(
@@ -356,6 +371,16 @@ PROBLEM_ENDPOINTS = (
         (expect.ExpectReply,),
         (*_BODY, 409),
         "single",
+    ),
+    Endpoint(
+        "GET",
+        "evaluation",
+        "evaluation",
+        "read",
+        "Read the evaluation",
+        "The last evaluation of what could serve, and the progress of the one that runs on this machine.",
+        reply=(evaluation.EvaluationReply,),
+        refusals=(503,),
     ),
     Endpoint(
         "GET",

@@ -49,6 +49,7 @@ QUERY_FIELDS = {
     "by": "Name of a feature to show effects by.",
     "contexts": "The most contexts to compare in.",
     "first": "A version.",
+    "hours": "The last hours; 0 for everything.",
     "id": "Name of the decision.",
     "limit": "The most items of the reply.",
     "second": "Another version.",

@@ -140,9 +140,13 @@ class PinRequest(ChangeRequest, frozen=True):
 
 
 class PromoteRequest(ChangeRequest, frozen=True, kw_only=True):
-    """Serve a version: a staged one, or a refused one in spite of what is against it. A pin is released."""
+    """Serve a version: a staged one, or a refused one in spite of what is against it. A pin is released.
+
+    With `gates`, a version is refused if the gates or the last evaluation are against it.
+    """
 
     version: Version
+    gates: bool = False
 
 
 class ModeRequest(ChangeRequest, frozen=True, kw_only=True):

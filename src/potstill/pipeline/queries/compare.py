@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from potstill.pipeline.queries.distribution import labels, shares
+from potstill.pipeline.queries.action_shares import labels, shares
 from potstill.pipeline.queries.errors import CannotAnswer
 from potstill.pipeline.queries.events import latest
 from potstill.problem import Feature
@@ -101,7 +101,7 @@ def _ranges(values: pl.Series) -> list[tuple[str, NDArray[np.bool_]]]:
     found = []
     for low, high in pairwise(edges):
         inside = (numbers >= low) & ((numbers < high) | (high == edges[-1]))
-        found.append((f"{low:,.4g} to {high:,.4g}", inside))
+        found.append((f"{_short(low)} to {_short(high)}", inside))
     return found + missing
 
 
@@ -112,3 +112,7 @@ def _values(values: pl.Series) -> list[tuple[str, NDArray[np.bool_]]]:
     frequent = counts[texts.name].head(VALUES).to_list()
     found = [(value, (texts == value).to_numpy()) for value in frequent]
     return [*found, ("other values", (~texts.is_in(frequent)).to_numpy())]
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if 1000 <= abs(number) < 1e15 else f"{number:.4g}"

@@ -12,7 +12,7 @@ import polars as pl
 
 from potstill.events.join import read_cut
 from potstill.pipeline.audit import audit_rows
-from potstill.pipeline.queries.distribution import labels, shares
+from potstill.pipeline.queries.action_shares import labels, shares
 from potstill.pipeline.queries.errors import CannotAnswer
 from potstill.pipeline.queries.events import latest, microseconds
 from potstill.policy import Policy

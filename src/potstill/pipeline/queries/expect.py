@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from potstill.pipeline.queries.distribution import BINS
+from potstill.pipeline.queries.action_shares import BINS
 from potstill.pipeline.resume import start
 from potstill.problem import Continuous
 from potstill.registry import UnknownVersion

@@ -11,7 +11,7 @@ from potstill.service.dashboard.assets import Asset, assets
 from potstill.service.dashboard.html import Html, tag
 from potstill.service.dashboard.index import index
 from potstill.service.dashboard.page import HEADERS, locked, whole
-from potstill.service.dashboard.parts import notice
+from potstill.service.dashboard.parts import notice, url, waiting
 from potstill.service.dashboard.view import Call, View
 from potstill.service.dashboard.views import VIEWS
 from potstill.service.http import HTML, Headers, Refusal, Reply, header
@@ -48,7 +48,11 @@ async def _page(service: ProblemService, view: View, options: Options, query: by
     status, is_locked = 200, False
     try:
         check(options.guards, service.name, headers, "read")
-        inside = await view.render(Call(service, query, allowed(options.guards, service.name, headers, "admin")))
+        call = Call(service, query, allowed(options.guards, service.name, headers, "admin"))
+        wait = view.deferred and not _is_fragment(headers)
+        inside = (
+            waiting(f"{url(service.name, view.name)}?{query.decode('latin-1')}") if wait else await view.render(call)
+        )
     except Refusal as refusal:
         status, is_locked = refusal.status, refusal.status in (401, 403)
         inside = locked(refusal.message) if is_locked else _refused(view, refusal.message)

@@ -64,6 +64,28 @@ def empty(what: str, then: Child) -> Html:
     return tag("div", tag("p", tag("strong", what)), tag("p", then), class_="empty")
 
 
+def waiting(address: str, *, whole: bool = True) -> Html:
+    """In place of what takes longer: it is asked for at once, and takes this place; of the whole view, or of itself."""
+    target, swap = ("#view", "innerHTML") if whole else ("this", "outerHTML")
+    return tag(
+        "p", "Reading the workspace…", class_="waiting soft", role="status",
+        hx_get=address, hx_trigger="load", hx_target=target, hx_swap=swap,
+    )  # fmt: skip
+
+
+def options(name: str, choices: Iterable[tuple[str, str]], chosen: str) -> Html:
+    """A list to choose from, of values and their texts."""
+    listed = [tag("option", text, value=value, selected=value == chosen) for value, text in choices]
+    return tag("select", listed, name=name)
+
+
+def search(*fields: tuple[str, Html], label: str, hidden: Mapping[str, str] | None = None) -> Html:
+    """A form whose fields go into the address of the view."""
+    kept = [tag("input", type="hidden", name=name, value=value) for name, value in (hidden or {}).items()]
+    shown = [tag("label", title, field) for title, field in fields]
+    return tag("form", kept, shown, tag("button", label, class_="primary"), method="get", class_="search")
+
+
 def code(text: str) -> Html:
     """A command or a name of a field."""
     return tag("code", text)
@@ -229,7 +251,7 @@ def interval(amount: float | None, low: float | None, high: float | None) -> str
 
 def percent(share: float | None) -> str:
     """A share in percent; a dash for none."""
-    return "–" if share is None or not math.isfinite(share) else f"{share:.1%}"
+    return "–" if share is None or not math.isfinite(share) else f"{100 * share:.1f} %"
 
 
 def _json(spec: object) -> str:

@@ -45,6 +45,7 @@ class View(NamedTuple):
         name: Its name in addresses, ``/p/PROBLEM/NAME``.
         title: Its name in the navigation.
         render: Gives the inside of the page. What it reads from files it reads by `status.in_thread`.
+        deferred: Whether it takes longer than a first paint may: the page comes first then, and asks for the view.
         refresh: Seconds after which the page reads it again while it is looked at; 0 for never.
         module: Name of a script under ``static/`` that the view needs; None for none.
     """
@@ -52,5 +53,6 @@ class View(NamedTuple):
     name: str
     title: str
     render: Callable[[Call], Awaitable[Html]]
+    deferred: bool = False
     refresh: int = 0
     module: str | None = None

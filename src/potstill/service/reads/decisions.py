@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from potstill.problem import YEAR_2200
 from potstill.service.problem_service import ProblemService
 from potstill.service.wire import Text
 
@@ -16,7 +17,7 @@ class DecisionsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     unit: Text | None = None
-    before: Annotated[int, Meta(ge=0, le=2**62)] | None = None
+    before: Annotated[int, Meta(ge=0, lt=int(YEAR_2200))] | None = None
 
 
 class DecisionQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

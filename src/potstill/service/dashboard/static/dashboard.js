@@ -31,7 +31,7 @@
     return found ? { ...headers, Authorization: `Bearer ${found}` } : headers;
   }
   // The scripts of single views use the same.
-  window.potstill = { problem, authorised, api: (path) => `/v1/${encodeURIComponent(problem)}/${path}`, say, dress };
+  window.potstill = { problem, authorised, api: (path) => `/v1/${encodeURIComponent(problem)}/${path}`, say, dress, draw };
 
   document.addEventListener("htmx:configRequest", (event) => {
     Object.assign(event.detail.headers, authorised());
@@ -155,8 +155,9 @@
     return sums;
   }
   function draw(element) {
+    drawn.get(element)?.[0].destroy();
     const spec = JSON.parse(element.dataset.chart);
-    const data = [spec.x], series = [{}], bands = [];
+    const data = [spec.x], series = [{ label: spec.label ?? (spec.times ? "time" : "x") }], bands = [];
     const values = spec.stacked ? stacked(spec.series) : spec.series.map((line) => line.values);
     spec.series.forEach((line, at) => {
       const stroke = colour(`line-${(at % COLOURS) + 1}`);
@@ -174,8 +175,8 @@
       font: "12px system-ui" };
     const options = {
       width: Math.max(element.clientWidth, 240), height: 220, series, bands,
-      scales: { x: { time: spec.times } },
-      axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => shown(tick, "")) }],
+      scales: { x: { time: spec.times, distr: spec.log ? 3 : 1 } },
+      axes: [spec.times ? axis : { ...axis, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : shown(tick, ""))) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => shown(tick, "")) }],
       cursor: { y: false }, legend: { live: true },
       hooks: { draw: [(plot) => marks(plot, spec.marks)] },
     };
@@ -203,10 +204,13 @@
     context.restore();
   }
   function redraw() {
-    for (const element of drawn.keys()) {
-      drawn.get(element)[0].destroy();
-      drawn.delete(element);
-      if (element.isConnected) draw(element);
+    for (const element of [...drawn.keys()]) {
+      if (element.isConnected) {
+        draw(element);
+      } else {
+        drawn.get(element)[0].destroy();
+        drawn.delete(element);
+      }
     }
   }
   let waiting = 0;
@@ -216,7 +220,7 @@
   /** Make what the server sent ready to look at. */
   function dress(root) {
     local(root);
-    for (const element of root.querySelectorAll(".chart[data-chart]")) draw(element);
+    for (const element of root.querySelectorAll(".chart[data-chart]")) if (!drawn.has(element)) draw(element);
     const forget = document.getElementById("forget");
     if (forget) forget.hidden = !token();
     if (main.querySelector("#token-form .reason") && !token()) main.querySelector(".reason").textContent = "";
@@ -227,6 +231,9 @@
   });
   dress(main);
   if (token() && (problem === null || main.hasAttribute("data-locked"))) read();
-  else document.documentElement.dataset.ready = "";
-  document.addEventListener("htmx:afterSettle", () => { document.documentElement.dataset.ready = ""; });
+  else ready();
+  document.addEventListener("htmx:afterSettle", ready);
+  function ready() {
+    if (!main.querySelector(".waiting")) document.documentElement.dataset.ready = "";
+  }
 })();

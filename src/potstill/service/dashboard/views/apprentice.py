@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from potstill.service import insights
 from potstill.service.dashboard.html import Child, Html, join, tag
 from potstill.service.dashboard.parts import (
     Series,
@@ -23,6 +22,7 @@ from potstill.service.dashboard.parts import (
 )
 from potstill.service.dashboard.view import Call, View
 from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, ranges
+from potstill.service.reads import insights
 from potstill.service.status import in_thread
 from potstill.summaries import ApprenticeReport, Overview, Ready
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from potstill.service import insights
 from potstill.service.dashboard.html import Child, Html, join, tag
 from potstill.service.dashboard.parts import bar, empty, notice, number, percent, section, table, value, when
 from potstill.service.dashboard.view import Call, View
+from potstill.service.reads import insights
 from potstill.service.status import in_thread
 from potstill.summaries import FeatureReport, FeatureRow
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from potstill.service import insights
 from potstill.service.dashboard.html import Child, Html, join, tag
 from potstill.service.dashboard.parts import (
     Series,
@@ -21,6 +20,7 @@ from potstill.service.dashboard.parts import (
 )
 from potstill.service.dashboard.view import Call, View
 from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, findings, ranges
+from potstill.service.reads import insights
 from potstill.service.status import in_thread
 from potstill.summaries import MINUTE, Estimate, Overview, UpdateRun
 
@@ -137,7 +137,7 @@ def _compared(found: Overview) -> Html:
             estimate(line.served),
             estimate(line.other),
             estimate(line.difference),
-            tag("div", line.words, class_="wide"),
+            tag("div", line.words, class_="text"),
         )
         for line in found.compared
     ]

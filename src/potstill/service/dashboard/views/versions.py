@@ -24,6 +24,7 @@ from potstill.service.dashboard.parts import (
     when,
 )
 from potstill.service.dashboard.view import Call, View
+from potstill.service.dashboard.views import compare
 from potstill.service.reads import versions as data
 from potstill.service.status import in_thread
 
@@ -38,11 +39,16 @@ _MODES = {
 class _Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: int = 20
     version: int | None = None
+    first: int | None = None
+    second: int | None = None
+    part: str | None = None
 
 
 async def render(call: Call) -> Html:
     """What serves, the versions, the one that is chosen, and the latest changes."""
     asked = call.asked(_Query)
+    if asked.part == "compare" and asked.first is not None and asked.second is not None:
+        return await compare.render(call, asked.first, asked.second)
     listed = msgspec.convert({"limit": asked.limit}, data.VersionsQuery)
     found = await in_thread(data.read_versions, call.service, listed)
     chosen = None
@@ -55,6 +61,7 @@ async def render(call: Call) -> Html:
         _state(call, found),
         _list(call, found, asked.version),
         None if chosen is None else _details(call, chosen),
+        compare.form(call, [one.version for one in found.versions if one.current_problem], asked.first, asked.second),
         _changes(found),
     )
 

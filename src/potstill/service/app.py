@@ -32,6 +32,7 @@ from potstill.service.limits import Disconnected, Load, Options, most_values, re
 from potstill.service.metrics import NullRecorder, ProblemGauges
 from potstill.service.problem_service import ProblemService
 from potstill.service.status import clock_step, log_status, unused_rewards, watermark_lags
+from potstill.service.summary_metrics import read_gauges
 from potstill.service.tokens import Scope as TokenScope
 from potstill.workspace import Workspace
 
@@ -210,6 +211,7 @@ class App:
                 watermarks=watermark_lags(service),
                 clock_step=clock_step(service) / 1e6,
                 damaged_files=len(read_scrub(service.workspace.spool).damaged),
+                summaries=read_gauges(service.workspace.storage),
             )
 
 

@@ -140,7 +140,7 @@
     }
   }
   const colour = (name) => getComputedStyle(body).getPropertyValue(`--${name}`).trim();
-  const COLOURS = 6;
+  const COLOURS = 6, UNNAMED = "\u2060"; // uPlot gives a series without a label one of its own
   const drawn = new Map(); // element: [plot, specification]
 
   function shown(value, unit) {
@@ -168,7 +168,7 @@
       if (!line.low || !line.high) return;
       const hidden = { stroke: "transparent", points: { show: false }, value: () => "" };
       data.push(line.high, line.low);
-      series.push({ ...hidden, label: "" }, { ...hidden, label: "" });
+      series.push({ ...hidden, label: UNNAMED }, { ...hidden, label: UNNAMED });
       bands.push({ series: [data.length - 2, data.length - 1], fill: `${stroke}2e` });
     });
     const axis = { stroke: colour("soft"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false },
@@ -183,7 +183,7 @@
     element.replaceChildren();
     drawn.set(element, [new uPlot(options, data, element), spec]);
     for (const row of element.querySelectorAll(".u-legend .u-series")) {
-      if (!row.querySelector(".u-label").textContent) row.hidden = true;
+      if (row.querySelector(".u-label").textContent === UNNAMED) row.hidden = true;
     }
   }
   function marks(plot, places) {

@@ -21,7 +21,7 @@ from potstill.service.dashboard.parts import (
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, ranges
+from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, marks, ranges
 from potstill.service.reads import insights
 from potstill.service.status import in_thread
 from potstill.summaries import ApprenticeReport, Overview, Ready
@@ -103,9 +103,8 @@ def _over_time(found: Overview, call: Call, hours: float) -> Html:
     if len(points) < FEWEST_POINTS:
         return section("Over time", choice, empty("Too few points to draw in this range.", "Choose another range."))
     x = [point.time / 1e6 for point in points]
-    marks = [(mark.time / 1e6, f"v{mark.version}") for mark in found.marks]
     line = Series("agreement", [point.agreement for point in points])
-    drawn = chart("Share of decisions in which the policy agrees", x, [line], marks=marks)
+    drawn = chart("Share of decisions in which the policy agrees", x, [line], marks=marks(found, x[-1]))
     return section("Over time", choice, drawn)
 
 

@@ -19,7 +19,7 @@ from potstill.service.dashboard.parts import (
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, findings, ranges
+from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, findings, marks, ranges
 from potstill.service.reads import insights
 from potstill.service.status import in_thread
 from potstill.summaries import MINUTE, Estimate, Overview, UpdateRun
@@ -79,9 +79,9 @@ def _series(found: Overview) -> Html:
     if len(found.points) < FEWEST_POINTS:
         return empty("One point is no line yet.", "Wait a few minutes, or choose a shorter range.")
     x = [point.time / 1e6 for point in found.points]
-    marks = [(mark.time / 1e6, f"v{mark.version}") for mark in found.marks]
+    places = marks(found, x[-1])
     charts = [
-        chart("Mean reward of joined decisions, with 95% intervals", x, list(_rewards(found)), marks=marks),
+        chart("Mean reward of joined decisions, with 95% intervals", x, list(_rewards(found)), marks=places),
         chart(
             "Decisions and rewards per minute",
             x,
@@ -89,9 +89,9 @@ def _series(found: Overview) -> Html:
                 Series("decisions", [point.decisions for point in found.points]),
                 Series("rewards", [point.rewards for point in found.points]),
             ],
-            marks=marks,
+            marks=places,
         ),
-        chart("Shares of actions", x, list(_shares(found)), marks=marks, stacked=True),
+        chart("Shares of actions", x, list(_shares(found)), marks=places, stacked=True),
     ]
     return section("Over time", tag("div", charts, class_="charts"), note=_note(found))
 

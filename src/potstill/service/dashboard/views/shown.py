@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from potstill.service.dashboard.html import Child, Html, join, tag
 from potstill.service.dashboard.parts import interval, link, notice, url, value
-from potstill.summaries import Estimate, Finding
+from potstill.summaries import Estimate, Finding, Overview
 
 #: Ranges of time, in hours; 0 is everything.
 RANGES = ((6.0, "6 hours"), (24.0, "day"), (168.0, "week"), (720.0, "month"), (0.0, "everything"))
+#: Labels of versions that an axis has room for.
+MARKS = 12
 #: Points that a line needs.
 FEWEST_POINTS = 2
 
@@ -22,6 +24,24 @@ def findings(found: Sequence[Finding]) -> Html:
 def _finding(one: Finding) -> Html:
     then: Child = join(" ", tag("span", one.then, class_="soft")) if one.then else None
     return tag("div", notice(join(value(one.what, 1000), then), one.tone), role="listitem")
+
+
+def marks(found: Overview, last: float) -> list[tuple[float, str]]:
+    """Places of version marks in seconds; versions that are too close for a label of their own share one.
+
+    Args:
+        found: The overview.
+        last: The last place of the chart's axis.
+    """
+    least = (found.end - found.start) / 1e6 / MARKS
+    placed: list[tuple[float, int, int]] = []
+    for mark in found.marks:
+        at = min(mark.time / 1e6, last)
+        if placed and at - placed[-1][0] < least:
+            placed[-1] = (placed[-1][0], placed[-1][1], mark.version)
+        else:
+            placed.append((at, mark.version, mark.version))
+    return [(at, f"v{first}" if first == to else f"v{first}–{to}") for at, first, to in placed]
 
 
 def ranges(problem: str, view: str, hours: float) -> Html:

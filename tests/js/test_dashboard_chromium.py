@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from urllib.parse import quote
 
 import pytest
 import worlds
@@ -11,6 +12,9 @@ from dashboard_pages import faults, give, is_narrow, outside, press, text, visit
 from service_examples import publish
 from service_process import Running, serving
 
+from potstill.events import LoggedDecision, LoggedReward
+from potstill.pipeline.update import run_update
+from potstill.policy import Policy
 from potstill.service.dashboard.views import VIEWS
 from potstill.service.tokens import TokenFile
 from potstill.workspace import Workspace
@@ -18,6 +22,24 @@ from potstill.workspace import Workspace
 HOSTILE = "<script>document.title = 'owned'</script>"
 OPEN = worlds.PROBLEM.replace(b"video-upload", b"open-one")
 CLOSED = worlds.PROBLEM.replace(b"video-upload", b"closed-one")
+
+
+NUMBER = worlds.PROBLEM.replace(b"video-upload", b"number-one").replace(
+    b'type = "discrete"\nnames = ["360p", "720p", "1080p"]',
+    b'type = "continuous"\nname = "price"\nlow = 0.5\nhigh = 20\nscale = "log"\nbins = 48',
+)
+RIGHT_TO_LEFT = "\u202e\u0645\u0631\u062d\u0628\u0627"
+LONG = "<b>" + "long " * 180
+
+
+def log_hostile(workspace: Workspace) -> None:
+    """Decisions whose ids, units and categories are markup, long, and from right to left."""
+    policy = workspace.registry.policy()
+    with workspace.event_log() as log:
+        for name in (HOSTILE, RIGHT_TO_LEFT, LONG):
+            context = {"bandwidth_kbps": 900.0, "connection": HOSTILE if name == HOSTILE else "x" * 10_000}
+            log.append(LoggedDecision.of(policy.decide(context, id=name), context, unit=name))
+            log.append(LoggedReward(id=name, reward=0.5, key=name))
 
 
 class Both:
@@ -39,10 +61,13 @@ def both(program: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
         name: worlds.made(str(folder / name), problem=problem)
         for name, problem in (("open-one", OPEN), ("empty-one", empty), ("closed-one", CLOSED))
     }
-    policy = made["open-one"].start()
-    worlds.log(made["open-one"], policy, 200)
-    publish(made["open-one"], seed=1)
+    made["number-one"] = worlds.made(str(folder / "number-one"), problem=NUMBER)
+    made["number-one"].start()
+    publish(made["number-one"], seed=1)
+    worlds.log(made["open-one"], made["open-one"].start(), 600)
+    run_update(made["open-one"], now=worlds.LATER)
     publish(made["open-one"], seed=2)
+    log_hostile(made["open-one"])
     file = TokenFile(made["closed-one"].storage)
     tokens = {"read": file.create("reader", ["read"]), "admin": file.create("boss", ["read", "admin"])}
     with (
@@ -123,7 +148,7 @@ def test_a_change_without_the_scope_is_refused(both: Both) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
-@pytest.mark.parametrize("problem", ["open-one", "empty-one", "closed-one"])
+@pytest.mark.parametrize("problem", ["open-one", "number-one", "empty-one", "closed-one"])
 def test_every_view_is_narrow_accessible_and_alone(both: Both, view: object, problem: str) -> None:
     both.page.complaints.clear()
     both.page.requests.clear()
@@ -143,3 +168,82 @@ def test_the_list_is_narrow_accessible_and_alone(both: Both) -> None:
         assert is_narrow(both.page)
         assert faults(both.page) == []
     assert both.page.complaints == []
+
+
+def test_hostile_values_show_as_text(both: Both) -> None:
+    both.page.complaints.clear()
+    both.visit("/p/open-one/decisions")
+    assert HOSTILE[:40] in text(both.page)
+    assert RIGHT_TO_LEFT in text(both.page)
+    for name in (HOSTILE, RIGHT_TO_LEFT, LONG.strip()):
+        both.visit(f"/p/open-one/decisions?id={quote(name)}", 390)
+        if name == HOSTILE:
+            assert name in text(both.page)
+        assert is_narrow(both.page)
+    assert both.page.run("document.title").startswith("Decisions")
+    assert both.page.run("document.querySelectorAll('main script, main b').length") == 0
+    assert both.page.complaints == []
+
+
+def test_the_page_decides_as_python_does(both: Both) -> None:
+    policy = both.workspaces["open-one"].registry.policy()
+    both.visit("/p/open-one/try")
+    both.page.until("window.potstill.swept !== undefined")
+    both.page.run(
+        "document.querySelector('[data-feature=connection]').value = 'wifi';"
+        "document.querySelector('[data-feature=connection]').dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    context = both.page.run("potstill.context()")
+    assert context["connection"] == "wifi"
+    for feature in ("bandwidth_kbps", "connection"):
+        swept = both.page.run(f"potstill.swept(potstill.context(), {feature!r}, 9)")
+        for value, p in swept:
+            assert p == pytest.approx(policy.probabilities({**context, feature: value}).tolist(), abs=1e-6)
+    both.page.until("document.getElementById('try-expected').textContent !== ''")
+    shown = both.page.run("[...document.querySelectorAll('#try-bars tbody tr')].map((row) => row.cells[2].textContent)")
+    assert shown == [f"{100 * p:.1f} %" if p >= 0.0005 else "< 0.1 %" for p in policy.probabilities(context)]
+
+
+def test_the_page_decides_a_number_as_python_does(both: Both) -> None:
+    policy = both.workspaces["number-one"].registry.policy()
+    both.visit("/p/number-one/try")
+    both.page.until("window.potstill.swept !== undefined")
+    context = both.page.run("potstill.context()")
+    for value, p in both.page.run("potstill.swept(potstill.context(), 'bandwidth_kbps', 5)"):
+        encoded = both.workspaces["number-one"].problem.encode({**context, "bandwidth_kbps": value})[None]
+        bins = policy.distribution(encoded).p  # type: ignore[attr-defined]
+        assert p == pytest.approx(bins.reshape(16, 3).sum(axis=1).tolist(), abs=1e-6)
+
+
+def stage(workspace: Workspace, layers: object) -> int:
+    """Publish a version that does not serve."""
+    version, head = workspace.registry.next_version(), workspace.registry.head()
+    assert head is not None
+    policy = Policy.build(workspace.problem, layers, version=version)  # type: ignore[arg-type]
+    workspace.registry.publish(policy, teacher=None, report=b"{}", serve=False, expected=head.number)
+    return version
+
+
+def test_versions_are_compared_and_evaluated_and_the_winner_is_applied(both: Both) -> None:
+    workspace = both.workspaces["open-one"]
+    registry = workspace.registry
+    registry.serve(1)
+    both.visit("/p/open-one/versions?first=1&second=2")
+    both.page.until("document.querySelector('main').innerText.includes('of decisions change')")
+    same = stage(workspace, registry.policy(1).layers)
+    *hidden, last = registry.policy(1).layers
+    worse = stage(workspace, [*hidden, last._replace(weight=-last.weight, bias=-last.bias)])
+    both.visit("/p/open-one/evaluate")
+    press(both.page, "Evaluate now", "to see", "ann")
+    both.page.until("document.querySelector('main').innerText.includes('always 720p')")
+    row = "[...document.querySelectorAll('main tbody tr')].find((row) => row.innerText.startsWith('policy {}'))"
+    for version, fault in ((worse, "by the last evaluation it earns"), (same, "")):
+        both.page.run(f"{row.format(version)}.querySelector('button').id = 'mine'")
+        both.page.run("document.querySelectorAll('main button:not(#mine)').forEach((one) => one.remove())")
+        press(both.page, "Apply", "it is better", "ann")
+        assert fault in both.page.run("document.getElementById('ask-error').textContent")
+        both.page.run("document.querySelector('dialog').close()")
+        both.visit("/p/open-one/evaluate")
+    head = registry.head()
+    assert head is not None
+    assert (head.serving, head.by, head.note) == (same, "ann", "it is better")

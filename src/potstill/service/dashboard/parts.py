@@ -138,8 +138,18 @@ def pairs(rows: Iterable[tuple[Child, Child]]) -> Html:
     return tag("dl", [join(tag("dt", name), tag("dd", value)) for name, value in rows])
 
 
-def bar(share: float, label: str = "", low: float | None = None, high: float | None = None) -> Html:
-    """A horizontal bar of a share from 0 to 1, with an interval if there is one."""
+def bar(
+    share: float, label: str = "", low: float | None = None, high: float | None = None, *, point: bool = False
+) -> Html:
+    """A horizontal bar of a share from 0 to 1, with an interval if there is one.
+
+    Args:
+        share: From 0 to 1.
+        label: What it says, for screen readers; the share in percent if left out.
+        low: Lower end of an interval.
+        high: Upper end.
+        point: Whether it is a point on a scale that does not begin at nothing, and not a length.
+    """
 
     def x(number: float) -> str:
         return f"{100 * min(max(number, 0.0), 1.0) if math.isfinite(number) else 0.0:.3g}"
@@ -148,9 +158,13 @@ def bar(share: float, label: str = "", low: float | None = None, high: float | N
     if low is not None and high is not None:
         whisker = tag("line", x1=x(low), x2=x(high), y1="5", y2="5", class_="whisker")
     rect = tag("rect", x="0", y="1", width=x(share), height="8", class_="fill")
+    if point:
+        at = min(max(share, 0.0), 1.0) * 0.98
+        rect = tag("rect", x=x(at), y="1", width="2", height="8", class_="point")
     track = tag("rect", x="0", y="1", width="100", height="8", class_="track")
+    over = (whisker, rect) if point else (rect, whisker)
     return tag(
-        "svg", track, rect, whisker, class_="bar", viewBox="0 0 100 10", preserveAspectRatio="none",
+        "svg", track, *over, class_="bar", viewBox="0 0 100 10", preserveAspectRatio="none",
         role="img", aria_label=label or f"{share:.1%}",
     )  # fmt: skip
 

@@ -83,7 +83,7 @@ def _result(call: Call, found: data.EvaluationResult | None) -> Html:
         "",
     )
     rows = [_row(call, row, low, high) for row in found.rows]
-    shown = table(header, rows, caption="Estimates", numeric=(2,))
+    shown = table(header, rows, caption="Estimates", numeric=(2, 3, 4))
     left_out = [f" {each}" for each in found.left_out]
     note = join(f"On {found.decisions:,} decisions, ", when(found.ended), f", by {found.by}.", left_out)
     return section("Estimates", _winner(found), shown, note=note)
@@ -110,7 +110,9 @@ def _row(call: Call, row: data.EvaluationRow, low: float, high: float) -> tuple[
         return None if number is None else (number - low) / (high - low) if high > low else 0.5
 
     name = join(tag("strong", value(row.name)), tag("span", _KINDS.get(row.kind, ""), class_="about soft"))
-    shape = bar(place(row.value) or 0.0, f"{row.name}: {number(row.value)}", place(row.low), place(row.high))
+    shape = bar(
+        place(row.value) or 0.0, f"{row.name}: {number(row.value)}", place(row.low), place(row.high), point=True
+    )
     ends = "–" if row.low is None or row.high is None else f"{row.low:.3f} to {row.high:.3f}"
     trust = None if row.kind == "logged" else _trust(row)
     return (name, shape, number(row.value), ends, _change(row), trust, _apply(call, row))
@@ -124,7 +126,7 @@ def _trust(row: data.EvaluationRow) -> Html:
 def _change(row: data.EvaluationRow) -> str:
     if row.difference is None or row.difference_low is None or row.difference_high is None:
         return "–"
-    said = f"{row.difference:+.3f} ({row.difference_low:+.3f} to {row.difference_high:+.3f})"
+    said = f"{row.difference:+.2g} ({row.difference_low:+.2g} to {row.difference_high:+.2g})"
     return said.replace("-", "−")
 
 

@@ -158,7 +158,9 @@
     drawn.get(element)?.[0].destroy();
     const spec = JSON.parse(element.dataset.chart);
     const data = [spec.x], series = [{ label: spec.label ?? (spec.times ? "time" : "x") }], bands = [];
-    const values = spec.stacked ? stacked(spec.series) : spec.series.map((line) => line.values);
+    // Rounded: uPlot takes seconds to find ticks between values that differ in their last digits only.
+    const round = (list) => list.map((value) => value === null ? null : Number(value.toPrecision(5)));
+    const values = (spec.stacked ? stacked(spec.series) : spec.series.map((line) => line.values)).map(round);
     spec.series.forEach((line, at) => {
       const stroke = colour(`line-${(at % COLOURS) + 1}`);
       const legend = (_, __, ___, index) => shown(index === null ? null : line.values[index], spec.unit);
@@ -167,7 +169,7 @@
         points: { show: spec.x.length < 30 } });
       if (!line.low || !line.high) return;
       const hidden = { stroke: "transparent", points: { show: false }, value: () => "" };
-      data.push(line.high, line.low);
+      data.push(round(line.high), round(line.low));
       series.push({ ...hidden, label: UNNAMED }, { ...hidden, label: UNNAMED });
       bands.push({ series: [data.length - 2, data.length - 1], fill: `${stroke}2e` });
     });

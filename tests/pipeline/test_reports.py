@@ -3,9 +3,11 @@
 import msgspec
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 from worlds import CONFIG, HOUR, LATER, NOON, contexts, log, made
 
 import potstill as ps
+from potstill.cli import app
 from potstill.events import LoggedDecision, LoggedReward
 from potstill.keys import Key
 from potstill.pipeline import run_update
@@ -93,6 +95,8 @@ def test_agreement_and_reward_are_those_of_the_last_thousand(workspace):
     assert found.ready == "not yet"
     assert "25%" in found.words
     assert read_status(workspace).apprentice == found
+    shown = CliRunner().invoke(app, ["evaluate", workspace.url], env={"COLUMNS": "400"})
+    assert found.words in shown.output.replace("\n", " ")
 
 
 def test_a_policy_that_agrees_is_ready(workspace):

@@ -76,6 +76,7 @@ def write_summary(storage: Storage, table: Table, summary: Summary[Any]) -> None
         folder.create(f"{table}/{_name(summary)}", msgspec.json.encode(summary))
     for name in folder.names(table)[:-KEPT]:
         folder.delete(f"{table}/{name}")
+    folder.sweep(table)
 
 
 def drop_summaries(storage: Storage, table: Table) -> None:

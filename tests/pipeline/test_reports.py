@@ -201,6 +201,13 @@ def test_a_sound_log_is_healthy_and_a_tampered_one_is_not(workspace):
     assert sum(one.taken for one in version.actions) == 400
 
 
+def test_too_few_decisions_break_no_sample_ratio(workspace):
+    log(workspace, workspace.serving(), 20)
+    run_update(workspace, now=LATER)
+    [version] = read_health(workspace, 0).versions
+    assert (version.rows, version.actions, version.p, version.broken) == (20, [], 1.0, False)
+
+
 def test_decisions_that_are_lost_by_action_break_the_sample_ratio(workspace):
     """A third of the decisions with one action is lost: z is about -5.8 on 1,200 decisions."""
     policy, events = workspace.serving(), []

@@ -62,7 +62,7 @@ def _version(policy: Policy, rows: pl.DataFrame) -> VersionHealth | None:
     p = distribution.p.astype(np.float64)
     ratios = _ratios(policy, p, columns.actions(fit["action"]))
     least = min((math.erfc(abs(one.z) / math.sqrt(2)) for one in ratios), default=1.0)
-    corrected = min(least * len(ratios), 1.0)
+    corrected = min(least * max(len(ratios), 1), 1.0)
     return VersionHealth(
         version=policy.version,
         rows=len(fit),

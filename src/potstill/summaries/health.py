@@ -73,7 +73,7 @@ def health(inputs: Inputs, report: HealthReport | None, now: int, hours: float |
     ]
     trend = _trend(shown, len(counts))
     return Health(
-        findings=_findings(report, shares, sum(counts.values()), trend, change, each),
+        findings=_findings(report, shares, sum(counts.values()), trend, change),
         report=report,
         entropy=entropy,
         trend=trend,
@@ -116,9 +116,8 @@ def _findings(
     decisions: int,
     trend: float | None,
     change: Change | None,
-    each: Mapping[str, Change],
 ) -> list[Finding]:
-    found = [*_audit(report), *_actions(shares, decisions, trend), *_changes(change, each)]
+    found = [*_audit(report), *_actions(shares, decisions, trend), *_changes(change)]
     found.sort(key=lambda one: ("bad", "warn", "good").index(one.tone))
     return found
 
@@ -172,7 +171,7 @@ def _actions(shares: Mapping[str, float], decisions: int, trend: float | None) -
         )
 
 
-def _changes(change: Change | None, each: Mapping[str, Change]) -> Iterable[Finding]:
+def _changes(change: Change | None) -> Iterable[Finding]:
     if change is not None and change.alarm:
         rose = change.after > change.before
         yield Finding(
@@ -180,10 +179,3 @@ def _changes(change: Change | None, each: Mapping[str, Change]) -> Iterable[Find
             what=f"The mean reward {'rose' if rose else 'fell'} from {change.before:.3g} to {change.after:.3g}.",
             then="" if rose else "See which version served, and whether the product or its users changed.",
         )
-    for action, found in each.items():
-        if found.after < found.before:
-            yield Finding(
-                tone="warn",
-                what=f"The reward of {action} fell from {found.before:.3g} to {found.after:.3g}.",
-                then="If its contexts are the same as before, the action has become worse.",
-            )

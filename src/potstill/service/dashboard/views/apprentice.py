@@ -114,8 +114,8 @@ def _by(report: ApprenticeReport) -> Html | None:
     header = ("feature", "value", "decisions", "agreement", "", "your reward", "where you agree")
     rows = [
         (
-            value(one.feature),
-            value(one.value),
+            tag("div", value(one.feature), class_="name"),
+            tag("div", value(one.value), class_="name"),
             f"{one.rows:,}",
             percent(one.agreement),
             bar(one.agreement),

@@ -72,7 +72,10 @@ def _changes(found: Health) -> Html:
         inside = empty("There are too few rewards to tell.", "A change needs 100 joined decisions on either side.")
         return section("Changes of the reward", inside)
     header = ("of", "most likely at", "before", "after", "p-value", "")
-    note = "The most likely change of the mean, with a p-value corrected for having looked everywhere."
+    note = (
+        "The most likely change of the mean, with a p-value corrected for having looked everywhere. The mean of an "
+        "action also changes when a policy learns where to take it."
+    )
     listed = table(header, rows, caption="Changes of the reward", numeric=(2, 3, 4))
     return section("Changes of the reward", listed, note=note)
 

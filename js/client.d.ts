@@ -54,6 +54,8 @@ export interface AskOptions {
   unit?: string;
   /** Action that the caller takes; required in mode "apprentice", and only there. */
   action?: string | number;
+  /** Probability, or density, with which the caller chose `action`, if it is known. */
+  propensity?: number;
 }
 
 /** A decision of the service. */

@@ -10,7 +10,7 @@ import { upload } from "./src/edge/upload.js";
 
 export { QueueFull, Refused, Unreachable } from "./src/edge/errors.js";
 
-const DECIDE_OPTIONS = new Set(["id", "eligible", "unit", "action"]);
+const DECIDE_OPTIONS = new Set(["id", "eligible", "unit", "action", "propensity"]);
 /** Number of fallback decisions whose ids are remembered. */
 const REMEMBERED = 100_000;
 

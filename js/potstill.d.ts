@@ -166,6 +166,17 @@ export class Policy {
   probabilities(context: Context, options?: ProbabilityOptions): Float32Array;
 
   /**
+   * The probability of each bin in a context, and the ends of the bins, if the action is a number.
+   * @throws {InvalidContext} if the context or the allowed interval do not fit the problem.
+   * @throws {RangeError} if the floor is out of range.
+   * @throws {TypeError} if the action is one of a list.
+   */
+  histogram(
+    context: Context,
+    options?: ProbabilityOptions,
+  ): { edges: Float64Array; probabilities: Float64Array };
+
+  /**
    * Choose an action.
    * @throws {InvalidContext} if the context or the eligible actions do not fit the problem.
    * @throws {RangeError} if the floor is out of range, or the id is not a non-empty string of valid Unicode.

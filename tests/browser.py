@@ -16,7 +16,10 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 PATIENCE = 60  # timeout in seconds, generous for a busy machine
-QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
+QUIET = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-quic", "--no-first-run", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+]  # fmt: skip
 
 
 class Page:
@@ -24,13 +27,15 @@ class Page:
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection, self._numbers = connection, itertools.count(1)
-        for domain in ("Runtime", "Page", "Log"):
-            self._call(f"{domain}.enable")
-        #: What the browser complained about, such as a violated policy.
+        #: What the browser complained about, such as a violated policy, and addresses that pages asked for.
         self.complaints: list[str] = []
+        self.requests: list[str] = []
+        for domain in ("Runtime", "Page", "Log", "Network"):
+            self._call(f"{domain}.enable")
 
-    def open(self, url: str, width: int = 1200, height: int = 900) -> None:
-        """Go to an address."""
+    def open(self, url: str, width: int = 1200, height: int = 900, scheme: str = "light") -> None:
+        """Go to an address; `scheme` is the colour scheme that the reader prefers."""
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self._call("Page.navigate", url=url)
 
@@ -62,6 +67,10 @@ class Page:
                 return dict(told["result"])
             if told.get("method") == "Log.entryAdded":
                 self.complaints.append(told["params"]["entry"]["text"])
+            if told.get("method") == "Runtime.exceptionThrown":
+                self.complaints.append(str(told["params"]["exceptionDetails"]))
+            if told.get("method") == "Network.requestWillBeSent":
+                self.requests.append(told["params"]["request"]["url"])
 
 
 @contextmanager

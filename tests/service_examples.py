@@ -58,8 +58,9 @@ class Asker:
             sent.append(dict(message))
 
         stated = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-        whole = path if path.startswith("/") else self.prefix + path
-        await self.app({"type": "http", "method": method, "path": whole, "headers": stated}, receive, send)
+        whole, _, query = (path if path.startswith("/") else self.prefix + path).partition("?")
+        scope = {"type": "http", "method": method, "path": whole, "query_string": query.encode(), "headers": stated}
+        await self.app(scope, receive, send)
         start, *rest = sent
         told = {name.decode(): value.decode() for name, value in start["headers"]}
         return Answer(start["status"], told, b"".join(message["body"] for message in rest))

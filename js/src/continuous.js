@@ -58,7 +58,7 @@ export class Continuous {
 
   /** The number and its density for the probabilities `p` of bins, without a floor, at draws u and v. */
   choose(p, interval, floor, u, v) {
-    const probabilities = this.#mixed(p, interval, floor);
+    const probabilities = this.mixed(p, interval, floor);
     const bin = chosen(probabilities, u);
     const [lower, upper] = this.#span(bin, interval);
     const place = lower + v * (upper - lower);
@@ -67,7 +67,7 @@ export class Continuous {
   }
 
   /** Probabilities of bins: each keeps the part of its probability that is allowed, then the floor is mixed in. */
-  #mixed(p, interval, floor) {
+  mixed(p, interval, floor) {
     const parts = Float64Array.from(p, (_, k) => this.#part(k, interval));
     let weights = 0;
     let total = 0;

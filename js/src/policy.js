@@ -76,6 +76,19 @@ export class Policy {
     return p;
   }
 
+  /** The probability of each bin in a context and the ends of the bins, float64[bins + 1], if the action is a number. */
+  histogram(context, options = UNSAID) {
+    checkOptions(options, PROBABILITY_OPTIONS);
+    const space = this.#problem.number;
+    if (!space) throw new TypeError("histogram needs a policy that chooses a number; probabilities is for a list of actions");
+    const interval = space.interval(options.eligible);
+    this.#problem.encode(context, this.#row);
+    const floor = options.floor ?? this.floor;
+    space.checkFloor(floor, RangeError);
+    softmax(this.#network.logits(this.#row), space.mask(interval), 0, this.#p);
+    return { edges: space.edges.slice(), probabilities: space.mixed(this.#p, interval, floor) };
+  }
+
   /** Choose an action. The same id under the same policy gives the same draw. */
   decide(context, options = UNSAID) {
     checkOptions(options, DECIDE_OPTIONS);

@@ -30,8 +30,10 @@ def test_rows_hold_any_value_that_json_has():
 
 
 def test_the_bytes_of_a_row_are_as_they_were():
-    encoded = msgspec.msgpack.encode(["d", "a", 1, "x", 0.5, 3, ["x"], 0.1, "u", "control", [True], "e:control"])
-    assert msgspec.msgpack.encode(ROW) == encoded
+    before = ["d", "a", 1, "x", 0.5, 3, ["x"], 0.1, "u", "control", [True], "e:control"]
+    assert msgspec.msgpack.encode(ROW) == msgspec.msgpack.encode([*before, None, None])
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(before), type=DecisionRow) == ROW
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(before[:-1]), type=DecisionRow).arm is None
 
 
 def test_the_columns_of_the_lake_are_as_they_were():
@@ -40,9 +42,9 @@ def test_the_columns_of_the_lake_are_as_they_were():
 
     decision = ["id", "time", "day", "action", "propensity", "policy"]
     assert table_schema("decisions", PROBLEM).names() == [
-        *decision, "eligible", "floor", "unit", "mode", "arm", "problem", "context_b"
+        *decision, "eligible", "floor", "unit", "mode", "arm", "would", "own_propensity", "problem", "context_b"
     ]  # fmt: skip
     assert table_schema("observations", PROBLEM).names() == [
-        *decision, "reward", "rewarded", "metrics", "weight", "eligible", "unit", "arm", "source", "cut", "problem",
-        "context_b",
+        *decision, "reward", "rewarded", "metrics", "weight", "eligible", "unit", "arm", "would", "own_propensity",
+        "source", "cut", "problem", "context_b",
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import potstill as ps
 from potstill.events import Event, InvalidEvent, LoggedDecision, LoggedObservation, LoggedReward
-from potstill.events.records import Row
+from potstill.events.records import DecisionRow, Row
 from potstill.events.reward_keys import OBSERVATION, stored_key
 from potstill.events.validate import EventValidator
 from potstill.problem import InvalidContext, Problem
@@ -43,6 +43,10 @@ def decision(context: object = None, **changes: object) -> LoggedDecision:
     return LoggedDecision(context=default if context is None else context, **fields)
 
 
+#: Place of the values of a context in a row.
+AT_VALUES = 1 + DecisionRow.__struct_fields__.index("values")
+
+
 def stored(problem: Problem, event: Event) -> list[object]:
     return msgspec.msgpack.decode(EventValidator(problem).encode(event))
 
@@ -51,11 +55,20 @@ def test_a_decision_is_stored_with_its_values_in_feature_order(problem):
     context = {"hd_screen": True, "bandwidth_kbps": 900, "connection": "4g"}
     row = stored(
         problem,
-        decision(context, eligible=["480p", "720p"], floor=0.01, unit="user-7", mode="apprentice", arm="hd:treatment"),
+        decision(
+            context,
+            eligible=["480p", "720p"],
+            floor=0.01,
+            unit="user-7",
+            mode="apprentice",
+            arm="hd:treatment",
+            would="720p",
+            own_propensity=0.5,
+        ),
     )
     head = ["d", "a", TIME, "480p", 0.25, 3, ["480p", "720p"], 0.01, "user-7", "apprentice"]
-    assert row == [*head, [900.0, "4g", True], "hd:treatment"]
-    assert isinstance(row[-2][0], float)
+    assert row == [*head, [900.0, "4g", True], "hd:treatment", "720p", 0.5]
+    assert isinstance(row[AT_VALUES][0], float)
 
 
 def test_a_reward_is_stored(problem):
@@ -160,7 +173,7 @@ class Connection(str, enum.Enum):  # noqa: UP042 (an old enumeration, whose str(
     ],
 )
 def test_numpy_scalars_enumerations_and_other_mappings_are_taken(problem, context):
-    assert stored(problem, decision(context))[-2] == [900.0, "4g", True]
+    assert stored(problem, decision(context))[AT_VALUES] == [900.0, "4g", True]
 
 
 def test_numbers_of_other_types_are_stored_as_plain_ones(problem):
@@ -310,6 +323,6 @@ def test_a_context_is_taken_if_and_only_if_the_problem_can_encode_it(fitting, ch
         with pytest.raises(InvalidContext, match=re.escape(str(error))):
             stored(EVERY_KIND, decision(context, action="low"))
     else:
-        values = stored(EVERY_KIND, decision(context, action="low"))[-2]
+        values = stored(EVERY_KIND, decision(context, action="low"))[AT_VALUES]
         names = [feature.name for feature in EVERY_KIND.context]
         np.testing.assert_array_equal(EVERY_KIND.encode(dict(zip(names, values, strict=True))), expected)

@@ -80,6 +80,7 @@ def test_rows_are_what_the_log_makes_of_the_same_decisions(values, mode):
             eligible=value["eligible"],
             unit=request.unit,
             mode=None if mode == "online" else mode,
+            would=reply.would,
             time=row.time,
         )
         assert payload(row) == EventValidator(PROBLEM).encode(event)

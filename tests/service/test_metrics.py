@@ -1,15 +1,20 @@
 """Metrics: what Prometheus' own parser makes of the text, also when several workers count and one is killed."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from potstill.service.counts import create_memory
 from potstill.service.metrics import VERSIONS, Metrics, ProblemGauges
+from potstill.service.summary_metrics import SummaryGauges
+from potstill.summaries import Sums, UpdateRun
 
 WORKER = """
 import sys
@@ -161,3 +166,55 @@ def test_workers_count_together_and_nothing_is_lost_with_one_that_is_killed(work
         assert value(text, "potstill_decisions_total", problem="video", mode="online", policy="3") == 1110
         assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.0025") == 0
         assert value(text, "potstill_decide_seconds_bucket", problem="video", le="0.005") == 3
+
+
+def test_what_summaries_say_is_exposed_by_version():
+    run = UpdateRun(began=0, ended=4_000_000, outcome="failed", why="disk", every=600.0)
+    gauges = SummaryGauges(
+        decisions=10,
+        rewards=8,
+        joined={3: Sums(4, -2.0, 5.0)},
+        actions={3: {'<b>\n"x"': 3, "720p": 1}},
+        run=run,
+        ended=1_000_000,
+        pending=6,
+        agreement=0.25,
+    )
+    metrics = Metrics(lambda: [ProblemGauges("video", 3, 0.0, summaries=gauges), ProblemGauges("new", None, 0.0)])
+    text = metrics.exposition({"video", "new"})
+    assert value(text, "potstill_lake_decisions_total", problem="video") == 10
+    assert value(text, "potstill_joined_decisions_total", problem="video", policy="3") == 4
+    assert value(text, "potstill_joined_reward_sum", problem="video", policy="3") == -2.0
+    assert value(text, "potstill_action_share", problem="video", policy="3", action='<b>\n"x"') == 0.75
+    assert value(text, "potstill_update_outcome", problem="video", outcome="failed") == 1
+    assert value(text, "potstill_update_outcome", problem="video", outcome="published") == 0
+    assert value(text, "potstill_update_seconds", problem="video") == 4.0
+    assert value(text, "potstill_update_interval_seconds", problem="video") == 600.0
+    assert value(text, "potstill_update_age_seconds", problem="video") > 1e9
+    assert value(text, "potstill_pending_decisions", problem="video") == 6
+    assert value(text, "potstill_apprentice_agreement", problem="video") == 0.25
+    assert value(text, "potstill_lake_decisions_total", problem="new") is None
+
+
+def test_every_metric_of_the_dashboard_and_the_alerts_exists():
+    """A panel without data, or an alert that never fires, would go unnoticed."""
+    run = UpdateRun(began=0, ended=1, outcome="published", every=600.0)
+    full = SummaryGauges(joined={1: Sums(1, 1.0, 1.0)}, actions={1: {"a": 1}}, run=run, ended=1, agreement=1.0)
+    metrics = Metrics(
+        lambda: [ProblemGauges("p", 1, 0.0, unused={"late": 1}, watermarks={("a", "b"): 1.0}, summaries=full)]
+    )
+    counted = metrics.of("p")
+    counted.count_decisions("online", 1)
+    counted.count_arm("control")
+    for count in (counted.count_rewards, counted.count_observations, counted.time_decide):
+        count(1)
+    counted.count_refusal("unfit")
+    counted.count_reload("swapped")
+    known = {name for name, *_ in values(metrics.exposition({"p"}))}
+    examples = Path(__file__).parents[2] / "examples" / "grafana"
+    dashboard = json.loads((examples / "dashboard.json").read_text(encoding="utf-8"))
+    asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", []))
+    alerts = (examples / "alerts.yml").read_text(encoding="utf-8")
+    used = {*re.findall(r"potstill_\w+", asked), *re.findall(r"potstill_\w+", alerts)}
+    assert len(used) > 15
+    assert used <= known, used - known

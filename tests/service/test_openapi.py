@@ -115,7 +115,7 @@ def test_rewards_have_the_bounds_of_the_problem(found):
 def test_fields_and_actions_keep_their_order(found):
     decide = found["components"]["schemas"]["prix----t---n-1---2-1.DecideRequest"]
     assert decide["properties"]["eligible"]["anyOf"][0]["items"]["enum"] == ["b", "a"]
-    assert list(decide["properties"]) == ["context", "id", "eligible", "unit", "action"]
+    assert list(decide["properties"]) == ["context", "id", "eligible", "unit", "action", "propensity"]
 
 
 @pytest.mark.parametrize("which", ["video", "odd"])

@@ -28,6 +28,7 @@ from potstill.evaluate import (
 from potstill.policy import Policy
 from potstill.problem import Continuous, Problem, Reward
 from potstill.registry import UnknownVersion
+from potstill.summaries import ApprenticeReport, read_report
 from potstill.tables import Columns, PolicyColumns, scan_table
 from potstill.workspace import Workspace
 
@@ -106,9 +107,17 @@ def of_workspace(request: EvaluationRequest, on_progress: Progress) -> Evaluatio
         by=request.by,
         on_progress=on_progress,
     )
+    apprentice = _apprentice(workspace)
     if not len(log):
-        raise InvalidLog(_why_empty(log.left_out, request))
-    return EvaluationInputs(log, new, old, text.left_out(log.left_out), _held_out(request, log, new, old))
+        raise InvalidLog("; ".join([_why_empty(log.left_out, request), *apprentice]))
+    notes = [*text.left_out(log.left_out), *apprentice]
+    return EvaluationInputs(log, new, old, notes, _held_out(request, log, new, old))
+
+
+def _apprentice(workspace: Workspace) -> list[str]:
+    """What the last update found in mode apprentice, a line; nothing without such decisions."""
+    found = read_report(workspace.storage, ApprenticeReport)
+    return [f"mode apprentice: {found.words}"] if found is not None and found.rows else []
 
 
 def _trained_to(one: Target) -> int:

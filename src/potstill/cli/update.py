@@ -74,6 +74,7 @@ def update(
                         trust_clock=trust_clock,
                         on_step=on_step,
                         engine=opened,
+                        every=pause if watch else None,
                     )
                 show_report(report, console, as_json=as_json, timed=watch, space=workspace.problem.actions)
             except Conflict as error:  # somebody rolled back, pinned or published meanwhile

@@ -23,6 +23,7 @@ from potstill.spaces import ActionSpace, Continuous
 if TYPE_CHECKING:
     from potstill.distill import ChoiceReport
     from potstill.pipeline import Audit, ImportReport, Reproduction, Status, UpdateReport
+    from potstill.summaries import UpdateRun
 
 #: Why observations are left out.
 _UNFIT = "their action, features or reward do not fit problem.toml, which has changed"
@@ -265,6 +266,10 @@ def show_status(found: Status, *, as_json: bool, space: ActionSpace | None = Non
         lines["paused"] = f"{found.paused.in_words}; no update is made until potstill resume"
     if found.experiment is not None:
         lines["experiment"] = f"{found.experiment.name}, {found.experiment.in_words}"
+    if found.apprentice is not None:
+        lines["apprentice"] = found.apprentice.words
+    if found.update is not None:
+        lines["last run"] = _run_in_words(found.update)
     if found.design is not None:
         lines["design"] = found.design.in_words
     if found.next.unfit:
@@ -274,6 +279,15 @@ def show_status(found: Status, *, as_json: bool, space: ActionSpace | None = Non
         lines["logs"] = f"{plural(len(others), 'open log')}; the last one is {duration(max(behind, 0.0))} behind"
     for name, line in [*lines.items(), *(("notice", notice) for notice in found.notices)]:
         typer.echo(f"{name:10} {line}")
+
+
+def _run_in_words(run: UpdateRun) -> str:
+    """The last update."""
+    if run.seconds is None:
+        return f"began {timestamp(run.began)} and has not ended"
+    times = f", {run.runs:,} times in a row" if run.runs > 1 else ""
+    why = f": {run.why}" if run.outcome == "failed" else ""
+    return f"{run.outcome} {timestamp(run.ended or run.began)} after {duration(run.seconds)}{times}{why}"
 
 
 def show_reproduction(found: Reproduction, console: Console, *, as_json: bool) -> None:

@@ -61,9 +61,10 @@ class AsyncClient:
         eligible: Any = None,
         unit: str | None = None,
         action: Any = None,
+        propensity: float | None = None,
     ) -> Answer:
         """Ask for a decision, as `Client.decide` does."""
-        return await self._run(self._session.decide(request_of(context, id, eligible, unit, action)))
+        return await self._run(self._session.decide(request_of(context, id, eligible, unit, action, propensity)))
 
     async def decide_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[Answer]:
         """Ask for up to 1,000 decisions at once; each request has the arguments of `decide`."""

@@ -85,6 +85,7 @@ class Client:
         eligible: Any = None,
         unit: str | None = None,
         action: Any = None,
+        propensity: float | None = None,
     ) -> Answer:
         """Ask for a decision.
 
@@ -94,12 +95,13 @@ class Client:
             eligible: The actions that are allowed now; an interval ``[from, to]`` if the action is a number.
             unit: Whom the decision is about, such as a user.
             action: The caller's own choice, required in mode ``apprentice`` and refused in others.
+            propensity: Probability, or density, with which the caller chose `action`, if it is known.
 
         Raises:
             Refused: The service refused the request; the message says why.
             Unreachable: There was no reply in time, and no eligible fallback action.
         """
-        return self._run(self._session.decide(request_of(context, id, eligible, unit, action)))
+        return self._run(self._session.decide(request_of(context, id, eligible, unit, action, propensity)))
 
     def decide_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[Answer]:
         """Ask for up to 1,000 decisions at once; each request has the arguments of `decide`."""

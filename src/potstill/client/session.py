@@ -122,6 +122,14 @@ def request_of(
     eligible: Any = None,
     unit: str | None = None,
     action: Any = None,
+    propensity: float | None = None,
 ) -> DecideRequest:
     """A request with an id, so that a retry asks for the same decision."""
-    return DecideRequest(context=context, id=id or uuid.uuid4().hex, eligible=eligible, unit=unit, action=action)
+    return DecideRequest(
+        context=context,
+        id=id or uuid.uuid4().hex,
+        eligible=eligible,
+        unit=unit,
+        action=action,
+        propensity=propensity,
+    )

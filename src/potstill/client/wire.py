@@ -45,6 +45,7 @@ class DecideRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
     eligible: Any = None
     unit: str | None = None
     action: Any = None
+    propensity: float | None = None
 
 
 class Observation(msgspec.Struct, kw_only=True, omit_defaults=True):

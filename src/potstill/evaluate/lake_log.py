@@ -19,8 +19,11 @@ from potstill.spaces import FiniteDistribution, lake_columns
 from potstill.tables import context_column, decision_fits, encode_contexts, moment, reward_fits
 from potstill.workspace import Workspace
 
-#: Sources of observations with exact propensities: the log, and imports that state them.
+#: Sources of observations with exact propensities: the log, and imports that state them. In mode apprentice the
+#: caller decides: such a row has one if the caller stated its own.
 EXACT = ("log", "import")
+_STATED = (pl.col("source") == "apprentice") & pl.col("own_propensity").is_not_null()
+_IS_EXACT = pl.col("source").is_in(EXACT) | _STATED.fill_null(value=False)
 #: Approximate number of rows in memory at a time.
 ROWS = 200_000
 _WHY = "why"
@@ -116,8 +119,7 @@ class LakeLog:
     def _selection(self) -> pl.DataFrame:
         """Time of each row in the range, and why it is left out, if it is."""
         fits = decision_fits(self.problem) & reward_fits(self.problem)
-        inexact = ~pl.col("source").is_in(EXACT)
-        why = pl.when(inexact).then("source").when(~fits).then(pl.lit("unfit")).alias(_WHY)
+        why = pl.when(~_IS_EXACT).then("source").when(~fits).then(pl.lit("unfit")).alias(_WHY)
         rows = self._lake.read("observations", self._files).filter(*self._within)
         return rows.select(pl.col("time").dt.epoch("us"), "cut", why).collect(engine="streaming")
 
@@ -132,7 +134,7 @@ class LakeLog:
         rows = self._lake.read("observations", near).filter(
             pl.col("time").is_between(moment(first), moment(last)),
             *self._within,
-            pl.col("source").is_in(EXACT),
+            _IS_EXACT,
             decision_fits(self.problem),
             reward_fits(self.problem),
         )
@@ -157,7 +159,8 @@ class LakeLog:
         Rows of actions that were removed are left out, so that the others are as probable as their share of what is
         left. Otherwise inverse-propensity weights would add up to too much.
         """
-        propensities = frame["propensity"].to_numpy().astype(np.float64)
+        known = pl.when(_STATED).then("own_propensity").otherwise("propensity")
+        propensities = frame.select(known).to_series().to_numpy().astype(np.float64)
         for (version, source), rows in frame.with_row_index("row").group_by("policy", "source"):
             policy = self._wider(version) if source == "log" else None
             if policy is not None:

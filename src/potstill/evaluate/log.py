@@ -19,7 +19,7 @@ Float64 = NDArray[np.float64]
 #: Reason by source of an observation, ``"unfit"``, or ``"outside"`` of the time asked for.
 WHY = {
     "import-estimated": "imported without propensities, which were estimated from the log instead",
-    "apprentice": "your code chose, so the policy's propensity is not that of the choice",
+    "apprentice": "your code chose, and did not state the propensity of its choice",
     "log-only": "your code decided and stated no probability",
     "fallback": "no policy was available, and a fixed action was taken",
     "control": "the control's fixed action or rule decided, with probability 1",

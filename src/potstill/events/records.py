@@ -39,6 +39,9 @@ class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
         unit: Whom or what it was decided for, such as a user; experiments randomise it.
         mode: None if the policy drew the action; otherwise why it was taken, see `Mode`.
         arm: Arm of an experiment, ``NAME:control`` or ``NAME:treatment``; None outside of experiments.
+        would: In mode ``apprentice``, the action that the policy would have drawn.
+        own_propensity: In mode ``apprentice``, the probability or density with which the caller chose the action, if
+            the caller stated it. Off-policy evaluation then uses the decision.
         time: Microseconds since 1970, UTC; the time of logging if left out.
     """
 
@@ -52,6 +55,8 @@ class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
     unit: str | None = None
     mode: Mode | None = None
     arm: str | None = None
+    would: Any = None
+    own_propensity: float | None = None
     time: int | None = None
 
     @classmethod
@@ -129,6 +134,8 @@ class DecisionRow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="d
     mode: Annotated[str | None, Column("string", observed=False)]
     values: tuple[FeatureValue, ...]  # the lake has a column for each feature instead
     arm: Annotated[str | None, Column("string")] = None
+    would: Annotated[Value | None, Column("action")] = None
+    own_propensity: Annotated[float | None, Column("number")] = None
 
 
 class DecisionBlock(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
@@ -148,6 +155,8 @@ class DecisionBlock(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
     mode: str | None
     values: list[tuple[FeatureValue, ...]]
     arm: list[str | None] | None = None
+    would: list[Value | None] | None = None
+    own_propensity: list[float | None] | None = None
 
     def __len__(self) -> int:
         return len(self.id)

@@ -112,6 +112,8 @@ class EventValidator:
             None if event.mode is None else _mode(event.mode),
             self._values(event.context),
             None if event.arm is None else text(event.arm, "arm"),
+            None if event.would is None else self._action(event.would),
+            None if event.own_propensity is None else self._propensity(event.own_propensity, "own_propensity"),
         )
 
     def _reward(self, event: LoggedReward) -> RewardRow:
@@ -182,10 +184,10 @@ class EventValidator:
             raise InvalidEvent(f"eligible must contain the action that was taken, {action!r}, got {shown(eligible)}")
         return restriction.value
 
-    def _propensity(self, value: object) -> float:
-        propensity = _number(value, "propensity")
+    def _propensity(self, value: object, what: str = "propensity") -> float:
+        propensity = _number(value, what)
         if not self._above < propensity <= self._at_most:
-            raise InvalidEvent(f"propensity must be {propensity_must_be(self._space)}, got {shown(value)}")
+            raise InvalidEvent(f"{what} must be {propensity_must_be(self._space)}, got {shown(value)}")
         return propensity
 
     def _amount(self, reward: object) -> float:

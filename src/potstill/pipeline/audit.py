@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from potstill.policy import UNDERFLOW, Policy
 from potstill.registry import CorruptVersion, UnknownVersion
-from potstill.spaces import lake_columns
+from potstill.spaces import Actions, LakeColumns, lake_columns
 from potstill.tables import context_fits, encode_contexts
 from potstill.workspace import Workspace
 
@@ -90,20 +90,29 @@ def run_audit(workspace: Workspace, on_progress: Callable[[int, int], None] | No
     lake = workspace.lake
     files = lake.files("decisions")
     total = sum(file.rows for file in files)
-    policies = _Policies(workspace)
+    policies = LoadedPolicies(workspace)
     found = Audit()
     for file in files:
-        frame = lake.read("decisions", [file]).collect()
-        fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
-        found += Audit(decisions=(without_policy := frame.select(fixed.sum()).item()), fixed=without_policy)
-        for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
-            found += _check(policies, int(version), floor, rows)
+        found += _audit(policies, lake.read("decisions", [file]).collect())
         if on_progress is not None:
             on_progress(found.decisions, total)
     return found
 
 
-class _Policies:
+def audit_rows(workspace: Workspace, rows: pl.DataFrame) -> Audit:
+    """Recompute some decisions, with the columns of the table ``decisions``."""
+    return _audit(LoadedPolicies(workspace), rows)
+
+
+def _audit(policies: LoadedPolicies, frame: pl.DataFrame) -> Audit:
+    fixed = pl.col("mode").is_in(FIXED).fill_null(value=False)
+    found = Audit(decisions=(without_policy := frame.select(fixed.sum()).item()), fixed=without_policy)
+    for (version, floor), rows in frame.filter(~fixed).group_by("policy", "floor", maintain_order=True):
+        found += _check(policies, int(version), floor, rows)
+    return found
+
+
+class LoadedPolicies:
     """Policies by version, each loaded once; None for those that cannot be read."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -122,7 +131,7 @@ class _Policies:
             return None
 
 
-def _check(policies: _Policies, version: int, floor: float | None, rows: pl.DataFrame) -> Audit:
+def _check(policies: LoadedPolicies, version: int, floor: float | None, rows: pl.DataFrame) -> Audit:
     policy = policies[version]
     if policy is None:
         return Audit(decisions=len(rows), missing={version: len(rows)})
@@ -147,6 +156,7 @@ def _compare(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
     u = policy.uniforms(rows["id"].to_list()).reshape(len(rows), -1)
     possible = distribution.drawn(u, logged, tolerance)
     possible |= rows["mode"].is_not_null().to_numpy()  # in apprentice mode the policy did not draw the action
+    possible &= _would_be_drawn(rows, columns, lambda actions: distribution.drawn(u, actions, tolerance))
     error = np.abs(stated - computed)
     wrong = ~(error <= tolerance * computed + UNDERFLOW)
     mismatches = _mismatches(policy, rows, wrong, "propensity", stated.tolist(), computed.tolist())
@@ -160,6 +170,18 @@ def _compare(policy: Policy, floor: float | None, rows: pl.DataFrame) -> Audit:
         largest=float((error / np.maximum(computed, UNDERFLOW)).max(initial=0)),
         mismatches=mismatches[:EXAMPLES],
     )
+
+
+def _would_be_drawn(
+    rows: pl.DataFrame, columns: LakeColumns, drawn: Callable[[Actions], NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Whether the policy draws what the log says that it would have drawn; true where the log says nothing."""
+    stated = rows["would"].is_not_null()
+    if not stated.any():
+        return np.ones(len(rows), np.bool_)
+    fits = rows.select(columns.fits(pl.col("would")).fill_null(value=False)).to_series()
+    would = rows.select(pl.when(fits).then("would").otherwise("action")).to_series()
+    return np.asarray(drawn(columns.actions(would)) & fits.to_numpy() | ~stated.to_numpy())
 
 
 def _mismatches(

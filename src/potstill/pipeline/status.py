@@ -19,6 +19,7 @@ from potstill.pipeline.design_progress import DesignProgress, read_design_progre
 from potstill.pipeline.origin import Origin, left_out
 from potstill.policy import Policy
 from potstill.registry import Entry, Hold, NoState
+from potstill.summaries import ApprenticeReport, UpdateRun, read_report, read_updates
 from potstill.workspace import (
     ExperimentStatus,
     Workspace,
@@ -77,6 +78,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         logs: Watermarks of all machines' logs.
         experiment: Status of the experiment in potstill.toml; None without one.
         design: Progress of the initial design; None without one.
+        apprentice: How close the policy is to the callers' own choices; None without decisions of mode apprentice.
+        update: The last update; None if there was none.
         next: Expected outcome of an update now.
         notices: What an operator should know: that the problem or the configuration has changed, and what to do.
     """
@@ -97,7 +100,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     log: Pending
     logs: list[Watermark]
     experiment: ExperimentStatus | None
-    design: DesignProgress | None = None
+    design: DesignProgress | None
+    apprentice: ApprenticeReport | None
+    update: UpdateRun | None
     selection: dict[str, dict[str, float]] | None = None
     next: Forecast
     notices: list[str]
@@ -131,9 +136,16 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         logs=workspace.watermarks.all(),
         experiment=experiment_status(workspace, moment),
         design=read_design_progress(workspace),
+        apprentice=_apprentice(workspace),
+        update=read_updates(workspace.storage).last,
         next=expected,
         notices=[*notices(workspace, following), *expected.waits],
     )
+
+
+def _apprentice(workspace: Workspace) -> ApprenticeReport | None:
+    found = read_report(workspace.storage, ApprenticeReport)
+    return found if found is not None and found.rows else None
 
 
 def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:

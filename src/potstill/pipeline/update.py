@@ -28,6 +28,7 @@ from potstill.pipeline.first_policy import publish_first
 from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.origin import Origin
+from potstill.pipeline.record import recorded, summarise, write_reports
 from potstill.pipeline.resume import Start, configured, same_teacher, start
 from potstill.pipeline.status import forecast, observations_needed, paused_text, too_few_text
 from potstill.policy import Policy
@@ -37,7 +38,7 @@ from potstill.workspace import Workspace, check_config, notices
 
 #: Called with a step, the amount done and the total, at the start of the step and as it progresses.
 OnStep = Callable[[str, int, int], None]
-STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "done")
+STEPS = ("flush", "join", "learn", "label", "imitate", "check", "publish", "report", "done")
 Outcome = Literal["published", "staged", "refused", "waiting", "paused", "due"]
 
 
@@ -113,8 +114,11 @@ def run_update(
     now: int | None = None,
     on_step: OnStep | None = None,
     engine: Engine | None = None,
+    every: float | None = None,
 ) -> UpdateReport:
     """Learn from new observations, distil a policy, and publish it.
+
+    The run and its outcome are recorded in the workspace.
 
     Args:
         workspace: The workspace.
@@ -125,57 +129,70 @@ def run_update(
         now: Time in microseconds since 1970; a decision is final when its reward window has closed by then.
         on_step: Called with the step, the amount done and the total (0: unknown).
         engine: Engine for slices of the join, parts of observations and shards of contexts. Default: this process.
+        every: Seconds between two updates, for the record; None if this is a single one.
 
     Raises:
         ImplausibleClock: A clock is wrong: that of this machine, or of a log. Nothing was flushed or joined.
     """
-    steps = _Steps(on_step)
+    with only_updater(workspace, wait=wait), recorded(workspace.storage, every) as record:
+        return record(_update(workspace, stage, force, trust_clock, now, _Steps(on_step), engine))
+
+
+def _update(
+    workspace: Workspace,
+    stage: bool,
+    force: bool,
+    trust_clock: bool,
+    now: int | None,
+    steps: _Steps,
+    engine: Engine | None,
+) -> UpdateReport:
     check_config(workspace)
     configured(workspace)
-    with only_updater(workspace, wait=wait):
-        if (paused := _paused(workspace)) is not None:
-            return paused
-        if trust_clock:
-            workspace.log_watermark.trust_clock()
-        workspace.check_clocks()
-        serving, head = _start(workspace), workspace.registry.head()
-        resumed = start(workspace, serving)
-        steps.begin("flush")
-        flushed = workspace.flusher().flush(now=now)
-        moment = clock() if now is None else now
-        horizon = workspace.horizon(moment)  # before the join reads the versions of the tables
-        steps.begin("join")
-        joined = join(
-            workspace.lake,
-            workspace.cuts,
-            workspace.problem,
-            aggregate=workspace.config.join.aggregate,
-            settle=workspace.config.join.settle_seconds,
-            now=horizon.time,
-            on_progress=steps.progress,
-            each=engine.map if engine else None,
-        )
-        add_join(workspace.lake, workspace.cuts, joined)
-        cut, waits = last_cut(workspace.lake), [*horizon.words(moment), *joined.words]
-        found = backlog(workspace, serving, resumed.after, cut, resumed.without, same_teacher(workspace))
-        so_far = UpdateReport(
-            outcome="waiting",
-            why=too_few_text(workspace, found),
-            serving=_serving(head, serving),
-            observations=found.observations,
-            unfit=found.unfit,
-            held_by=horizon.held_by,
-            notices=[*notices(workspace, serving), *waits],
-            cut=cut,
-            why_anew=resumed.why_anew,
-            flushed=flushed,
-            joined=joined,
-        )
-        if not force and found.unseen < observations_needed(workspace):
-            steps.begin("done")
-            return msgspec.structs.replace(so_far, seconds=steps.seconds)
-        expected = head.number if head else 0
-        return _distil(workspace, resumed, expected, so_far, waits, stage, steps, engine or LocalEngine())
+    if (paused := _paused(workspace)) is not None:
+        return paused
+    if trust_clock:
+        workspace.log_watermark.trust_clock()
+    workspace.check_clocks()
+    serving, head = _start(workspace), workspace.registry.head()
+    resumed = start(workspace, serving)
+    steps.begin("flush")
+    flushed = workspace.flusher().flush(now=now)
+    moment = clock() if now is None else now
+    horizon = workspace.horizon(moment)  # before the join reads the versions of the tables
+    steps.begin("join")
+    joined = join(
+        workspace.lake,
+        workspace.cuts,
+        workspace.problem,
+        aggregate=workspace.config.join.aggregate,
+        settle=workspace.config.join.settle_seconds,
+        now=horizon.time,
+        on_progress=steps.progress,
+        each=engine.map if engine else None,
+    )
+    add_join(workspace.lake, workspace.cuts, joined)
+    cut, waits = last_cut(workspace.lake), [*horizon.words(moment), *joined.words, *summarise(workspace, moment)]
+    found = backlog(workspace, serving, resumed.after, cut, resumed.without, same_teacher(workspace))
+    so_far = UpdateReport(
+        outcome="waiting",
+        why=too_few_text(workspace, found),
+        serving=_serving(head, serving),
+        observations=found.observations,
+        unfit=found.unfit,
+        held_by=horizon.held_by,
+        notices=[*notices(workspace, serving), *waits],
+        cut=cut,
+        why_anew=resumed.why_anew,
+        flushed=flushed,
+        joined=joined,
+    )
+    if not force and found.unseen < observations_needed(workspace):
+        waits = write_reports(workspace, serving, moment) if joined.cut is not None else []
+        steps.begin("done")
+        return msgspec.structs.replace(so_far, notices=[*so_far.notices, *waits], seconds=steps.seconds)
+    expected = head.number if head else 0
+    return _distil(workspace, resumed, expected, so_far, waits, stage, steps, engine or LocalEngine())
 
 
 def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
@@ -252,6 +269,8 @@ def _distil(
     registry.sweep()
     workspace.cuts.sweep()
     forget_labels(workspace.storage, version - workspace.config.update.labels_kept)
+    steps.begin("report")
+    lacking = write_reports(workspace, still.policy, clock())
     steps.begin("done")
     outcome: Outcome = "refused" if reasons else "staged" if stage or pinned else "published"
     return msgspec.structs.replace(
@@ -259,7 +278,7 @@ def _distil(
         outcome=outcome,
         why=_outcome_text(outcome, version, so_far.serving, pinned),
         serving=so_far.serving if entry.serving is None else entry.serving,
-        notices=waits if outcome == "published" else so_far.notices,
+        notices=[*(waits if outcome == "published" else so_far.notices), *lacking],
         seconds=steps.seconds,
     )
 

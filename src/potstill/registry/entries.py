@@ -18,7 +18,7 @@ _NAME = re.compile(r"(\d{10})\.json")
 WAY_OUT = "go back to a sound version with potstill rollback, or to a certain one with its --to"
 
 State = Literal["serving", "served before", "staged", "refused"]
-Event = Literal["published", "served", "pinned", "unpinned", "paused", "resumed"]
+Event = Literal["published", "served", "pinned", "unpinned", "paused", "resumed", "mode"]
 
 
 class File(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         number: Counts from 1, without gaps unless entries were lost.
         time: Microseconds since 1970, UTC.
         event: A version was published; one that had been published before was made to serve; the serving version
-            was pinned or unpinned; or updates were paused or resumed.
+            was pinned or unpinned; updates were paused or resumed; or the mode of a service was changed (see `note`).
         serving: The version that serves from now on, if any.
         latest: The highest version number that was given out.
         back: The entry whose serving version a rollback returns to, if there is one.

@@ -253,6 +253,11 @@ class Registry:
             return state
         return self._change("resumed", number, state, note, by, paused=None)
 
+    def record_mode(self, mode: str, note: str = "", by: str = "") -> Entry:
+        """Record that the mode of the services is being changed; the mode itself is not stored here."""
+        number, state = self._journal.standing()
+        return self._change("mode", number, state, f"{mode}: {note}" if note else mode, by)
+
     def restore_lost(self) -> list[int]:
         """Restore lost entries at the end of the journal that published versions; returns their numbers."""
         return self._journal.restore()

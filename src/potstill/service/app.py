@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from potstill.events import read_scrub
 from potstill.service import routes
 from potstill.service.auth import check
+from potstill.service.dashboard import pages
 from potstill.service.endpoints import ProblemEndpoints, ServiceEndpoints
 from potstill.service.http import (
     CLOSE,
@@ -31,6 +32,7 @@ from potstill.service.limits import Disconnected, Load, Options, most_values, re
 from potstill.service.metrics import NullRecorder, ProblemGauges
 from potstill.service.problem_service import ProblemService
 from potstill.service.status import clock_step, log_status, unused_rewards, watermark_lags
+from potstill.service.summary_metrics import read_gauges
 from potstill.service.tokens import Scope as TokenScope
 from potstill.workspace import Workspace
 
@@ -69,6 +71,7 @@ class Route(NamedTuple):
         scope: Scope that a token for that problem needs.
         max_body: The most bytes of a body; 0 if it takes none.
         max_values: The most values of a body that is longer than that of a single request.
+        query: Whether it is given the query string of the address in place of a body.
     """
 
     handle: Callable[[bytes, Headers], Awaitable[Reply]]
@@ -76,6 +79,7 @@ class Route(NamedTuple):
     scope: TokenScope = "read"
     max_body: int = 0
     max_values: int = 0
+    query: bool = False
 
 
 class App:
@@ -111,7 +115,8 @@ class App:
         route: Route | None = None
         try:
             route = self._route(scope)
-            reply = await self._handle(route, scope["headers"], receive)
+            query = scope.get("query_string", b"") if route.query else b""
+            reply = await self._handle(route, scope["headers"], receive, query)
         except Refusal as refusal:
             recorder = route.service.recorder if route and route.service else self._recorder
             recorder.count_refusal(refusal.reason)
@@ -144,18 +149,18 @@ class App:
     def _route(self, scope: Scope) -> Route:
         methods = self.routes.get(scope["path"])
         if methods is None:
-            raise Refusal(404, "unknown", "there is no endpoint at this path; /docs lists them")
+            raise Refusal(404, "unknown", "there is no endpoint at this path; /docs lists them, and / has the pages")
         route = methods.get(scope["method"])
         if route is None:
             allow = ", ".join(methods)
             raise Refusal(405, "unknown", f"this path accepts {allow} only", ((b"allow", allow.encode()),))
         return route
 
-    async def _handle(self, route: Route, headers: Headers, receive: Receive) -> Reply:
+    async def _handle(self, route: Route, headers: Headers, receive: Receive, query: bytes = b"") -> Reply:
         if route.service is None:  # probes and metrics are answered however many requests are in flight
-            return await route.handle(b"", headers)
+            return await route.handle(query, headers)
         check(self._options.guards, route.service.name, headers, route.scope)
-        body = b""
+        body = query
         self._load.enter()
         try:
             if route.max_body:
@@ -206,6 +211,7 @@ class App:
                 watermarks=watermark_lags(service),
                 clock_step=clock_step(service) / 1e6,
                 damaged_files=len(read_scrub(service.workspace.spool).damaged),
+                summaries=read_gauges(service.workspace.storage),
             )
 
 
@@ -224,8 +230,11 @@ def _routes(problems: Sequence[ProblemService], whole: ServiceEndpoints, options
         values = most_values(service.workspace.problem, options.max_batch)
         for row in routes.PROBLEM_ENDPOINTS:
             assert row.scope is not None  # every endpoint of a problem has one
-            route = Route(getattr(endpoints, row.handler), service, row.scope, limits[row.limit], values)
+            handle = getattr(endpoints, row.handler)
+            route = Route(handle, service, row.scope, limits[row.limit], values, row.query is not None)
             found.setdefault(f"/v1/{service.name}/{row.path}", {}).update(_methods(row, route))
+    for path, page in pages(problems, options):
+        found[path] = dict.fromkeys(("GET", "HEAD"), Route(page, query=True))
     return found
 
 

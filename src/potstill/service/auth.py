@@ -127,6 +127,12 @@ def check(guards: Guards, problem: str, headers: Headers, scope: Scope) -> None:
         raise Refusal(error.status, "token", str(error), headers) from error
 
 
+def allowed(guards: Guards, problem: str, headers: Headers, scope: Scope) -> bool:
+    """Whether a request to a problem may pass."""
+    guard = guards.get(problem)
+    return guard is None or guard.allows(header(headers, b"authorization"), scope)
+
+
 def author(guards: Guards, problem: str, headers: Headers, stated: str) -> str:
     """Author of an administrator's request: the token's name, and the person whom the request names."""
     guard = guards.get(problem)

@@ -188,9 +188,10 @@ class Decider:
         ids, allowed = _ids(batch), self._allowed(batch)
         encoded = policy.encode_rows(batch.values)
         would = self._space.decode(policy.decide_many(encoded, ids, eligible=allowed)[0])
+        own = [request.propensity for request in batch.requests]
         distribution = policy.distribution(encoded, eligible=allowed)
         propensities = np.maximum(distribution.propensity(self._space.encode(actions)), SMALLEST).tolist()
-        return self._decisions(batch, ids, actions, propensities, policy.version, "apprentice", now(), would)
+        return self._decisions(batch, ids, actions, propensities, policy.version, "apprentice", now(), would, own)
 
     def _decisions(
         self,
@@ -202,11 +203,25 @@ class Decider:
         mode: Mode,
         time: int,
         would: list[Any] | None = None,
+        own: list[float | None] | None = None,
     ) -> Decisions:
         names, arms, eligible, units = _checked_ids(ids), batch.arms, self._restrictions(batch), _units(batch)
         logged = None if mode == "online" else mode
+        stated = own if own is not None and any(one is not None for one in own) else None
         block = DecisionBlock(
-            names, time, actions, propensities, version, eligible, None, units, logged, batch.values, arms
+            names,
+            time,
+            actions,
+            propensities,
+            version,
+            eligible,
+            None,
+            units,
+            logged,
+            batch.values,
+            arms,
+            would,
+            stated,
         )
         nothing = repeat(None)
         columns = (names, actions, propensities, repeat(version), repeat(mode), would or nothing, arms or nothing)
@@ -271,8 +286,10 @@ def _units(batch: Batch) -> list[str | None] | None:
 
 
 def check_own_actions(snapshot: Snapshot, requests: Sequence[DecideRequest]) -> None:
-    """Refuse a caller's own action outside of mode apprentice, and a request without one in it."""
+    """Refuse a caller's own action or propensity outside of mode apprentice, and a request without an action in it."""
     wanted = snapshot.mode == "apprentice"
+    if not wanted:
+        _refuse_own_propensities(requests)
     if [request.action for request in requests].count(None) == (0 if wanted else len(requests)):
         return
     for place, request in enumerate(requests):
@@ -281,3 +298,12 @@ def check_own_actions(snapshot: Snapshot, requests: Sequence[DecideRequest]) -> 
         if wanted:
             raise unfit(f"mode apprentice logs your own choice: state it in `action` - at request {place}")
         raise unfit(f"`action` is for mode apprentice, and the mode is {snapshot.mode} - at request {place}")
+
+
+def _refuse_own_propensities(requests: Sequence[DecideRequest]) -> None:
+    for place, request in enumerate(requests):
+        if request.propensity is not None:
+            raise unfit(
+                "`propensity` is that of your own `action`, in mode apprentice; the reply states the policy's "
+                f"- at request {place}"
+            )

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from potstill.decode import check_keys
 from potstill.events import Event, LoggedDecision, LoggedObservation, LoggedReward, now
 from potstill.policy import Policy
 from potstill.registry import Conflict, CorruptVersion, OtherProblem, Registry, UnknownVersion
@@ -25,13 +24,14 @@ from potstill.service.http import (
     json,
     too_large,
     unavailable,
-    undecodable,
     unfit,
 )
 from potstill.service.limits import Options
 from potstill.service.metrics import CONTENT_TYPE, Metrics
 from potstill.service.openapi import document
 from potstill.service.problem_service import ProblemService
+from potstill.service.read_body import read_body
+from potstill.service.reads import ReadEndpoints, evaluation
 from potstill.service.snapshot import write_mode
 from potstill.service.status import in_thread, is_ready
 from potstill.service.wire import (
@@ -45,6 +45,7 @@ from potstill.service.wire import (
     Observation,
     ObservedReward,
     PinRequest,
+    PromoteRequest,
     RewardReply,
     RewardRequest,
     RewardsRequest,
@@ -52,7 +53,7 @@ from potstill.service.wire import (
     hold_reply,
     micros,
 )
-from potstill.workspace import InvalidConfig, in_words, is_uniform
+from potstill.workspace import InvalidConfig, check_mode, in_words, is_uniform
 
 Asked = TypeVar("Asked", bound=ChangeRequest)
 _one_reward = msgspec.json.Decoder(RewardRequest).decode
@@ -63,7 +64,7 @@ _SHARED = tuple(
 )
 
 
-class ProblemEndpoints:
+class ProblemEndpoints(ReadEndpoints):
     """The endpoints of one problem; each takes the body and the headers of a request.
 
     Args:
@@ -72,7 +73,8 @@ class ProblemEndpoints:
     """
 
     def __init__(self, service: ProblemService, options: Options) -> None:
-        self._service, self._max_batch, self._guards = service, options.max_batch, options.guards
+        super().__init__(service)
+        self._max_batch, self._guards = options.max_batch, options.guards
         self._problem = msgspec.json.encode(
             {**msgspec.to_builtins(service.workspace.problem), "hash": service.workspace.problem.hash}
         )
@@ -156,13 +158,27 @@ class ProblemEndpoints:
         """Resume updates."""
         return await self._change(ChangeRequest, body, headers, lambda r, asked, by: r.resume(asked.reason, by))
 
-    async def mode(self, body: bytes, _: Headers) -> Reply:
-        """Change the mode."""
-        request = self._read(msgspec.json.Decoder(ModeRequest).decode, body)
+    async def promote(self, body: bytes, headers: Headers) -> Reply:
+        """Serve a staged or a refused version."""
+
+        def change(registry: Registry, asked: PromoteRequest, by: str) -> None:
+            if asked.gates:
+                self._pass_gates(registry, asked.version)
+            registry.serve(asked.version, asked.reason, by)
+
+        return await self._change(PromoteRequest, body, headers, change)
+
+    async def mode(self, body: bytes, headers: Headers) -> Reply:
+        """Change the mode; the registry records who did it, before it is done."""
         workspace = self._service.workspace
-        with _refusing():
-            await asyncio.to_thread(write_mode, workspace.storage, workspace.config.serve, request.mode)
-        return await self._admin_reply()
+
+        def change(registry: Registry, asked: ModeRequest, by: str) -> None:
+            check_mode(asked.mode, workspace.config.serve)
+            with contextlib.suppress(UnknownVersion):  # nothing serves yet, and there is no journal to write in
+                registry.record_mode(asked.mode, asked.reason, by)
+            write_mode(workspace.storage, workspace.config.serve, asked.mode)
+
+        return await self._change(ModeRequest, body, headers, change)
 
     async def _change(
         self, kind: type[Asked], body: bytes, headers: Headers, change: Callable[[Registry, Asked, str], object]
@@ -173,6 +189,23 @@ class ProblemEndpoints:
         with _refusing():
             await asyncio.to_thread(change, self._service.workspace.registry, asked, by)
         return await self._admin_reply()
+
+    async def evaluate(self, body: bytes, headers: Headers) -> Reply:
+        """Begin an evaluation."""
+        asked: ChangeRequest = self._read(msgspec.json.Decoder(ChangeRequest).decode, body)
+        by = author(self._guards, self._service.name, headers, asked.by)
+        await evaluation.begin_evaluation(self._service, by)
+        return json(await in_thread(evaluation.read_evaluation, self._service), 202)
+
+    def _pass_gates(self, registry: Registry, version: int) -> None:
+        """Return if nothing is against a version; `Refusal` otherwise."""
+        listed = {one.version: one for one in registry.versions(version - 1)}
+        against = [*listed[version].reasons] if version in listed else []
+        if (worse := evaluation.worse_than_serving(self._service, version)) is not None:
+            against.append(worse)
+        if against:
+            said = "; ".join(against)
+            raise Refusal(409, "gates", f"the gates refuse version {version}: {said}; potstill promote overrides")
 
     async def _admin_reply(self) -> Reply:
         await self._service.reload()
@@ -188,11 +221,7 @@ class ProblemEndpoints:
         return json(reply)
 
     def _read(self, decode: Callable[[bytes], Any], body: bytes) -> Any:
-        try:
-            return decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            unknown = "unknown field" in str(error)
-            raise undecodable(_unknown_key(decode, body) if unknown else error, self._service.name) from error
+        return read_body(decode, body, self._service.name)
 
     def _read_batch(self, body: bytes) -> list[DecideRequest]:
         requests: list[DecideRequest] = self._read(self._service.requests.read_batch, body).requests
@@ -217,19 +246,6 @@ def _refusing() -> Iterator[None]:
         raise unfit(str(error)) from error
     except OSError as error:
         raise unavailable("storage", "the workspace cannot be written now; retry") from error
-
-
-def _unknown_key(decode: Callable[[bytes], Any], body: bytes) -> msgspec.DecodeError:
-    """The error about an unknown key of a body, with the nearest name."""
-    one_or_more = RewardsRequest if b'"rewards"' in body else RewardRequest
-    try:
-        # All but `_rewards` are methods of a msgspec decoder.
-        check_keys(msgspec.json.decode(body), getattr(getattr(decode, "__self__", None), "type", one_or_more))
-    except msgspec.DecodeError as error:
-        return error
-    except RecursionError:
-        return msgspec.ValidationError("unknown key, with a value that nests too deep")
-    raise AssertionError("a decoder refused a key that its type has")
 
 
 def _uniform_notice(policy: Policy | None) -> str | None:

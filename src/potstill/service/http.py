@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -11,6 +12,10 @@ from potstill.errors import PotstillError
 
 #: Messages quote what the caller sent; longer ones are truncated.
 MAX_MESSAGE = 500
+
+#: The most fields of a query string.
+MAX_FIELDS = 100
+Q = TypeVar("Q")
 
 RETRY: Headers = ((b"retry-after", b"1"),)
 CLOSE: Headers = ((b"connection", b"close"),)
@@ -46,6 +51,20 @@ class Refusal(PotstillError):
         """The message as JSON."""
         # The message may quote invalid Unicode, and a reply must be valid.
         return msgspec.json.encode({"error": self.message.encode(errors="replace").decode()})
+
+
+def read_query(kind: type[Q], query: bytes) -> Q:
+    """The fields of a query string; `Refusal` if they do not fit. Of a field stated twice, the last value counts.
+
+    Args:
+        kind: A Struct of texts, numbers and booleans that forbids unknown fields.
+        query: What an address says after ``?``.
+    """
+    try:
+        stated = dict(parse_qsl(query.decode("latin-1"), max_num_fields=MAX_FIELDS))
+        return msgspec.convert(stated, kind, strict=False)
+    except ValueError as error:  # a ValidationError is one
+        raise Refusal(422, "unfit", f"the query of the address: {error}") from error
 
 
 def undecodable(error: msgspec.DecodeError | UnicodeDecodeError, problem: str) -> Refusal:

@@ -114,9 +114,11 @@ class IdempotencyCache:
 
 
 def _replies(rows: Sequence[DecisionRow]) -> list[DecideReply]:
-    """What was answered; `would`, which is not logged, is missing."""
+    """What was answered."""
     return [
-        DecideReply(row.id, row.action, row.propensity, row.policy, cast(Mode, row.mode or "online"), None, row.arm)
+        DecideReply(
+            row.id, row.action, row.propensity, row.policy, cast(Mode, row.mode or "online"), row.would, row.arm
+        )
         for row in rows
     ]
 

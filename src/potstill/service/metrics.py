@@ -16,7 +16,9 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
+from potstill.events import now
 from potstill.service.counts import Count, Counts
+from potstill.service.summary_metrics import SummaryGauges, metrics_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Seconds: from a decision without a disk to one on a bad disk.
@@ -93,6 +95,7 @@ class ProblemGauges(NamedTuple):
         watermarks: How far each open log is behind, in seconds, by the id of the log and the name of its machine.
         clock_step: Seconds that this machine's clock was set ahead since its log was opened.
         damaged_files: Files of the lake that the scrub found damaged.
+        summaries: What the summaries say; None if they cannot be read.
     """
 
     problem: str
@@ -105,6 +108,7 @@ class ProblemGauges(NamedTuple):
     watermarks: Mapping[tuple[str, str], float] = {}
     clock_step: float = 0.0
     damaged_files: int = 0
+    summaries: SummaryGauges | None = None
 
 
 class Series(NamedTuple):
@@ -135,7 +139,8 @@ class Metrics:
         gauges = [one for one in self._gauges() if one.problem in problems]
         totals = {_decode(key): value for key, value in self._counts.totals().items()}
         shown = _visible(totals, problems, {one.version for one in gauges})
-        metrics = [*_counter_metrics(shown), _histogram(shown), *_gauge_metrics(gauges)]
+        summaries = [(one.problem, one.summaries) for one in gauges if one.summaries is not None]
+        metrics = [*_counter_metrics(shown), _histogram(shown), *_gauge_metrics(gauges), *metrics_of(summaries, now())]
         return generate_latest(_Collected(sorted(metrics, key=lambda metric: metric.name)))
 
 

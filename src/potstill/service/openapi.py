@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -12,7 +12,7 @@ from potstill._version import __version__
 from potstill.problem import Problem
 from potstill.service import wire
 from potstill.service.routes import PROBLEM_ENDPOINTS, REFUSALS, SERVICE_ENDPOINTS, Endpoint
-from potstill.service.schemas import PLACE, Schema, components, examples, safe, service_components
+from potstill.service.schemas import PLACE, QUERY_FIELDS, Schema, components, examples, safe, service_components
 
 
 def document(
@@ -69,6 +69,8 @@ def _operation(row: Endpoint, prefix: str, shown: dict[str, Any], secured: bool)
         operation["requestBody"] = {"required": True, "content": _json(row.request, prefix, shown)}
     if row.etag:
         operation["parameters"] = [_IF_NONE_MATCH]
+    if row.query is not None:
+        operation["parameters"] = [*_parameters(row.query)]
     return operation if row.scope is None else operation | {"x-scope": row.scope}
 
 
@@ -81,6 +83,22 @@ def _success(row: Endpoint, prefix: str, shown: dict[str, Any]) -> Schema:
         str(row.status): {"description": text, "headers": _ETAG, "content": content},
         "304": {"description": "Not modified: it is the one you have.", "headers": _ETAG},
     }
+
+
+def _parameters(query: type[Any]) -> Iterator[Schema]:
+    """Fields of a query string."""
+    for field in msgspec.structs.fields(query):
+        schema = msgspec.json.schema(field.type)
+        if "anyOf" in schema:  # a field that may be left out is not null in an address
+            (schema,) = (part for part in schema["anyOf"] if part.get("type") != "null")
+        text = QUERY_FIELDS[field.encode_name]
+        yield {
+            "name": field.encode_name,
+            "in": "query",
+            "required": field.required,
+            "description": text,
+            "schema": schema,
+        }
 
 
 def _json(types: Sequence[type[Any]], prefix: str, shown: dict[str, Any]) -> Schema:

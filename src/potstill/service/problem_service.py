@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from potstill.service.http import unavailable, unfit
 from potstill.service.idempotency import CachedDecision, IdempotencyCache
 from potstill.service.metrics import Recorder
 from potstill.service.problem_watcher import ProblemWatcher
+from potstill.service.queries import Queries
 from potstill.service.recall import Recall
 from potstill.service.shared_ids import SharedIds
 from potstill.service.snapshot import Snapshot, SnapshotWatcher
@@ -92,6 +94,8 @@ class ProblemService:
         self.designs = DesignWatcher(workspace, recorder.count_reload)
         self.problems = ProblemWatcher(workspace)
         self.counts = Counts()
+        self.queries = Queries(workspace.url)
+        self.children: list[subprocess.Popen[bytes]] = []  # they end when their standard input does
         self._decider = Decider(workspace.problem, fallback_of(workspace))
         self._cache, self._size = IdempotencyCache(idempotency_size), idempotency_size
         self._recall = Recall(workspace, shared)
@@ -113,6 +117,12 @@ class ProblemService:
 
     async def close(self) -> None:
         """Wait until all submitted events are on disk, and close the log."""
+        await self.queries.close()
+        for child in self.children:
+            if child.stdin is not None:
+                child.stdin.close()
+            child.terminate()
+            await asyncio.to_thread(child.wait)
         if self._log is not None:
             log, self._log = self._log, None
             await log.close()
@@ -213,7 +223,7 @@ class ProblemService:
     def _decide_new(self, request: DecideRequest) -> _Pending | None:
         """Decide a new request by the policy, and submit the decision; None if something else has to be asked first."""
         snapshot = self.snapshots.current
-        if snapshot.policy is None or snapshot.mode != "online" or request.action is not None:
+        if snapshot.policy is None or snapshot.mode != "online" or _states_own(request):
             return None
         if self.experiments.current is not None or self.designs.current is not None or self._knows(request.id):
             return None
@@ -326,6 +336,11 @@ class ProblemService:
         if self._log is None:
             raise LogUnavailable("the service is closing")
         return self._log
+
+
+def _states_own(request: DecideRequest) -> bool:
+    """Whether a request states a choice of the caller's own."""
+    return request.action is not None or request.propensity is not None
 
 
 _LOG_UNAVAILABLE = "event log unavailable; nothing was recorded; retry"

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from potstill.service import wire
+from potstill.service.reads import compare, decisions, evaluation, expect, experiment, insights, versions
 from potstill.service.tokens import Scope
+from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
 
 #: What a status other than success means.
 REFUSALS = {
@@ -44,6 +46,8 @@ class Endpoint(NamedTuple):
         status: Status of success.
         media: Media type of the reply.
         etag: Whether the reply has an ETag and If-None-Match is honoured.
+        query: Fields of the query string, decoded by `http.read_query`; None if it has none. The handler gets the
+            query string in place of a body.
     """
 
     method: Literal["GET", "POST"]
@@ -59,7 +63,56 @@ class Endpoint(NamedTuple):
     status: int = 200
     media: str = "application/json"
     etag: bool = False
+    query: type[Any] | None = None
 
+
+#: What the pages show, as JSON; it is made of summaries, and reads no rows.
+INSIGHTS = (
+    Endpoint(
+        "GET",
+        "overview",
+        "overview",
+        "read",
+        "Read the overview",
+        "What serves, what arrives and what is earned over the last `hours` (24; 0 for everything), compared with "
+        "control, the fallback action and uniformly random actions; and what is likely wrong.",
+        reply=(Overview,),
+        refusals=(422, 503),
+        query=insights.RangeQuery,
+    ),
+    Endpoint(
+        "GET",
+        "apprentice",
+        "apprentice",
+        "read",
+        "Read the apprentice's report",
+        "Agreement of the policy with your own choices in mode apprentice, and whether it is ready to go live; made "
+        "by the last update.",
+        reply=(ApprenticeReport,),
+        refusals=(503,),
+    ),
+    Endpoint(
+        "GET",
+        "features",
+        "features",
+        "read",
+        "Read the report on features",
+        "Which features matter to the policy and to the reward, and which are likely broken; made by the last update.",
+        reply=(FeatureReport,),
+        refusals=(503,),
+    ),
+    Endpoint(
+        "GET",
+        "health",
+        "log_health",
+        "read",
+        "Read the health of the log",
+        "Propensity audit, sample ratio of each version, entropy of the actions, and changes of the reward.",
+        reply=(Health,),
+        refusals=(422, 503),
+        query=insights.RangeQuery,
+    ),
+)
 
 #: Endpoints of each problem.
 PROBLEM_ENDPOINTS = (
@@ -147,6 +200,7 @@ PROBLEM_ENDPOINTS = (
         reply=(wire.StatusReply,),
         refusals=(503,),
     ),
+    *INSIGHTS,
     Endpoint(
         "POST",
         "admin/rollback",
@@ -210,6 +264,19 @@ PROBLEM_ENDPOINTS = (
     ),
     Endpoint(
         "POST",
+        "admin/promote",
+        "promote",
+        "admin",
+        "Promote a version",
+        "Serves a staged version, or a refused one in spite of what is against it, unless the request says `gates`. "
+        "It releases a pin.",
+        (wire.PromoteRequest,),
+        (wire.AdminReply,),
+        (*_BODY, 404, 409),
+        "single",
+    ),
+    Endpoint(
+        "POST",
         "admin/mode",
         "mode",
         "admin",
@@ -218,8 +285,113 @@ PROBLEM_ENDPOINTS = (
         "propensity of it. `log-only`: always the fallback action. Stored in the workspace; all workers follow.",
         (wire.ModeRequest,),
         (wire.AdminReply,),
-        _BODY,
+        (*_BODY, 409),
         "single",
+    ),
+    Endpoint(
+        "POST",
+        "admin/evaluate",
+        "evaluate",
+        "admin",
+        "Begin an evaluation",
+        "Off-policy evaluation of the serving version, staged and refused ones, the uniform policy and fixed actions, "
+        "by a process of low priority. `GET evaluation` has its progress and its result. It needs the extra `learn`.",
+        (wire.ChangeRequest,),
+        (evaluation.EvaluationReply,),
+        (*_BODY, 409),
+        "single",
+        202,
+    ),
+    # What the pages show, as JSON.
+    Endpoint(
+        "GET",
+        "versions",
+        "versions",
+        "read",
+        "List the versions",
+        "The latest versions with their fidelity, their comparison with the version that served, and what was against "
+        "them; and the latest changes of the registry, with author and reason.",
+        reply=(versions.VersionsReply,),
+        refusals=(422, 503),
+        query=versions.VersionsQuery,
+    ),
+    Endpoint(
+        "GET",
+        "version",
+        "version",
+        "read",
+        "Read a version",
+        "Its lineage, fidelity, the weights of its teacher's candidates, and the report of the update that made it.",
+        reply=(versions.VersionReply,),
+        refusals=(404, 409, 422, 503),
+        query=versions.VersionQuery,
+    ),
+    Endpoint(
+        "GET",
+        "compare",
+        "compare",
+        "read",
+        "Compare two versions",
+        "How often and where the actions of two versions differ, in the latest logged contexts and by feature.",
+        reply=(compare.CompareReply,),
+        refusals=(404, 409, 422, 503),
+        query=compare.CompareQuery,
+    ),
+    Endpoint(
+        "GET",
+        "decisions",
+        "decisions",
+        "read",
+        "List decisions",
+        "The latest decisions, or those of a unit: of the lake, and of this machine's log that is not in the lake yet.",
+        reply=(decisions.DecisionsReply,),
+        refusals=(422, 503),
+        query=decisions.DecisionsQuery,
+    ),
+    Endpoint(
+        "GET",
+        "decision",
+        "decision",
+        "read",
+        "Read a decision",
+        "Its request, the policy's probabilities, the draw, its rewards and how they were joined, and its audit.",
+        reply=(decisions.DecisionReply,),
+        refusals=(404, 422, 503),
+        query=decisions.DecisionQuery,
+    ),
+    Endpoint(
+        "POST",
+        "expect",
+        "expect",
+        "read",
+        "Expect rewards",
+        "The expected reward of each action in some contexts with its interval, by the serving version's teacher. It "
+        "needs the extra `learn` where the service runs. Nothing is logged.",
+        (wire.ExpectRequest,),
+        (expect.ExpectReply,),
+        (*_BODY, 409),
+        "single",
+    ),
+    Endpoint(
+        "GET",
+        "evaluation",
+        "evaluation",
+        "read",
+        "Read the evaluation",
+        "The last evaluation of what could serve, and the progress of the one that runs on this machine.",
+        reply=(evaluation.EvaluationReply,),
+        refusals=(503,),
+    ),
+    Endpoint(
+        "GET",
+        "experiment",
+        "experiment",
+        "read",
+        "Report the experiment",
+        "What `potstill experiment` reports: effects with intervals, checks and a verdict.",
+        reply=(experiment.ExperimentReply,),
+        refusals=(404, 422, 503),
+        query=experiment.ExperimentQuery,
     ),
 )
 

@@ -43,9 +43,23 @@ FIELDS = {
     "unit": "Whom or what it is decided for, such as a user; an experiment keeps it in one arm.",
     "would": "The action that the policy would have drawn.",
 }
+#: What a field of a query string means.
+QUERY_FIELDS = {
+    "before": "Only what is before this time; microseconds since 1970.",
+    "by": "Name of a feature to show effects by.",
+    "contexts": "The most contexts to compare in.",
+    "first": "A version.",
+    "hours": "The last hours; 0 for everything.",
+    "id": "Name of the decision.",
+    "limit": "The most items of the reply.",
+    "second": "Another version.",
+    "unit": "Only decisions of this unit.",
+    "version": "Number of the version.",
+}
 #: What a field means in one type, where that differs.
 FIELDS_OF = {
     ("DecideRequest", "action"): "Your own choice, in mode apprentice only: it is carried out.",
+    ("DecideRequest", "propensity"): "Probability, or density, with which you chose `action`, if it is known.",
     ("DecideRequest", "id"): "Name of the decision: the same id gives the same decision. Generated if left out.",
     ("Observation", "action"): "The action that was taken.",
     ("RewardRequest", "time"): "RFC 3339 with a time zone, or seconds since 1970; now if left out.",
@@ -61,6 +75,8 @@ def components(problem: Problem, prefix: str, max_batch: int) -> dict[str, Schem
     _, found = msgspec.json.schema_components(types, ref_template=f"{PLACE}{prefix}.{{name}}")
     found["Context"] = _context(problem, found["Context"])
     for name in found.keys() - {"Context"}:
+        if not hasattr(wire, name):  # a report, whose fields have meanings of their own
+            continue
         _describe(name, found[name])
         _bound(found[name], problem, max_batch)
     return {f"{prefix}.{name}": schema for name, schema in found.items()}
@@ -105,6 +121,7 @@ def examples(problem: Problem) -> dict[str, Any]:
         "ObserveRequest": {"observations": [observation]},
         "RollbackRequest": {"note": "complaints since noon"},
         "ModeRequest": {"mode": "apprentice"},
+        "ExpectRequest": {"contexts": [context]},
         "DecideReply": reply,
         "BatchReply": {"decisions": [reply, {**reply, "id": "decision-2"}]},
         "RewardReply": {"id": "decision-1"},

@@ -23,6 +23,9 @@ Mode = Literal["online", "apprentice", "log-only", "fallback", "control", "desig
 Metrics = Annotated[dict[Text, float], Meta(max_length=MOST_METRICS)]
 #: The most rewards of one observation.
 MOST_REWARDS = 100
+#: The most contexts in which expected rewards are asked for at once.
+MOST_CONTEXTS = 100
+_CONTEXTS = Meta(min_length=1, max_length=MOST_CONTEXTS)
 Version = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Reason = Annotated[str, Meta(max_length=1000)]
 
@@ -41,6 +44,7 @@ class DecideRequest(_Request, frozen=True, gc=False):
         eligible: The actions that are allowed now; all if left out.
         unit: Whom or what it is decided for.
         action: The caller's own choice, in mode apprentice only.
+        propensity: Probability, or density, with which the caller chose `action`, if it is known.
     """
 
     context: Any
@@ -48,6 +52,7 @@ class DecideRequest(_Request, frozen=True, gc=False):
     eligible: Any = None
     unit: Text | None = None
     action: Any = None
+    propensity: float | None = None
 
 
 class BatchRequest(_Request, frozen=True):
@@ -105,6 +110,12 @@ class ObserveRequest(_Request, frozen=True):
     observations: list[Observation]
 
 
+class ExpectRequest(_Request, frozen=True):
+    """Contexts in which to expect rewards."""
+
+    contexts: Annotated[list[Any], _CONTEXTS]
+
+
 class ChangeRequest(_Request, frozen=True):
     """A change by an administrator; author and reason are stored in the registry.
 
@@ -128,7 +139,17 @@ class PinRequest(ChangeRequest, frozen=True):
     version: Version | None = None
 
 
-class ModeRequest(_Request, frozen=True):
+class PromoteRequest(ChangeRequest, frozen=True, kw_only=True):
+    """Serve a version: a staged one, or a refused one in spite of what is against it. A pin is released.
+
+    With `gates`, a version is refused if the gates or the last evaluation are against it.
+    """
+
+    version: Version
+    gates: bool = False
+
+
+class ModeRequest(ChangeRequest, frozen=True, kw_only=True):
     """Change the mode."""
 
     mode: ServeMode
@@ -247,15 +268,18 @@ class Requests:
 
     def __init__(self, problem: Problem) -> None:
         self.features = tuple(feature.name for feature in problem.context)
-        context, wire = context_type(problem.context, float), problem.actions.wire
+        wire = problem.actions.wire
+        context: Any = context_type(problem.context, float)
         fields = {"context": context, "action": wire.action, "eligible": wire.eligible | None}
-        decide: Any = _narrow(DecideRequest, {**fields, "action": wire.action | None})
         propensity = Probability if problem.actions.measure == "counting" else Density
+        own = {"action": wire.action | None, "propensity": propensity | None}
+        decide: Any = _narrow(DecideRequest, {**fields, **own})
         observation: Any = _narrow(Observation, {**fields, "propensity": propensity})
         reply: Any = _narrow(DecideReply, {"action": wire.action, "would": wire.action | None})
         self.types: Mapping[type[Struct], Any] = {
             DecideRequest: decide,
             BatchRequest: _narrow(BatchRequest, {"requests": list[decide]}),
+            ExpectRequest: _narrow(ExpectRequest, {"contexts": Annotated[list[context], _CONTEXTS]}),
             ObserveRequest: _narrow(ObserveRequest, {"observations": list[observation]}),
             DecideReply: reply,
             BatchReply: _narrow(BatchReply, {"decisions": list[reply]}),
@@ -263,6 +287,7 @@ class Requests:
         self.read_decide = self._decoder(DecideRequest)
         self.read_batch = self._decoder(BatchRequest)
         self.read_observe = self._decoder(ObserveRequest)
+        self.read_expect = self._decoder(ExpectRequest)
 
     def _decoder(self, general: type[Struct]) -> Any:
         return msgspec.json.Decoder(self.types[general]).decode
@@ -282,7 +307,12 @@ def hold_reply(hold: Hold | None) -> HoldReply | None:
     """A pin or a pause as it goes over the wire."""
     if hold is None:
         return None
-    return HoldReply(by=hold.by, reason=hold.reason, since=datetime.fromtimestamp(hold.time / 1e6, UTC))
+    return HoldReply(by=hold.by, reason=hold.reason, since=moment(hold.time))
+
+
+def moment(time: int) -> datetime:
+    """A time in microseconds since 1970, as it goes over the wire."""
+    return datetime.fromtimestamp(time / 1e6, UTC)
 
 
 def micros(moment: datetime | float | None) -> int | None:

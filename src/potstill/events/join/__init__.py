@@ -12,6 +12,7 @@ from potstill.events.join.cuts import (
     last_cut,
     newest_cut,
     previous_cut,
+    read_cut,
     write_cut,
 )
 from potstill.events.join.join import join, preview
@@ -36,6 +37,7 @@ __all__ = [
     "newest_cut",
     "preview",
     "previous_cut",
+    "read_cut",
     "rebuild_observations",
     "write_cut",
 ]

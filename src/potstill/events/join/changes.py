@@ -8,16 +8,13 @@ from added ones.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
-import msgspec
 import polars as pl
 
-from potstill.events.lake import CorruptFile, File, VersionGone, check_files_exist, is_repair
-from potstill.storage import child, open_storage
+from potstill.events.lake import File, VersionGone, arrived_files, check_files_exist
 from potstill.tables import SECOND, moment
 
 if TYPE_CHECKING:
@@ -118,24 +115,9 @@ def unjoined(lake: Lake, cut: Cut, previous: Cut) -> Rows:
 
 
 def arrived(lake: Lake, table: Events, cut: Cut, previous: Cut) -> list[File] | None:
-    """Files with the rows appended between two cuts; None if that is no longer known.
-
-    They may be files that a compaction has replaced and a vacuum has not yet removed.
-    """
-    version, since = cut.version(table), previous.version(table)
-    files = _files(lake, table, version)
-    if since is None or version is None:
-        return files
-    try:
-        before = {file.uri for file in lake.files(table, since)}
-    except VersionGone:
-        return None
-    if before <= {file.uri for file in files}:  # nothing was compacted or deleted
-        return [file for file in files if file.uri not in before]
-    try:
-        return _appended(lake, table, range(since + 1, version + 1))
-    except FileNotFoundError:
-        return None
+    """Files with the rows appended between two cuts; None if that is no longer known."""
+    version = cut.version(table)
+    return [] if version is None else arrived_files(lake, table, previous.version(table), version)
 
 
 def readable(lake: Lake, table: Events, cut: Cut) -> bool:
@@ -151,64 +133,6 @@ def readable(lake: Lake, table: Events, cut: Cut) -> bool:
 
 def _files(lake: Lake, table: Events, version: int | None) -> list[File]:
     return [] if version is None else lake.files(table, version)
-
-
-def _appended(lake: Lake, table: Events, versions: Iterable[int]) -> list[File]:
-    """Files that commits appended, by the commit log; `FileNotFoundError` if the log or a file is gone or replaced.
-
-    Files that a compaction replaced are kept; those that were deleted, and what a compaction made of them, are not.
-    """
-    log = open_storage(child(lake.url(table), "_delta_log"))
-    present: dict[str, File] = {}
-    replaced: dict[str, File] = {}
-    for version in versions:
-        actions = [msgspec.json.decode(line) for line in log.read(f"{version:020}.json").splitlines()]
-        if is_repair(actions):
-            raise FileNotFoundError(f"commit {version} replaced a damaged file: its rows are not told from new ones")
-        for remove in (action["remove"] for action in actions if "remove" in action):
-            path = unquote(remove["path"])
-            if remove["dataChange"]:
-                present.pop(path, None)
-                replaced = {kept: file for kept, file in replaced.items() if _folder(kept) != _folder(path)}
-            elif path in present:
-                replaced[path] = present.pop(path)
-        for add in (action["add"] for action in actions if "add" in action):
-            if add["dataChange"]:
-                present[unquote(add["path"])] = _file(lake.url(table), add)
-    check_files_exist(lake.url(table), replaced)
-    _check_intact(lake, table, replaced.values())
-    return [*present.values(), *replaced.values()]
-
-
-def _check_intact(lake: Lake, table: Events, replaced: Iterable[File]) -> None:
-    """`FileNotFoundError` if a file that a compaction replaced is damaged: its rows are in the table, and intact."""
-    try:
-        lake.tables[table].checksums.check(replaced)
-    except CorruptFile as error:
-        raise FileNotFoundError(str(error)) from error
-
-
-def _folder(path: str) -> str:
-    """Folder of a day."""
-    return path.rpartition("/")[0]
-
-
-def _file(url: str, add: dict[str, Any]) -> File:
-    day, stats = add["partitionValues"]["day"], msgspec.json.decode(add["stats"])
-    first = stats["minValues"].get("time", f"{day}T00:00:00Z")
-    last = stats["maxValues"].get("time", f"{day}T23:59:59.999Z")
-    return File(
-        uri=child(url, unquote(add["path"])),
-        day=dt.date.fromisoformat(day),
-        rows=stats["numRecords"],
-        bytes=add["size"],
-        first=_microseconds(first),
-        last=_microseconds(last) + 999,  # Delta rounds down to milliseconds
-    )
-
-
-def _microseconds(moment: str) -> int:
-    return (dt.datetime.fromisoformat(moment) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)

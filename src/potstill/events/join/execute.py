@@ -40,7 +40,20 @@ SLICE = 125_000
 Progress = Callable[[int, int], None]
 #: Source of an observation: the mode of its decision, or the log.
 _SOURCE = pl.col("mode").fill_null("log").alias("source")
-_TAKEN = ("id", "time", "action", "propensity", "policy", "eligible", "unit", "arm", "problem", _SOURCE)
+_TAKEN = (
+    "id",
+    "time",
+    "action",
+    "propensity",
+    "policy",
+    "eligible",
+    "unit",
+    "arm",
+    "would",
+    "own_propensity",
+    "problem",
+    _SOURCE,
+)
 
 
 class CutPlan(NamedTuple):

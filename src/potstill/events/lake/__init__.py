@@ -1,9 +1,11 @@
 """The lake: Delta Lake tables of decisions, rewards and observations."""
 
+from potstill.events.lake.arrivals import arrived_files
 from potstill.events.lake.checksums import CorruptFile
 from potstill.events.lake.delta import LakeUnavailable, Overtaken
 from potstill.events.lake.erase import erase, ids_of_unit
 from potstill.events.lake.flush import Flusher, FlushReport, FlushState, last_flush
+from potstill.events.lake.frames import decision_frame, reward_frame, split
 from potstill.events.lake.lake import Lake
 from potstill.events.lake.maintenance import compact, expire, vacuum
 from potstill.events.lake.observations import (
@@ -38,9 +40,11 @@ __all__ = [
     "TableReport",
     "VersionGone",
     "add_files",
+    "arrived_files",
     "check_files_exist",
     "compact",
     "count_observations",
+    "decision_frame",
     "erase",
     "expire",
     "ids_of_unit",
@@ -49,8 +53,10 @@ __all__ = [
     "observation_chunks",
     "read_observations",
     "replace_file",
+    "reward_frame",
     "rows_before_compaction",
     "rows_in_log",
+    "split",
     "table_schema",
     "vacuum",
     "verify_file",

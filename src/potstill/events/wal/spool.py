@@ -132,13 +132,20 @@ class Spool:
 
     def recent(self) -> list[Path]:
         """Segments with events of the last `remember` seconds, in the lake or not, newest first."""
+        oldest = time.time() - self.remember
+        return [path for written, path in self._dated() if written >= oldest]
+
+    def newest(self) -> list[Path]:
+        """All segments that are on the disk, in the lake or not, newest first."""
+        return [path for _, path in self._dated()]
+
+    def _dated(self) -> list[tuple[float, Path]]:
         found: list[tuple[float, Path]] = []
         for entry in (entry for writer in self.writers() for entry in _entries(self.path / writer)):
             with contextlib.suppress(FileNotFoundError):
                 if entry.name.endswith((OPEN, CLOSED, DONE)):
                     found.append((entry.stat().st_mtime, Path(entry)))
-        oldest = time.time() - self.remember
-        return [path for written, path in sorted(found, reverse=True) if written >= oldest]
+        return sorted(found, reverse=True)
 
     def remove(self, writer: str, segment: Path) -> None:
         """Delete a segment, and the folder if it was a dead writer's last one."""

@@ -6,7 +6,10 @@ import importlib
 from pathlib import Path
 
 from potstill.errors import InvalidOption, UnsupportedSpace, shown
+from potstill.policy.export.js import javascript_runtime
 from potstill.policy.policy import Policy
+
+__all__ = ["TARGETS", "export", "javascript_runtime"]
 
 #: Target: module with a ``write(policy, directory, name) -> list[Path]``.
 TARGETS = {

@@ -34,10 +34,16 @@ def write(policy: Policy, directory: Path, name: str) -> list[Path]:
     return [*(directory / file for file in contents), runtime]
 
 
-def _copy_runtime(to: Path) -> Path:
+def javascript_runtime() -> Path:
+    """The folder of the JavaScript runtime: ``potstill.js`` and ``src/``."""
     source = next((place for place in _PLACES if (place / "potstill.js").exists()), None)
     if source is None:
         raise FileNotFoundError(f"the JavaScript runtime is not in {_PLACES[0]}; install Potstill again")
+    return source
+
+
+def _copy_runtime(to: Path) -> Path:
+    source = javascript_runtime()
     to.mkdir(exist_ok=True)
     for part in _RUNTIME:
         if (source / part).is_dir():

@@ -1,0 +1,96 @@
+"""Health of the latest decisions: are propensities and actions those of the policies, in the ratio that they say?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from potstill.pipeline.audit import LoadedPolicies, audit_rows
+from potstill.pipeline.recent_rows import latest_rows
+from potstill.policy import Policy
+from potstill.spaces import FiniteDistribution, lake_columns
+from potstill.summaries import ActionRatio, HealthReport, VersionHealth
+from potstill.tables import context_fits, encode_contexts
+from potstill.workspace import Workspace
+
+#: Decisions that are looked at, the latest, and versions that are listed, the newest.
+ROWS, VERSIONS = 10_000, 20
+#: p-value below which a ratio is broken, over all actions of a version: a false alarm in a thousand sound versions.
+ALARM = 0.001
+#: Expected decisions with an action, and without it, that a normal approximation needs.
+FEWEST = 20
+
+
+def read_health(workspace: Workspace, now: int) -> HealthReport:
+    """The report over the latest decisions."""
+    frame = latest_rows(workspace.lake, "decisions", ROWS)
+    policies = LoadedPolicies(workspace)
+    found = audit_rows(workspace, frame)
+    decided = latest_rows(workspace.lake, "decisions", ROWS, pl.col("mode").is_null(), pl.col("policy").is_not_null())
+    versions = [
+        health
+        for (version,), rows in decided.group_by("policy", maintain_order=True)
+        if (policy := policies[int(version)]) is not None and (health := _version(policy, rows)) is not None
+    ]
+    versions.sort(key=lambda one: -one.version)
+    return HealthReport(
+        made=now,
+        decisions=found.decisions,
+        checked=found.checked,
+        propensities=found.propensities,
+        actions=found.actions,
+        missing=sum(found.missing.values()),
+        unfit=found.unfit,
+        versions=versions[:VERSIONS],
+    )
+
+
+def _version(policy: Policy, rows: pl.DataFrame) -> VersionHealth | None:
+    """Sample ratio and entropy of a version's own decisions; None if no row fits its problem."""
+    fit = rows.filter(context_fits(policy.problem, rows.columns), pl.col("floor").is_null())
+    # A retried decision is in the log twice, and would count as two draws.
+    fit = fit.unique("id", keep="first", maintain_order=True)
+    if not len(fit):
+        return None
+    columns = lake_columns(policy.problem.actions)
+    distribution = policy.distribution(encode_contexts(fit, policy.problem), eligible=columns.allowed(fit["eligible"]))
+    if not isinstance(distribution, FiniteDistribution):
+        return VersionHealth(version=policy.version, rows=len(fit), entropy=None)
+    p = distribution.p.astype(np.float64)
+    ratios = _ratios(policy, p, columns.actions(fit["action"]))
+    least = min((math.erfc(abs(one.z) / math.sqrt(2)) for one in ratios), default=1.0)
+    corrected = min(least * max(len(ratios), 1), 1.0)
+    return VersionHealth(
+        version=policy.version,
+        rows=len(fit),
+        entropy=_entropy(p),
+        actions=ratios,
+        p=corrected,
+        broken=corrected < ALARM,
+    )
+
+
+def _ratios(policy: Policy, p: NDArray[np.float64], taken: NDArray[np.int32]) -> list[ActionRatio]:
+    """Actions taken beside the sum of their propensities, of those with enough of both."""
+    names = policy.problem.actions.decode(np.arange(p.shape[1]))
+    counts, expected, spread = np.bincount(taken, minlength=p.shape[1]), p.sum(axis=0), (p * (1 - p)).sum(axis=0)
+    return [
+        ActionRatio(
+            action=str(names[at]),
+            taken=int(counts[at]),
+            expected=float(expected[at]),
+            z=float((counts[at] - expected[at]) / math.sqrt(spread[at])),
+        )
+        for at in range(p.shape[1])
+        if spread[at] >= FEWEST
+    ]
+
+
+def _entropy(p: NDArray[np.float64]) -> float:
+    """Mean entropy of distributions, relative to that of the uniform one."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(p > 0, -p * np.log(p), 0.0)
+    return float(terms.sum(axis=1).mean() / math.log(p.shape[1]))

@@ -1,0 +1,144 @@
+"""The shell of the pages: who sees what, what is sent with it, and that no text becomes markup."""
+
+import asyncio
+import re
+
+import pytest
+import worlds
+from service_examples import Asker, opened
+
+from potstill.service.app import App
+from potstill.service.auth import Guard
+from potstill.service.dashboard.assets import assets
+from potstill.service.dashboard.html import Html, join, tag
+from potstill.service.dashboard.parts import Series, bar, chart, interval, number, table, url, value
+from potstill.service.dashboard.views import VIEWS
+from potstill.service.limits import Options
+from potstill.service.tokens import TokenFile
+
+HOSTILE = "<script>alert(1)</script>\" onload='x' & \u202eright to left\0 \ud800"
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return worlds.made(str(tmp_path / "video"))
+
+
+def page(workspace, path, *, guards=None, **headers):
+    async def work():
+        async with opened(workspace, guards=guards or {}) as asker:
+            return await asker.get(path, **headers)
+
+    return asyncio.run(work())
+
+
+def test_what_is_not_markup_is_escaped():
+    shown = tag("p", HOSTILE, title=HOSTILE)
+    assert "<script" not in shown
+    assert re.fullmatch(r'<p title="[^"<>]*">[^<>]*</p>', shown)
+    shown.encode()
+    assert join(Html("<b>"), "<b>", 1, None, [2, "&"]) == "<b>&lt;b&gt;12&amp;"
+    assert tag("input", disabled=True, hidden=False, for_="a", data_x=1) == '<input disabled for="a" data-x="1">'
+
+
+def test_parts_escape_what_they_are_given():
+    long = HOSTILE * 400
+    for shown in (
+        value(HOSTILE),
+        value(long),
+        value({"a": HOSTILE[:-1]}),
+        table((HOSTILE,), [(HOSTILE,)], caption=HOSTILE),
+        bar(0.5, HOSTILE),
+    ):
+        assert "<script" not in shown
+        assert not re.search(r"<[^>]*\son\w+=", re.sub(r'"[^"]*"', '""', shown))
+    assert "<details" in value(long)
+    assert "<script" not in chart(HOSTILE[:-1], [1.0], [Series(HOSTILE[:-1], [1.0])])
+
+
+def test_addresses_quote_what_they_are_given():
+    assert url("a/b?é", "decisions", id="x&y=1 #", unit=None) == "/p/a%2Fb%3F%C3%A9/decisions?id=x%26y%3D1+%23"
+
+
+def test_numbers_are_short_and_say_when_there_is_none():
+    assert [number(x) for x in (None, float("nan"), 0.0, 1234567.0, 0.123456, 1234.5)] == [
+        "–", "–", "0", "1,234,567", "0.123", "1,234"
+    ]  # fmt: skip
+    assert interval(0.5, 0.25, 1) == "0.500 (0.250 to 1.000)"
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_every_view_is_a_page_and_a_fragment(workspace, view):
+    whole = page(workspace, f"/p/video-upload/{view.name}")
+    part = page(workspace, f"/p/video-upload/{view.name}", hx_request="true")
+    assert whole.status == part.status == 200
+    assert whole.body.startswith(b"<!doctype html>")
+    assert not part.body.startswith(b"<!doctype html>")
+    assert f'href="/p/video-upload/{view.name}" aria-current="page"'.encode() in whole.body
+    for reply in (whole, part):
+        assert reply.headers["content-type"] == "text/html; charset=utf-8"
+        assert reply.headers["cache-control"] == "no-store"
+        assert "'unsafe" not in reply.headers["content-security-policy"]
+        assert reply.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_without_the_scope_read_a_page_shows_nothing_of_the_problem(workspace, view):
+    file = TokenFile(workspace.storage)
+    tokens = {scope: file.create(scope, [scope]) for scope in ("read", "decide", "admin")}
+    guards = {"video-upload": Guard(file)}
+    path = f"/p/video-upload/{view.name}"
+    for headers in ({}, {"authorization": f"Bearer {tokens['decide']}"}, {"authorization": "Bearer pst_no"}):
+        whole = page(workspace, path, guards=guards, **headers)
+        assert whole.status == 200
+        assert b'id="token-form"' in whole.body
+        assert b"360p" not in whole.body
+        assert b"bandwidth" not in whole.body
+        part = page(workspace, path, guards=guards, hx_request="true", **headers)
+        assert part.status in (401, 403)
+        assert b"360p" not in part.body
+    seen = page(workspace, path, guards=guards, authorization=f"Bearer {tokens['read']}")
+    assert b'id="token-form"' not in seen.body
+
+
+def test_the_list_shows_the_problems_that_the_caller_may_read(tmp_path):
+    first = worlds.made(str(tmp_path / "open"), problem=worlds.PROBLEM.replace(b"video-upload", b"open-one"))
+    second = worlds.made(str(tmp_path / "closed"), problem=worlds.PROBLEM.replace(b"video-upload", b"closed-one"))
+    file = TokenFile(second.storage)
+    token = file.create("web", ["read"])
+    guards = {"open-one": Guard(TokenFile(first.storage)), "closed-one": Guard(file)}
+
+    async def work():
+        app = App([first, second], Options(guards=guards, log_timeout=30.0))
+        await app.open()
+        try:
+            asker = Asker(app, "/")
+            return await asker.get("/"), await asker.get("/", authorization=f"Bearer {token}")
+        finally:
+            await app.close()
+
+    without, given = asyncio.run(work())
+    assert b"open-one" in without.body
+    assert b"closed-one" not in without.body
+    assert b"Another problem is not shown" in without.body
+    assert b"open-one" in given.body
+    assert b"closed-one" in given.body
+    assert b"not shown" not in given.body
+
+
+def test_files_are_kept_for_ever_and_small(workspace):
+    total = 0
+    for path, asset in assets().items():
+        reply = page(workspace, path)
+        assert reply.status == 200
+        assert reply.body == asset.data
+        assert "immutable" in reply.headers["cache-control"]
+        assert page(workspace, path, if_none_match=reply.headers["etag"]).status == 304
+        total += len(reply.body)
+    assert total <= 200_000
+
+
+def test_an_address_that_does_not_fit_is_said(workspace):
+    reply = page(workspace, f"/p/video-upload/versions?{'&'.join(f'a{i}=1' for i in range(200))}")
+    assert reply.status in (200, 422)
+    assert page(workspace, "/p/video-upload/nothing").status == 404

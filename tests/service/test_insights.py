@@ -1,0 +1,151 @@
+"""Overview, apprentice, features and health over HTTP: what they say of an empty, a sound and a broken problem."""
+
+import asyncio
+
+import pytest
+import worlds
+from service_examples import opened
+from worlds import HOUR
+
+from potstill.events import now
+from potstill.pipeline import run_update
+from potstill.storage import LocalStorage
+from potstill.summaries import UpdateRun, record_update
+from potstill.summaries.build import refresh_summaries
+
+CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
+NEVER = worlds.CONFIG.replace(b"min_observations = 50", b"min_observations = 1000000")
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    made = worlds.made(str(tmp_path / "video"), NEVER)
+    made.start()
+    return made
+
+
+def get(workspace, *paths):
+    async def work():
+        async with opened(workspace) as asker:
+            return [(await asker.ask("GET", *path_and_query(path))).json for path in paths]
+
+    return asyncio.run(work())
+
+
+def path_and_query(path):
+    return path, b"", {}
+
+
+def words(found):
+    return " ".join(f"{one['what']} {one['then']}" for one in found["findings"])
+
+
+def test_an_empty_problem_says_what_to_do_next(workspace):
+    overview, apprentice, features, health = get(workspace, "overview", "apprentice", "features", "health")
+    assert (overview["decisions"], overview["points"], overview["version"]) == (0, [], 0)
+    assert "No decision has been logged yet" in words(overview)
+    assert (apprentice["ready"], apprentice["rows"]) == ("no data", 0)
+    assert features["features"] == []
+    assert health["report"] is None
+    assert "potstill update" in words(health)
+
+
+def test_a_sound_problem_has_series_and_comparisons(workspace):
+    at = now() - 2 * HOUR
+    worlds.log(workspace, workspace.serving(), 300, at=at)
+    run_update(workspace, now=now(), every=600.0)
+    [overview, health] = get(workspace, "overview", "health")
+    assert (overview["decisions"], overview["joined"], overview["update"]["outcome"]) == (300, 300, "waiting")
+    assert sum(sum(point["actions"].values()) for point in overview["points"]) == 300
+    assert [line["name"] for line in overview["compared"]] == ["uniformly random actions"]
+    assert overview["compared"][0]["difference"]["value"] == pytest.approx(0.0, abs=1e-6)
+    assert overview["due"] == overview["update"]["ended"] + 600_000_000
+    assert [mark["version"] for mark in overview["marks"]] == [0]
+    assert health["report"]["checked"] == 300
+    assert health["entropy"]
+
+
+def test_a_page_shows_nothing_of_rows_that_are_out_of_its_range(workspace):
+    async def work():
+        async with opened(workspace) as asker:
+            app = asker.app
+            found = []
+            for query in (b"hours=0", b"hours=1", b"hours=-1", b"hours=nan", b"days=1"):
+                sent = []
+
+                async def receive():
+                    return {"type": "http.request", "body": b"", "more_body": False}
+
+                async def send(message, sent=sent):
+                    sent.append(message)
+
+                scope = {"type": "http", "method": "GET", "path": asker.prefix + "overview", "headers": []}
+                await app({**scope, "query_string": query}, receive, send)
+                found.append(sent[0]["status"])
+            return found
+
+    assert asyncio.run(work()) == [200, 200, 422, 422, 422]
+
+
+def test_findings_name_the_cause(workspace):
+    at = now() - 3 * HOUR
+    worlds.log(workspace, workspace.serving(), 200, at=at, rewarded=0.0)
+    run_update(workspace, now=now())
+    record_update(
+        workspace.storage,
+        UpdateRun(began=1, ended=now(), outcome="failed", why="disk <full>", every=60.0, matched=10, orphans=90),
+    )
+    [overview] = get(workspace, "overview")
+    told = words(overview)
+    assert "None of 200 joined decisions has a reward" in told
+    assert "90% of today's rewards are of no known decision" in told
+    assert "The last update failed: disk <full>" in told
+    assert [one["tone"] for one in overview["findings"]] == sorted(
+        (one["tone"] for one in overview["findings"]), key=("bad", "warn", "good").index
+    )
+    record_update(workspace.storage, UpdateRun(began=2, ended=1, outcome="published", every=60.0))
+    [overview] = get(workspace, "overview")
+    assert "overdue" in words(overview)
+
+
+def test_a_damaged_summary_and_report_are_as_if_there_were_none(workspace):
+    worlds.log(workspace, workspace.serving(), 60, at=now() - 2 * HOUR)
+    run_update(workspace, now=now())
+    folder = workspace.storage.within("summaries")
+    assert isinstance(folder, LocalStorage)
+    for path in sorted(folder.folder.rglob("*.json")):
+        path.write_bytes(b"\x00")
+    overview, apprentice, features, health = get(workspace, "overview", "apprentice", "features", "health")
+    assert (overview["decisions"], apprentice["rows"], features["features"], health["report"]) == (0, 0, [], None)
+    for path in sorted(folder.folder.glob("*/*.json")):
+        path.unlink()
+    refresh_summaries(workspace, now())
+    [overview] = get(workspace, "overview")
+    assert overview["decisions"] == 60
+
+
+def test_the_apprentice_logs_what_the_policy_would_have_done(workspace):
+    async def work():
+        async with opened(workspace) as asker:
+            await asker.post("admin/mode", {"mode": "apprentice"})
+            asked = {"id": "a", "context": CONTEXT, "action": "720p", "propensity": 0.8}
+            first = (await asker.post("decide", asked)).json
+            refused = await asker.post("decide", {"context": CONTEXT, "action": "720p", "propensity": 1.5})
+            await asker.post("admin/mode", {"mode": "online"})
+            online = await asker.post("decide", {"context": CONTEXT, "propensity": 0.5})
+            batch = await asker.post("decide/batch", {"requests": [{"context": CONTEXT}, {**asked, "id": "b"}]})
+            return first, refused.status, online, batch.status
+
+    first, refused, online, batch = asyncio.run(work())
+    assert (refused, online.status, batch) == (422, 422, 422)
+    assert "mode apprentice" in online.json["error"]
+
+    async def again():
+        async with opened(workspace) as asker:
+            await asker.post("admin/mode", {"mode": "apprentice"})
+            return (await asker.post("decide", {"id": "a", "context": CONTEXT, "action": "720p"})).json
+
+    assert asyncio.run(again()) == first  # with `would`, which is on disk
+    workspace.flusher().flush()
+    logged = workspace.lake.scan("decisions").select("action", "would", "own_propensity", "mode").collect().rows()
+    assert logged == [("720p", first["would"], 0.8, "apprentice")]

@@ -42,8 +42,21 @@ LATER_FEATURES = [
     ps.Numeric("amount", low=0, high=1e6, scale="quantile", knots=[1, 3.5, 20, 400], missing="flag"),
     ps.Boolean("new"),
 ]
+TEXTS = [
+    ps.Text("title", size=24),
+    ps.Text("query", size=5, ngrams=2, missing="flag"),
+    ps.Text("comment", size=64, ngrams=8, missing="flag"),
+    ps.Boolean("new"),
+]
 #: Lengths of every remainder modulo eight, other scripts, an empty string, NULs at the end, beyond one buffer.
 STRINGS = ["", "a", "a\0", "a\0\0", "shop", "straße", "東京", "🎲🎲", "e\u0301", "é", "__proto__", "x" * 2000]
+#: Case, separators, other scripts and their capitals, words too short for an n-gram, no words, words in one column.
+SENTENCES = [
+    "", " ", "\0", "!?", "a", "A a", "Red shoes", "red\0SHOES, red-shoes_RED", "C3PO & R2-D2!", "Straße STRASSE",
+    "İI ıi", "東京タワー", "🎲", "👩\u200d👩\u200d👧 family", "e\u0301 é", "\u00a0nbsp\u2028line",
+    "__proto__ constructor", "aaaaaaaaaaaa", "\x7f\x80\u07ff\u0800\uffff\U00010000\U0010ffff", "x" * 4096, "🎲" * 4096,
+    "to be or not to be " * 200,
+]  # fmt: skip
 ACTIONS = ["stay", "left", "right", "↑", "down"]
 
 
@@ -54,6 +67,7 @@ def problems() -> dict[str, ps.Problem]:
         "numbers": problem("numbers", [ps.Numeric(f"x{i}", low=-1, high=2) for i in range(38)], list("abcdefg")),
         "no-features": problem("no-features", [], ACTIONS[:2]),
         "later-features": problem("later-features", LATER_FEATURES, ACTIONS),
+        "texts": problem("texts", TEXTS, ACTIONS),
         "many-actions": problem("many-actions", EVERY_FEATURE[:4], [f"item {i}" for i in range(200)]),
     }
 
@@ -72,6 +86,7 @@ POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
     "no-features.policy": ("no-features", (4,), "tanh", 1.0, 0.1),
     "many-actions.policy": ("many-actions", (12,), "tanh", 1.0, 0.001),
     "later-features.policy": ("later-features", (24, 10), "tanh", 1.0, 0.0),
+    "texts.policy": ("texts", (24, 10), "tanh", 3.0, 0.0),
     # Scores 14 to 90 apart: propensities down to the smallest float32, where rounding matters most.
     "far-apart.policy": ("numbers", (50,), "tanh", 20.0, 0.0),
     "farther-apart.policy": ("many-actions", (24, 24), "relu", 6.0, 0.0),
@@ -115,6 +130,9 @@ def make_context(rng: np.random.Generator, features: tuple[Any, ...]) -> dict[st
 def make_value(rng: np.random.Generator, feature: Any) -> Any:
     if isinstance(feature, ps.Hashed):
         return STRINGS[rng.integers(len(STRINGS))] if rng.random() < 0.5 else f"shop {rng.integers(1 << 40)}"
+    if isinstance(feature, ps.Text):
+        one, other = (SENTENCES[i] for i in rng.integers(len(SENTENCES), size=2))
+        return one if rng.random() < 0.7 or len(one + other) >= 4096 else f"{one} {other}"
     if isinstance(feature, ps.Vector):
         return make_numbers(rng, feature)
     if isinstance(feature, ps.Numeric) and feature.scale == "quantile":
@@ -208,6 +226,12 @@ def invalid_contexts(policy: ps.Policy) -> list[dict[str, Any]]:
     """Contexts that every runtime refuses, with what its message names."""
     if policy.problem.name == "later-features":
         return later_invalid()
+    if policy.problem.name == "texts":
+        good = {"title": "Red shoes", "new": True}
+        wrong = [("title", 3), ("title", ["a"]), ("title", None), ("query", False), ("title", "x" * 4097),
+                 ("query", "🎲" * 4097), ("comment", "x" * 100_000)]  # fmt: skip
+        missing = [{"context": {"new": True}, "error": "title"}]
+        return missing + [{"context": good | {name: value}, "error": name} for name, value in wrong]
     if policy.problem.name != "every-feature":
         required = {f.name: 0.5 for f in policy.problem.context if f.missing == "error"}
         return [{"context": required | {"nothing like this": 1}, "error": "nothing like this"}]

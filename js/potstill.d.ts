@@ -86,7 +86,15 @@ export interface VectorFeature {
   readonly missing?: "error" | "flag";
 }
 
-export type Feature = NumericFeature | CategoricalFeature | BooleanFeature | HashedFeature | VectorFeature;
+export interface TextFeature {
+  readonly type: "text";
+  readonly name: string;
+  readonly size: number;
+  readonly ngrams?: number;
+  readonly missing?: "error" | "flag";
+}
+
+export type Feature = NumericFeature | CategoricalFeature | BooleanFeature | HashedFeature | VectorFeature | TextFeature;
 
 /** A fixed list of actions. */
 export interface DiscreteActions {

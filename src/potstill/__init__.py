@@ -26,6 +26,7 @@ from potstill.problem import (
     Observations,
     Problem,
     Reward,
+    Text,
     Vector,
 )
 
@@ -81,6 +82,7 @@ __all__ = [
     "Reward",
     "Still",
     "Student",
+    "Text",
     "Vector",
     "Workspace",
     "__version__",

@@ -78,6 +78,7 @@ def random_feature(rng: np.random.Generator, name: str) -> Any:
         lambda: ps.Categorical(name, ACTIONS[: rng.integers(1, 7)], missing=pick(rng, ["unseen", "error"])),
         lambda: ps.Boolean(name, missing=pick(rng, ["error", "flag", True, False])),
         lambda: ps.Hashed(name, size=int(rng.integers(2, 40)), missing=pick(rng, ["error", "flag"])),
+        lambda: ps.Text(name, int(rng.integers(2, 40)), int(rng.integers(2, 9)), pick(rng, ["error", "flag"])),
         lambda: ps.Vector(name, size=int(rng.integers(1, 9)), missing=pick(rng, ["error", "flag"]), **vector(rng)),
         lambda: ps.Numeric(name, low=low, high=high, scale="quantile", knots=knots(rng, low, high)),
     ]
@@ -131,6 +132,8 @@ def random_value(rng: np.random.Generator, feature: Any) -> Any:
         return pick(rng, [*feature.values, "elsewhere", "", "__proto__"])
     if isinstance(feature, ps.Hashed):
         return pick(rng, [*IDS, "", "a\0", "e\u0301", str(rng.integers(1 << 60))])
+    if isinstance(feature, ps.Text):
+        return " ".join(pick(rng, [*NAMES, *ACTIONS, "", "\0", "Red SHOES", "x" * 300]) for _ in range(rng.integers(9)))
     if isinstance(feature, ps.Vector):
         large = 3.0 if feature.low is None and feature.norm is None else 1e30  # as they are, they go into the network
         return [pick(rng, [0, 1, float(rng.normal()), large, -1e-30]) for _ in range(feature.size)]

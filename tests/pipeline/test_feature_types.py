@@ -1,4 +1,4 @@
-"""Hashed strings, vectors and quantile scales through the whole circle: service, log, lake, join, update, audit."""
+"""The later feature types through the whole circle: service, log, lake, join, update, audit."""
 
 import asyncio
 
@@ -29,6 +29,11 @@ name = "merchant"
 size = 8
 missing = "flag"
 [[context]]
+type = "text"
+name = "title"
+size = 16
+missing = "flag"
+[[context]]
 type = "vector"
 name = "embedding"
 size = 3
@@ -55,6 +60,7 @@ def contexts(count, seed=0):
     return [
         {
             "merchant": None if rng.random() < 0.1 else f"m{rng.integers(5)}\0",
+            "title": None if rng.random() < 0.1 else f"{['Red', 'BLUE'][rng.integers(2)]} shoes, {rng.integers(99)} €",
             "embedding": None if rng.random() < 0.1 else rng.standard_normal(3).tolist(),
             "amount": float(np.exp(3 * rng.standard_normal())),
         }
@@ -63,8 +69,8 @@ def contexts(count, seed=0):
 
 
 def reward(context, action):
-    """5 % pays for some merchants."""
-    good = context["merchant"] in ("m0\0", "m1\0")
+    """5 % pays for what is red."""
+    good = (context["title"] or "").startswith("Red")
     return float(good == (action == "5%"))
 
 
@@ -94,7 +100,10 @@ def test_the_service_takes_lists_and_knows_a_repeated_request(tmp_path):
 
 
 async def ask(workspace):
-    request = {"id": "a", "context": {"merchant": "東京", "embedding": [1, 2, 3.5], "amount": 7}}
+    request = {
+        "id": "a",
+        "context": {"merchant": "東京", "title": "Größe 38, rot", "embedding": [1, 2, 3.5], "amount": 7},
+    }
     async with opened(workspace) as service:
         first, again = await service.post("decide", request), await service.post("decide", request)
         assert first.status == 200
@@ -106,6 +115,14 @@ async def ask(workspace):
             answer = await service.post("decide", wrong)
             assert answer.status == 422, value
             assert "embedding" in answer.json["error"]
+        for value in ("x" * 4097, 3, ["red"]):
+            answer = await service.post("decide", {"id": "e", "context": request["context"] | {"title": value}})
+            assert answer.status == 422
+            assert "title" in answer.json["error"]
+        described = (await service.get("/openapi.json")).json
+        (title,) = [c["properties"]["title"] for n, c in described["components"]["schemas"].items() if "Context" in n]
+        assert "4096" in title["description"]
+        assert 4096 in [part.get("maxLength") for part in (title, *title.get("anyOf", []))]
     async with opened(workspace) as service:  # what a restart recalls from the log has lists too
         assert (await service.post("decide", request)).json["action"] == first.json["action"]
 

@@ -118,6 +118,61 @@ static void test_encoding(void)
     check_refused(4, truth(false), POTSTILL_NOT_TEXT);
 }
 
+/* Texts in memory of just their size, so that AddressSanitizer sees a read beyond it. */
+static potstill_status encode_text(size_t ngrams, const char *bytes, size_t length, float encoded[8])
+{
+    const potstill_feature title = {.name = "t", .kind = POTSTILL_NGRAMS, .missing = POTSTILL_FLAG, .size = 7,
+                                    .ngrams = ngrams};
+    const potstill_policy policy = {.features = &title, .feature_count = 1, .width = 8};
+    char *own = malloc(length ? length : 1);
+    if (!own) abort();
+    memcpy(own, bytes, length);
+    const potstill_value value = {POTSTILL_TEXT, {.text = {own, length}}};
+    const potstill_status status = potstill_encode(&policy, &value, encoded, NULL);
+    free(own);
+    return status;
+}
+
+static void check_same_text(const char *one, size_t length, const char *other)
+{
+    float first[8], second[8], total = 0.0f;
+    CHECK(encode_text(3, one, length, first) == POTSTILL_OK);
+    CHECK(encode_text(3, other, strlen(other), second) == POTSTILL_OK);
+    CHECK(memcmp(first, second, sizeof first) == 0);
+    for (size_t i = 0; i < 8; i++) total += first[i] * first[i];
+    CHECK(fabsf(total - 1.0f) < 1e-6f && first[7] == 0.0f);
+}
+
+static void test_texts(void)
+{
+    float encoded[8];
+    const float nothing[8] = {0};
+    const uint64_t hash = potstill_siphash((uint8_t[16]){0}, " a ", 3);
+    CHECK(encode_text(3, "?A!", 3, encoded) == POTSTILL_OK);
+    for (size_t i = 0; i < 8; i++) CHECK(encoded[i] == (i == hash % 7 ? hash >> 63 ? -1.0f : 1.0f : 0.0f));
+    check_same_text("Red\0SHOES", 9, "red shoes");
+    check_same_text("\xe6\x9d\xb1!", 4, "  \xe6\x9d\xb1");
+    for (size_t n = 2; n <= POTSTILL_LONGEST_NGRAM; n++) {
+        CHECK(encode_text(n, "", 0, encoded) == POTSTILL_OK && memcmp(encoded, nothing, sizeof nothing) == 0);
+        CHECK(encode_text(n, "\0\0 !", 4, encoded) == POTSTILL_OK && memcmp(encoded, nothing, sizeof nothing) == 0);
+        CHECK(encode_text(n, "\xf0\x9f\x8e\xb2\xf0\x9f\x8e\xb2\xf0\x9f\x8e\xb2", 12, encoded) == POTSTILL_OK);
+    }
+    static const char *const broken[] = {"a\xed\xa0\x80", "\xff", "word \xc3", "\x80", "\xf0\x9f\x8e", "\xc0\x80"};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
+        CHECK(encode_text(3, broken[i], strlen(broken[i]), encoded) == POTSTILL_NOT_UTF8);
+    static const size_t lengths[] = {4096, 4097, 10000, 10000000};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        char *text = malloc(lengths[i]);
+        if (!text) abort();
+        memset(text, i % 2 ? 'x' : '\0', lengths[i]);
+        const potstill_status expected = lengths[i] > 4096 ? POTSTILL_TOO_LONG : POTSTILL_OK;
+        CHECK(encode_text(3, text, lengths[i], encoded) == expected);
+        for (size_t j = 0; j + 4 <= lengths[i]; j += 4) memcpy(text + j, "\xf0\x9f\x8e\xb2", 4);
+        if (lengths[i] % 4 == 0) CHECK(encode_text(8, text, lengths[i], encoded) == (lengths[i] <= 16384 ? POTSTILL_OK : POTSTILL_TOO_LONG));
+        free(text);
+    }
+}
+
 /* ---- the network ----------------------------------------------------------------------------------------------- */
 
 /* The network for one instruction set. */
@@ -276,7 +331,7 @@ static void test_refusals(void)
     CHECK(potstill_probabilities(&policy, huge, NULL, 0.0, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(potstill_probabilities(&policy, huge, second, 0.25, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(strstr(potstill_message(POTSTILL_OVERFLOW), "not finite"));
-    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_BAD_LENGTH + 1)), "unknown"));
+    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_TOO_LONG + 1)), "unknown"));
     free((void *)layer.weight);
     free((void *)layer.bias);
 }
@@ -343,6 +398,7 @@ int main(void)
     test_ids();
     test_choose();
     test_encoding();
+    test_texts();
     test_refusals();
     for (size_t bins = 2; bins < 300; bins += 17) test_numbers(bins);
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {

@@ -47,6 +47,7 @@ FEATURES = {
     "categorical": {how: ps.Categorical("x", ["4g", "wifi"], missing=how) for how in ("error", "unseen")},
     "boolean": {how: ps.Boolean("x", missing=how) for how in ("error", "flag", True)},
     "hashed": {how: ps.Hashed("x", size=5, missing=how) for how in ("error", "flag")},
+    "text": {how: ps.Text("x", size=5, missing=how) for how in ("error", "flag")},
     "vector": {
         "error": ps.Vector("x", size=2),
         "flag": ps.Vector("x", size=2, low=1, high=2, missing="flag"),
@@ -114,13 +115,20 @@ VERDICTS = {
     ],
 }
 VERDICTS["quantile"] = VERDICTS["numeric"]
+VERDICTS["text"] = [
+    *VERDICTS["categorical"],
+    ("Red shoes!", "fits"),
+    ("東京\0a\0", "fits"),
+    ("🎲" * 4096, "fits"),
+    ("x" * 4097, "refused"),
+]
 VERDICTS["hashed"] = [*VERDICTS["categorical"], ("東京", "fits"), ("a\0", "fits"), ("x" * 300, "fits")]
 CASES = [
     pytest.param(
         feature,
         value,
         verdict != "refused" and (verdict == "fits" or feature.missing != "error"),
-        id=f"{kind}-{how}-{value}",
+        id=f"{kind}-{how}-{str(value)[:20]}",
     )
     for kind, rule in VERDICTS.items()
     for (how, feature), (value, verdict) in product(FEATURES[kind].items(), rule)
@@ -298,6 +306,11 @@ def test_a_value_of_a_feature_has_one_verdict_through_every_door(door, feature, 
         (ps.Hashed("x", size=4), "12", True),
         (ps.Hashed("x", size=4), "", False),
         (ps.Hashed("x", size=4, missing="flag"), "", True),
+        (ps.Text("x", size=4), "red shoes", True),
+        (ps.Text("x", size=4), "12", True),
+        (ps.Text("x", size=4), "", False),
+        (ps.Text("x", size=4, missing="flag"), "", True),
+        (ps.Text("x", size=4, missing="flag"), "x" * 4097, False),
         (ps.Vector("x", size=2), '"[0.5, 1]"', True),
         (ps.Vector("x", size=2), '"[0.5]"', False),
         (ps.Vector("x", size=2), '"[0.5, null]"', False),

@@ -232,6 +232,8 @@ def _value_type(feature: Feature, number: Any) -> Any:
     """Type of a feature's values in requests and logs."""
     if feature.holds == "numbers":  # a tuple, so that rows stay hashable
         return Annotated[tuple[_Float32, ...], msgspec.Meta(min_length=feature.length, max_length=feature.length)]
+    if feature.longest is not None:
+        return Annotated[str, msgspec.Meta(max_length=feature.longest)]
     types: dict[Holds, Any] = {"number": number, "string": str, "boolean": bool}
     return types[feature.holds]
 

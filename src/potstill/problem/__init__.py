@@ -11,6 +11,7 @@ from potstill.problem.features import (
     Holds,
     KernelFeature,
     Numeric,
+    Text,
     Vector,
 )
 from potstill.problem.objective import Objective
@@ -62,6 +63,7 @@ __all__ = [
     "Problem",
     "Reward",
     "RewardKind",
+    "Text",
     "Vector",
     "action_must_be",
     "check_outcomes",

@@ -4,12 +4,13 @@
 Polars. Both follow what `Problem.encode` and `Policy.decide` accept online. `tests/tables/test_validate.py` runs this
 table through every door.
 
-| value of a feature              | Numeric         | Categorical, Hashed         | Boolean | Vector            |
+| value of a feature              | Numeric         | Categorical, Hashed, Text   | Boolean | Vector            |
 |---------------------------------|-----------------|-----------------------------|---------|-------------------|
 | absent, or null                 | missing         | missing                     | missing | missing           |
 | NaN, infinite                   | refused         | refused                     | refused | refused, inside   |
 | empty string                    | refused         | fits, as any other value    | refused | refused           |
 | string that is not in the list  | refused         | fits, as an unknown value   | refused | refused           |
+| string above 4,096 characters   | refused         | fits, but for Text: refused | refused | refused           |
 | number outside ``low``…``high`` | fits, clipped   | refused                     | refused | clipped, inside   |
 | list of another length          | refused         | refused                     | refused | refused           |
 | another type                    | refused         | refused                     | refused | refused           |
@@ -286,14 +287,15 @@ def _usable(feature: Feature, value: pl.Expr) -> pl.Expr:
         # Null and NaN are not within the range, and an empty list is not of the length.
         within = value.list.eval((pl.element().abs() <= LARGEST_FLOAT32).fill_null(value=False)).list.all()
         return (value.list.len() == feature.length) & within
+    if feature.longest is not None:
+        return value.str.len_chars() <= feature.longest
     return value.is_not_null()
 
 
 def _value_fits(feature: Feature, value: pl.Expr) -> pl.Expr:
     """Whether a value of the lake's type fits; null is a missing value."""
-    if feature.holds in ("number", "numbers"):
-        return _usable(feature, value).fill_null(feature.optional)
-    return pl.lit(True) if feature.optional else value.is_not_null()
+    usable = _usable(feature, value).fill_null(value=False)
+    return usable | value.is_null() if feature.optional else usable
 
 
 def _reward_fits(problem: Problem, value: pl.Expr) -> pl.Expr:

@@ -248,6 +248,8 @@ def _fields(name: str, kernel: KernelFeature, i: int, column: int) -> str:
         fields["log"] = "true" if kernel.log else "false"
     if kernel.size:
         fields |= {"size": str(kernel.size), "unit": "true" if kernel.unit else "false"}
+    if kernel.ngrams:
+        fields["ngrams"] = str(kernel.ngrams)
     if kernel.knots:
         fields |= {"knots": f"knots_{i}", "knot_count": str(len(kernel.knots))}
     return ", ".join(f".{name} = {value}" for name, value in fields.items())

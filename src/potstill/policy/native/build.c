@@ -79,16 +79,16 @@ static size_t encoded_width(const potstill_feature *feature)
 
 static bool build_feature(potstill_feature *feature, PyObject *definition)
 {
-    static const char *const kinds[] = {"numeric", "boolean", "categorical", "hashed", "vector", NULL};
+    static const char *const kinds[] = {"numeric", "boolean", "categorical", "hashed", "vector", "ngrams", NULL};
     static const char *const ways[] = {"refuse", "stand_in", "flag", NULL};
     const char *kind, *missing;
     PyObject *name, *values, *knots;
-    Py_ssize_t size;
+    Py_ssize_t size, ngrams;
     int log_scale, unit;
     if (!PyTuple_Check(definition)) return PyErr_SetString(PyExc_TypeError, "a feature must be a tuple"), false;
-    if (!PyArg_ParseTuple(definition, "UssdddddpO!npO!:feature", &name, &kind, &missing, &feature->stand_in,
+    if (!PyArg_ParseTuple(definition, "UssdddddpO!npO!n:feature", &name, &kind, &missing, &feature->stand_in,
                           &feature->low, &feature->high, &feature->origin, &feature->span, &log_scale, &PyTuple_Type,
-                          &values, &size, &unit, &PyTuple_Type, &knots))
+                          &values, &size, &unit, &PyTuple_Type, &knots, &ngrams))
         return false;
     const int kind_number = position_of(kind, kinds), way = position_of(missing, ways);
     if (kind_number < 0 || way < 0) return false;
@@ -99,10 +99,15 @@ static bool build_feature(potstill_feature *feature, PyObject *definition)
     feature->unit = unit;
     if (!feature->name) return false;
     if (feature->kind == POTSTILL_CATEGORICAL) return build_categories(feature, values);
-    const bool sized = feature->kind == POTSTILL_HASHED || feature->kind == POTSTILL_VECTOR;
+    const bool sized = feature->kind == POTSTILL_HASHED || feature->kind == POTSTILL_VECTOR ||
+                       feature->kind == POTSTILL_NGRAMS;
     if (sized ? size < 1 : size != 0)
         return PyErr_Format(PyExc_ValueError, "feature %s: its size is %zd", feature->name, size), false;
     feature->size = (size_t)size;
+    if (feature->kind == POTSTILL_NGRAMS ? ngrams < 2 || ngrams > POTSTILL_LONGEST_NGRAM : ngrams != 0)
+        return PyErr_Format(PyExc_ValueError, "feature %s: its n-grams have %zd characters", feature->name, ngrams),
+               false;
+    feature->ngrams = (size_t)ngrams;
     return check_scale(feature) && build_knots(feature, knots);
 }
 

@@ -73,6 +73,92 @@ static potstill_status encode_hashed(const potstill_feature *feature, potstill_t
     return POTSTILL_OK;
 }
 
+/* The length of a sequence of valid UTF-8, by its first byte. */
+static size_t known_length(uint8_t first)
+{
+    return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+static bool is_too_long(potstill_text text)
+{
+    if (text.length > 4 * POTSTILL_LONGEST_TEXT) return true; /* before it is read */
+    size_t characters = 0;
+    for (size_t i = 0; i < text.length; i++) characters += ((uint8_t)text.bytes[i] & 0xc0) != 0x80;
+    return characters > POTSTILL_LONGEST_TEXT;
+}
+
+/* The last characters of a word. */
+typedef struct {
+    uint8_t bytes[4 * POTSTILL_LONGEST_NGRAM];
+    size_t length, characters;
+} ngram_window;
+
+static void add_character(ngram_window *window, size_t ngrams, const uint8_t *bytes, size_t length)
+{
+    if (window->characters == ngrams) {
+        const size_t first = known_length(window->bytes[0]);
+        window->length -= first;
+        window->characters--;
+        memmove(window->bytes, window->bytes + first, window->length);
+    }
+    memcpy(window->bytes + window->length, bytes, length);
+    window->length += length;
+    window->characters++;
+}
+
+/* The highest bit of the hash is the sign, so that n-grams in one column cancel as often as they add up. */
+static void count_ngram(const potstill_feature *feature, const ngram_window *window, float *columns)
+{
+    const uint64_t hash = potstill_siphash(public_key, window->bytes, window->length);
+    columns[hash % feature->size] += hash >> 63 ? -1.0f : 1.0f;
+}
+
+/* Letters, digits and all that is not ASCII. */
+static bool is_of_word(uint8_t first)
+{
+    const uint8_t lower = first | 0x20;
+    return first >= 0x80 || (first >= '0' && first <= '9') || (lower >= 'a' && lower <= 'z');
+}
+
+/* Counts the n-grams of the word at the start of `bytes`, with a space on either side; returns its length. */
+static size_t count_word(const potstill_feature *feature, const uint8_t *bytes, size_t left, float *columns)
+{
+    ngram_window window = {{' '}, 1, 1};
+    size_t at = 0;
+    while (at < left && is_of_word(bytes[at])) {
+        const uint8_t first = bytes[at], lower = first >= 'A' && first <= 'Z' ? first | 0x20 : first;
+        const size_t length = known_length(first);
+        add_character(&window, feature->ngrams, length == 1 ? &lower : bytes + at, length);
+        if (window.characters == feature->ngrams) count_ngram(feature, &window, columns);
+        at += length;
+    }
+    add_character(&window, feature->ngrams, (const uint8_t *)" ", 1);
+    count_ngram(feature, &window, columns); /* also if the word is too short for one */
+    return at;
+}
+
+/* Divides by the Euclidean length. Counts are whole numbers, so that the sum of squares is exact. */
+static void divide_by_length(float *columns, size_t size)
+{
+    double total = 0.0;
+    for (size_t i = 0; i < size; i++) total += (double)columns[i] * columns[i];
+    const double length = sqrt(total);
+    for (size_t i = 0; total > 0.0 && i < size; i++) columns[i] = (float)(columns[i] / length);
+}
+
+static potstill_status encode_ngrams(const potstill_feature *feature, potstill_text text, float *columns)
+{
+    if (is_too_long(text)) return POTSTILL_TOO_LONG;
+    if (!is_utf8(text)) return POTSTILL_NOT_UTF8;
+    const uint8_t *bytes = (const uint8_t *)text.bytes;
+    for (size_t at = 0; at < text.length;) {
+        if (is_of_word(bytes[at])) at += count_word(feature, bytes + at, text.length - at, columns);
+        else at++;
+    }
+    divide_by_length(columns, feature->size);
+    return POTSTILL_OK;
+}
+
 static int compare_texts(potstill_text a, potstill_text b)
 {
     if (a.length != b.length) return a.length < b.length ? -1 : 1;
@@ -124,6 +210,7 @@ static potstill_status encode_value(const potstill_feature *feature, const potst
     default:
         if (value->type != POTSTILL_TEXT) return POTSTILL_NOT_TEXT;
         if (feature->kind == POTSTILL_HASHED) return encode_hashed(feature, value->as.text, columns);
+        if (feature->kind == POTSTILL_NGRAMS) return encode_ngrams(feature, value->as.text, columns);
         columns[find_category(feature, value->as.text)] = 1.0f;
         return POTSTILL_OK;
     }
@@ -562,6 +649,7 @@ POTSTILL_API const char *potstill_message(potstill_status status)
         "expected text that is valid UTF-8",
         "expected a list of numbers",
         "expected a list of another length",
+        "expected a shorter text",
     };
     return (size_t)status < sizeof messages / sizeof *messages ? messages[status] : "unknown status";
 }

@@ -9,9 +9,10 @@ from potstill.problem.features.categorical import Categorical
 from potstill.problem.features.contract import Holds, KernelFeature
 from potstill.problem.features.hashed import Hashed
 from potstill.problem.features.numeric import Numeric
+from potstill.problem.features.text import Text
 from potstill.problem.features.vector import LARGEST_FLOAT32, Vector
 
-Feature = Numeric | Categorical | Boolean | Hashed | Vector
+Feature = Numeric | Categorical | Boolean | Hashed | Vector | Text
 
 __all__ = [
     "LARGEST_FLOAT32",
@@ -22,5 +23,6 @@ __all__ = [
     "Holds",
     "KernelFeature",
     "Numeric",
+    "Text",
     "Vector",
 ]

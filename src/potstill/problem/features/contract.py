@@ -37,12 +37,13 @@ class KernelFeature(NamedTuple):
         origin, span: A clipped value v becomes (v - origin) / span.
         log: Whether v is replaced by its logarithm.
         categories: Known values in the order of their columns.
-        size: Number of columns before that of the flag, of a hashed feature or a vector.
+        size: Number of columns before that of the flag, of a hashed feature, a vector or a text.
         unit: Whether a vector is divided by its length.
         knots: Ends and knots of a quantile scale.
+        ngrams: Characters of an n-gram of a text.
     """
 
-    kind: Literal["numeric", "boolean", "categorical", "hashed", "vector"]
+    kind: Literal["numeric", "boolean", "categorical", "hashed", "vector", "ngrams"]
     missing: Literal["refuse", "stand_in", "flag"]
     stand_in: float = 0.0
     low: float = 0.0
@@ -54,6 +55,7 @@ class KernelFeature(NamedTuple):
     size: int = 0
     unit: bool = False
     knots: tuple[float, ...] = ()
+    ngrams: int = 0
 
 
 class FeatureType(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
@@ -77,6 +79,11 @@ class FeatureType(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
     def length(self) -> int:
         """Number of values: more than 1 only in a list of numbers."""
         return 1
+
+    @property
+    def longest(self) -> int | None:
+        """Most characters of a string; None if any number fits."""
+        return None
 
     @property
     def examples(self) -> list[Any]:

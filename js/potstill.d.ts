@@ -94,7 +94,23 @@ export interface TextFeature {
   readonly missing?: "error" | "flag";
 }
 
-export type Feature = NumericFeature | CategoricalFeature | BooleanFeature | HashedFeature | VectorFeature | TextFeature;
+export interface TimestampFeature {
+  readonly type: "timestamp";
+  readonly name: string;
+  readonly parts?: readonly ("day" | "week" | "year" | "hour" | "weekday" | "monthday" | "month")[];
+  readonly unit?: "s" | "ms" | "us";
+  readonly offset?: string;
+  readonly missing?: "error" | "flag";
+}
+
+export type Feature =
+  | NumericFeature
+  | CategoricalFeature
+  | BooleanFeature
+  | HashedFeature
+  | VectorFeature
+  | TextFeature
+  | TimestampFeature;
 
 /** A fixed list of actions. */
 export interface DiscreteActions {

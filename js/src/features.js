@@ -3,27 +3,20 @@
  * `write(value, row)`, which encodes one value into a row of zeros; null and undefined are missing values.
  */
 
-import { hashModulo, isUnicode, keyOf, signedHashModulo } from "./draw.js";
+import { hashModulo } from "./draw.js";
+import { euclidean, missingError, mistyped, notFinite, numbered, PUBLIC_KEY, readSize } from "./encoding.js";
 import { InvalidContext, quoted, shown } from "./errors.js";
 import { checkName, checkNames, choice, field, misfit, typed } from "./fields.js";
+import { TextFeature } from "./text.js";
+import { TimestampFeature } from "./timestamp.js";
 
 /** Definition of a numeric feature that may be missing. */
 const MAY_BE_MISSING = "missing=<number> or missing='flag'";
 
-/** The most columns of one feature, and knots of a scale. */
-const MOST_COLUMNS = 65_536;
+/** The most knots of a scale. */
 const MOST_KNOTS = 1_000;
 
-/** Most characters (code points) of a text. */
-const LONGEST_TEXT = 4_096;
-
-/** Letters and digits of ASCII, lowered, and all that is not ASCII. */
-const WORDS = /[0-9a-z\u{80}-\u{10ffff}]+/gu;
-
 const LARGEST_FLOAT32 = 3.4028234663852886e38;
-
-/** The key of hashed features is public: their columns do not depend on the policy. */
-const PUBLIC_KEY = keyOf("0".repeat(32));
 
 /** A number, scaled so that `low` is 0 and `high` is 1, and clipped to [0, 1]. */
 class NumericFeature {
@@ -237,74 +230,6 @@ class VectorFeature {
   }
 }
 
-/** Added in this order by every runtime, to the same last bit. */
-function euclidean(numbers) {
-  let total = 0;
-  for (const number of numbers) total += number * number;
-  return Math.sqrt(total);
-}
-
-/** A text, by the hashed n-grams of its words' characters. */
-class TextFeature {
-  format = 2;
-
-  constructor(described, path, at) {
-    this.name = described.name;
-    this.at = at;
-    this.size = readSize(described, path, 2);
-    this.ngrams = choice(described, "ngrams", [2, 3, 4, 5, 6, 7, 8], path, 3);
-    this.missing = choice(described, "missing", ["error", "flag"], path, "error");
-    this.labels = numbered(this.size, (i) => `${this.name}~${i}`, this);
-  }
-
-  write(value, row) {
-    if (typeof value === "string") this.#writeText(value, row);
-    else if (value !== null && value !== undefined) throw mistyped(this.name, "a string", value);
-    else if (this.missing === "error") throw missingError(this.name, "missing='flag'");
-    else row[this.at + this.size] = 1;
-  }
-
-  #writeText(text, row) {
-    this.#check(text);
-    const counts = new Float64Array(this.size);
-    for (const ngram of this.#pieces(text)) {
-      const { column, negative } = signedHashModulo(ngram, PUBLIC_KEY, this.size);
-      counts[column] += negative ? -1 : 1;
-    }
-    const length = euclidean(counts);
-    for (let i = 0; length > 0 && i < this.size; i++) row[this.at + i] = counts[i] / length;
-  }
-
-  /** The n-grams of each word with a space on either side; a word that is too short for one is one as a whole. */
-  *#pieces(text) {
-    const lowered = text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
-    for (const [word] of lowered.matchAll(WORDS)) {
-      const characters = [" ", ...word, " "];
-      for (let i = 0; i === 0 || i + this.ngrams <= characters.length; i++) {
-        yield characters.slice(i, i + this.ngrams).join("");
-      }
-    }
-  }
-
-  #check(text) {
-    if (text.length > 2 * LONGEST_TEXT || countCharacters(text) > LONGEST_TEXT) {
-      const must = `expected a text of at most ${LONGEST_TEXT} characters, got one of ${text.length} UTF-16 units; cut it`;
-      throw new InvalidContext(`feature ${quoted(this.name)}: ${must}`);
-    }
-    if (isUnicode(text)) return;
-    throw new InvalidContext(
-      `feature ${quoted(this.name)}: expected a text of valid Unicode, got ${shown(text)}; replace lone surrogates`,
-    );
-  }
-}
-
-/** Code points rather than UTF-16 units. */
-function countCharacters(text) {
-  let count = 0;
-  for (const _ of text) count++;
-  return count;
-}
-
 const KINDS = new Map([
   ["numeric", NumericFeature],
   ["categorical", CategoricalFeature],
@@ -312,6 +237,7 @@ const KINDS = new Map([
   ["hashed", HashedFeature],
   ["vector", VectorFeature],
   ["text", TextFeature],
+  ["timestamp", TimestampFeature],
 ]);
 
 /** The features that a policy file describes, laid out side by side. */
@@ -339,36 +265,6 @@ function readStandIn(described, path) {
   return typeof missing === "number" ? missing : choice(described, "missing", ["error", "flag"], path, "error");
 }
 
-function readSize(described, path, smallest) {
-  const size = field(described, "size", ["int"], path);
-  if (size >= smallest && size <= MOST_COLUMNS) return size;
-  const must = `size must be a whole number from ${smallest} to ${MOST_COLUMNS}`;
-  throw misfit(`feature ${quoted(described.name)}: ${must}, got ${size}`, `${path}.size`);
-}
-
-function numbered(size, label, { name, missing }) {
-  const labels = Array.from({ length: size }, (_, i) => label(i));
-  return missing === "flag" ? [...labels, `${name}=<missing>`] : labels;
-}
-
-function notFinite({ name, missing }, place, value, mayBeMissing) {
-  const wayOut =
-    missing === "error"
-      ? `if it may be missing, define the feature with ${mayBeMissing} and send null`
-      : "send null for a missing value";
-  return new InvalidContext(
-    `feature ${quoted(name)}${place}: expected a finite number, got ${shown(value)}; ${wayOut}`,
-  );
-}
-
 function flagged(name, missing) {
   return missing === "flag" ? [name, `${name}=<missing>`] : [name];
-}
-
-function missingError(name, wayOut) {
-  return new InvalidContext(`feature ${quoted(name)} is missing; send a value, or define the feature with ${wayOut}`);
-}
-
-function mistyped(name, expected, value) {
-  return new InvalidContext(`feature ${quoted(name)}: expected ${expected}, got ${shown(value)}`);
 }

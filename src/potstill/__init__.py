@@ -27,6 +27,7 @@ from potstill.problem import (
     Problem,
     Reward,
     Text,
+    Timestamp,
     Vector,
 )
 
@@ -83,6 +84,7 @@ __all__ = [
     "Still",
     "Student",
     "Text",
+    "Timestamp",
     "Vector",
     "Workspace",
     "__version__",

@@ -79,10 +79,27 @@ def random_feature(rng: np.random.Generator, name: str) -> Any:
         lambda: ps.Boolean(name, missing=pick(rng, ["error", "flag", True, False])),
         lambda: ps.Hashed(name, size=int(rng.integers(2, 40)), missing=pick(rng, ["error", "flag"])),
         lambda: ps.Text(name, int(rng.integers(2, 40)), int(rng.integers(2, 9)), pick(rng, ["error", "flag"])),
+        lambda: timestamp(rng, name),
         lambda: ps.Vector(name, size=int(rng.integers(1, 9)), missing=pick(rng, ["error", "flag"]), **vector(rng)),
         lambda: ps.Numeric(name, low=low, high=high, scale="quantile", knots=knots(rng, low, high)),
     ]
     return pick(rng, make)()
+
+
+def timestamp(rng: np.random.Generator, name: str) -> Any:
+    unit = pick(rng, [None, "s", "ms", "us"])
+    parts = ["day", "week", "year", "hour", "weekday", "monthday", "month"]
+    chosen = [str(part) for part in rng.permutation(parts)[: rng.integers(1, 8)]]
+    offset = pick(rng, ["Z", "+05:30", "-11:00", "+23:59"] + ([] if unit else ["own", "own"]))
+    return ps.Timestamp(name, chosen, unit, offset, pick(rng, ["error", "flag"]))
+
+
+def moment(rng: np.random.Generator, feature: Any) -> Any:
+    seconds = int(rng.integers(-62_135_596_800, 253_402_300_800))
+    if feature.unit is not None:
+        return pick(rng, [seconds, 1.7e9, -0.25, 951_782_399]) * {"s": 1, "ms": 1000, "us": 1_000_000}[feature.unit]
+    text = str(np.datetime64(seconds, "s"))
+    return text[:10] if rng.random() < 0.2 else text + pick(rng, ["Z", "z", ".25Z", "+14:00", "-23:59"])
 
 
 def vector(rng: np.random.Generator) -> dict[str, Any]:
@@ -132,6 +149,8 @@ def random_value(rng: np.random.Generator, feature: Any) -> Any:
         return pick(rng, [*feature.values, "elsewhere", "", "__proto__"])
     if isinstance(feature, ps.Hashed):
         return pick(rng, [*IDS, "", "a\0", "e\u0301", str(rng.integers(1 << 60))])
+    if isinstance(feature, ps.Timestamp):
+        return moment(rng, feature)
     if isinstance(feature, ps.Text):
         return " ".join(pick(rng, [*NAMES, *ACTIONS, "", "\0", "Red SHOES", "x" * 300]) for _ in range(rng.integers(9)))
     if isinstance(feature, ps.Vector):
@@ -146,7 +165,7 @@ def invalid_contexts(policy: ps.Policy, good: dict[str, Any]) -> list[dict[str, 
     wrong = [
         good | {feature.name: value}
         for feature in policy.problem.context
-        for value in ([1], ["1"] * 3, [None] * 9, {}, "12", 7, True, None)
+        for value in ([1], ["1"] * 3, [None] * 9, {}, "12", 7, True, None, 1e300, "2025-02-29")
     ]
     absent = [{k: v for k, v in good.items() if k != feature.name} for feature in policy.problem.context]
     extra = [good | {name: None} for name in ("hasOwnProperty", "🎲", "it's not")]

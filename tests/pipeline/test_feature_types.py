@@ -34,6 +34,17 @@ name = "title"
 size = 16
 missing = "flag"
 [[context]]
+type = "timestamp"
+name = "local"
+parts = ["hour", "week"]
+offset = "own"
+missing = "flag"
+[[context]]
+type = "timestamp"
+name = "joined"
+parts = ["year"]
+unit = "ms"
+[[context]]
 type = "vector"
 name = "embedding"
 size = 3
@@ -61,6 +72,10 @@ def contexts(count, seed=0):
         {
             "merchant": None if rng.random() < 0.1 else f"m{rng.integers(5)}\0",
             "title": None if rng.random() < 0.1 else f"{['Red', 'BLUE'][rng.integers(2)]} shoes, {rng.integers(99)} €",
+            "local": None
+            if rng.random() < 0.1
+            else f"2026-01-{rng.integers(10, 32)}T12:{rng.integers(10, 60)}:00+05:30",
+            "joined": int(rng.integers(10**12)),
             "embedding": None if rng.random() < 0.1 else rng.standard_normal(3).tolist(),
             "amount": float(np.exp(3 * rng.standard_normal())),
         }
@@ -104,6 +119,7 @@ async def ask(workspace):
         "id": "a",
         "context": {"merchant": "東京", "title": "Größe 38, rot", "embedding": [1, 2, 3.5], "amount": 7},
     }
+    request["context"] |= {"local": "2026-01-31T12:00:00.5+01:00", "joined": 1_700_000_000_000}
     async with opened(workspace) as service:
         first, again = await service.post("decide", request), await service.post("decide", request)
         assert first.status == 200
@@ -119,6 +135,11 @@ async def ask(workspace):
             answer = await service.post("decide", {"id": "e", "context": request["context"] | {"title": value}})
             assert answer.status == 422
             assert "title" in answer.json["error"]
+        for name, value in (("local", "noon"), ("local", 5), ("joined", 1e300), ("joined", "2026-01-31")):
+            answer = await service.post("decide", {"id": "f", "context": request["context"] | {name: value}})
+            assert answer.status == 422
+            assert name in answer.json["error"]
+            assert value != "noon" or "of RFC 3339, such as 2026-01-31T12:00:00Z" in answer.json["error"]
         described = (await service.get("/openapi.json")).json
         (title,) = [c["properties"]["title"] for n, c in described["components"]["schemas"].items() if "Context" in n]
         assert "4096" in title["description"]

@@ -173,6 +173,73 @@ static void test_texts(void)
     }
 }
 
+static potstill_status encode_moment(const potstill_feature *feature, potstill_value value, float encoded[83])
+{
+    const potstill_policy policy = {.features = feature, .feature_count = 1, .width = 83};
+    if (value.type != POTSTILL_TEXT) return potstill_encode(&policy, &value, encoded, NULL);
+    const size_t length = value.as.text.length;
+    char *own = malloc(length ? length : 1);
+    if (!own) abort();
+    memcpy(own, value.as.text.bytes, length);
+    value.as.text.bytes = own;
+    const potstill_status status = potstill_encode(&policy, &value, encoded, NULL);
+    free(own);
+    return status;
+}
+
+/* Monday to Sunday, day of the month and month from 0, and their place among the columns. */
+static void check_moment(const potstill_feature *feature, potstill_value value, size_t hour, size_t weekday, size_t day,
+                         size_t month)
+{
+    float encoded[83];
+    CHECK(encode_moment(feature, value, encoded) == POTSTILL_OK);
+    const size_t ones[] = {6 + hour, 30 + weekday, 37 + day, 68 + month};
+    for (size_t i = 6; i < 83; i++) {
+        bool one = false;
+        for (size_t j = 0; j < 4; j++) one = one || ones[j] == i;
+        CHECK(encoded[i] == (one ? 1.0f : 0.0f));
+    }
+    for (size_t i = 0; i < 6; i += 2)
+        CHECK(fabsf(encoded[i] * encoded[i] + encoded[i + 1] * encoded[i + 1] - 1.0f) < 1e-6f);
+}
+
+static void test_moments(void)
+{
+    static const potstill_part parts[] = {POTSTILL_DAY,     POTSTILL_WEEK,     POTSTILL_YEAR, POTSTILL_HOUR,
+                                          POTSTILL_WEEKDAY, POTSTILL_MONTHDAY, POTSTILL_MONTH};
+    potstill_feature feature = {.name = "at", .kind = POTSTILL_TIMESTAMP, .missing = POTSTILL_FLAG, .size = 80,
+                                .parts = parts, .part_count = 7};
+    float encoded[83];
+    check_moment(&feature, words("2026-01-31T12:00:00Z"), 12, 5, 30, 0);
+    check_moment(&feature, words("2024-02-29"), 0, 3, 28, 1);
+    check_moment(&feature, words("2023-12-31T23:59:60.123456789Z"), 0, 0, 0, 0);
+    check_moment(&feature, words("0001-01-01T00:00:00+23:59"), 0, 6, 30, 11);
+    check_moment(&feature, words("9999-12-31T23:59:59-23:59"), 23, 5, 0, 0);
+    feature.offset = -3600;
+    check_moment(&feature, words("2026-03-01 00:30:00z"), 23, 5, 27, 1);
+    feature.own = true;
+    check_moment(&feature, words("2026-03-01T00:30:00+09:00"), 0, 6, 0, 2);
+    static const char *const bad[] = {"", "2026-02-29", "2026-01-01T", "2026-01-01T12:00:00", "2026-01-01T12:00:00+",
+                                      "2026-01-01T12:00:00.", "2026-01-01T12:00:00.5", "2026-01-01T12:00:00+02:0",
+                                      "2026-01-01T12:00:00Z\n", "\xff", "2026-01-01T24:00:00Z", "0000-01-01"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(encode_moment(&feature, words(bad[i]), encoded) == POTSTILL_NOT_A_TIME);
+    static const char whole[] = "2026-01-31T12:00:00.25+02:00";
+    for (size_t length = 0; length < sizeof whole - 1; length++) {
+        const potstill_value cut = {POTSTILL_TEXT, {.text = {whole, length}}};
+        CHECK(encode_moment(&feature, cut, encoded) == (length == 10 ? POTSTILL_OK : POTSTILL_NOT_A_TIME));
+    }
+    CHECK(encode_moment(&feature, number(1.7e9), encoded) == POTSTILL_NOT_TEXT);
+    feature.own = false, feature.offset = 0, feature.per_second = 1e3;
+    check_moment(&feature, number(-1), 23, 2, 30, 11);
+    check_moment(&feature, number(951782400000.0), 0, 1, 28, 1);
+    static const double outside[] = {-62135596800001.0, 253402300800000.0, 1e308, -1e308, INFINITY, NAN};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        CHECK(encode_moment(&feature, number(outside[i]), encoded) == POTSTILL_NOT_A_TIME);
+    CHECK(encode_moment(&feature, words("2026-01-31"), encoded) == POTSTILL_NOT_A_NUMBER);
+    CHECK(encode_moment(&feature, (potstill_value){0}, encoded) == POTSTILL_OK && encoded[80] == 1.0f);
+}
+
 /* ---- the network ----------------------------------------------------------------------------------------------- */
 
 /* The network for one instruction set. */
@@ -331,7 +398,7 @@ static void test_refusals(void)
     CHECK(potstill_probabilities(&policy, huge, NULL, 0.0, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(potstill_probabilities(&policy, huge, second, 0.25, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(strstr(potstill_message(POTSTILL_OVERFLOW), "not finite"));
-    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_TOO_LONG + 1)), "unknown"));
+    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_NOT_A_TIME + 1)), "unknown"));
     free((void *)layer.weight);
     free((void *)layer.bias);
 }
@@ -399,6 +466,7 @@ int main(void)
     test_choose();
     test_encoding();
     test_texts();
+    test_moments();
     test_refusals();
     for (size_t bins = 2; bins < 300; bins += 17) test_numbers(bins);
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {

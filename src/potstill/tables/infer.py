@@ -1,4 +1,4 @@
-"""Features and actions inferred from a table: numbers are scaled over their range, strings are one-hot."""
+"""Features and actions inferred from a table: scaled numbers, one-hot strings, parts of times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from potstill.errors import InvalidLog, InvalidProblem
-from potstill.problem import Boolean, Categorical, Feature, Numeric
+from potstill.problem import Boolean, Categorical, Feature, Numeric, Part, Timestamp
 from potstill.spaces import Continuous
 
 #: Strings with more different values than this are more likely identifiers than categories.
@@ -53,8 +53,12 @@ def feature_of(column: pl.Series) -> Feature:
         return Numeric(column.name, low=low, high=high, missing="flag" if missing else "error")
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         return _category(column.cast(pl.String))
+    if _is_moment(column.dtype):
+        of_a_date: list[Part] = ["weekday", "year"]
+        parts = of_a_date if column.dtype == pl.Date else ["day", *of_a_date]
+        return Timestamp(column.name, parts, missing="flag" if missing else "error")
     raise InvalidProblem(
-        f"column {column.name!r} holds {column.dtype}, and only numbers, strings and booleans can be features;"
+        f"column {column.name!r} holds {column.dtype}, and only numbers, strings, booleans and times can be features;"
         " convert it, or leave it out with features=[...]"
     )
 
@@ -146,9 +150,15 @@ def _range(column: pl.Series) -> tuple[float, float]:
     return low, high if high > low else low + max(1.0, abs(low))
 
 
+def _is_moment(dtype: pl.DataType) -> bool:
+    return dtype == pl.Date or isinstance(dtype, pl.Datetime)
+
+
 def _digest(name: str, dtype: pl.DataType) -> pl.Expr:
     """Values that decide what feature a column is: the ends of its range, and whether some are missing."""
     column = pl.col(name)
+    if _is_moment(dtype):
+        return pl.concat_list(column.min(), pl.when(column.null_count() == 0).then(column.min()))
     if not dtype.is_numeric():
         return column.unique().implode()
     number = column.cast(pl.Float64)

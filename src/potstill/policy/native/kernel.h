@@ -38,7 +38,8 @@ typedef enum {
     POTSTILL_NOT_UTF8,      /* the value of a hashed feature or a text is not UTF-8 */
     POTSTILL_NOT_NUMBERS,   /* the value of a vector is not a list of numbers */
     POTSTILL_BAD_LENGTH,    /* a vector has another length */
-    POTSTILL_TOO_LONG       /* a text has more than POTSTILL_LONGEST_TEXT characters */
+    POTSTILL_TOO_LONG,      /* a text has more than POTSTILL_LONGEST_TEXT characters */
+    POTSTILL_NOT_A_TIME     /* a timestamp is not RFC 3339, or not of the years 1 to 9999 */
 } potstill_status;
 
 /* UTF-8 text; not necessarily NUL-terminated. */
@@ -72,11 +73,23 @@ typedef enum {
     POTSTILL_CATEGORICAL,
     POTSTILL_HASHED,
     POTSTILL_VECTOR,
-    POTSTILL_NGRAMS
+    POTSTILL_NGRAMS,
+    POTSTILL_TIMESTAMP
 } potstill_kind;
 
 /* Most characters of a text, and of one of its n-grams, which has at least two. */
 enum { POTSTILL_LONGEST_TEXT = 4096, POTSTILL_LONGEST_NGRAM = 8 };
+
+/* Parts of a timestamp: of day, week and year sine and cosine; the others are one-hot. */
+typedef enum {
+    POTSTILL_DAY,
+    POTSTILL_WEEK,
+    POTSTILL_YEAR,
+    POTSTILL_HOUR,
+    POTSTILL_WEEKDAY,
+    POTSTILL_MONTHDAY,
+    POTSTILL_MONTH
+} potstill_part;
 
 /* Encoding of a missing value: an error; the stand-in (for a categorical feature: unseen); or 0, and 1 in the column
  * after those of a value. */
@@ -103,7 +116,7 @@ typedef struct {
     const potstill_category *categories;
     size_t category_count;
 
-    /* Hashed, n-grams: number of columns. Vector: how many numbers. */
+    /* Hashed, n-grams, timestamp: number of columns. Vector: how many numbers. */
     size_t size;
 
     /* Vector: divided by its length if `unit`; else scaled as a number is if low < high; else as it is. */
@@ -115,6 +128,14 @@ typedef struct {
 
     /* N-grams: characters of each. */
     size_t ngrams;
+
+    /* Timestamp: its parts, in the order of their columns. Values are numbers since 1970, `per_second` of them in a
+     * second; or text of RFC 3339 if that is 0. The clock is that of each text, or `offset` seconds ahead of UTC. */
+    const potstill_part *parts;
+    size_t part_count;
+    int32_t offset;
+    bool own;
+    double per_second;
 } potstill_feature;
 
 /* y = x·weight + bias. Rows are zero-padded to a multiple of every vector width. */

@@ -9,13 +9,15 @@ import numpy as np
 import polars as pl
 
 from potstill.errors import InvalidLog, InvalidProblem
-from potstill.problem import Boolean, Categorical, Feature, Numeric, Part, Timestamp
+from potstill.problem import RFC_3339, Boolean, Categorical, Feature, Numeric, Part, Timestamp
 from potstill.spaces import Continuous
 
 #: Strings with more different values than this are more likely identifiers than categories.
 MOST_VALUES = 64
 #: More different values than this are hardly actions.
 MOST_ACTIONS = 1_000
+#: Strings that tell what a column of many different ones is; words of most of them, if it is text.
+_SAMPLE, _WORDS = 1_000, 3
 
 
 def features_of(
@@ -132,10 +134,19 @@ def _category(column: pl.Series) -> Categorical:
     if len(values) > MOST_VALUES:
         raise InvalidProblem(
             f"column {column.name!r} has {len(values)} different values, more than {MOST_VALUES}; leave it out with"
-            " features=[...], or in Python pass a Hashed, or a Categorical with the values that matter: others share a"
-            " column"
+            f" features=[...], or in Python pass a {_instead(values)}, or a Categorical with the values that matter:"
+            " others share a column"
         )
     return Categorical(column.name, values)
+
+
+def _instead(values: Sequence[str]) -> str:
+    """The type of feature that suits many different strings: moments, several words each, or names of things."""
+    some = pl.Series(values[:_SAMPLE], dtype=pl.String)
+    if some.str.contains(f"^(?:{RFC_3339})$").all():
+        return "Timestamp"
+    worded = (some.str.count_matches(r"\S+") >= _WORDS).sum()
+    return "Text" if worded > len(some) / 2 else "Hashed"
 
 
 def _range(column: pl.Series) -> tuple[float, float]:
@@ -170,7 +181,7 @@ def _feature(digest: pl.Series, where: str) -> Feature:
     if len(digest) > MOST_VALUES + 1:
         raise InvalidLog(
             f"{where}: column {digest.name!r} has {len(digest):,} different values, more than {MOST_VALUES}; "
-            "leave it out of --context, or state the problem with a Hashed feature"
+            f"leave it out of --context, or state the problem with a {_instead(digest.drop_nulls().to_list())} feature"
         )
     try:
         return feature_of(digest)

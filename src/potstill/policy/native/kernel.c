@@ -302,7 +302,7 @@ static size_t write_part(potstill_part part, calendar_place place, float *column
 static potstill_status encode_timestamp(const potstill_feature *feature, const potstill_value *value, float *columns)
 {
     const bool numbers = feature->per_second > 0.0;
-    int64_t local;
+    int64_t local = 0;
     if (numbers && value->type != POTSTILL_NUMBER) return POTSTILL_NOT_A_NUMBER;
     if (!numbers && value->type != POTSTILL_TEXT) return POTSTILL_NOT_TEXT;
     if (numbers ? !local_of_number(feature, value->as.number, &local) : !read_moment(feature, value->as.text, &local))

@@ -16,9 +16,9 @@ from potstill.workspace import Workspace
 OUT = ("hd:control",)
 
 
-def experiment(name: str = "hd", *, train: bool) -> bytes:
+def experiment(name: str = "hd", *, train: bool, config: bytes = CONFIG) -> bytes:
     text = f'[experiment]\nname = "{name}"\ncontrol = {{ action = "360p" }}\ntrain_on_control = {str(train).lower()}\n'
-    return CONFIG + text.encode()
+    return config + text.encode()
 
 
 def configured(workspace: Workspace, config: bytes) -> Workspace:
@@ -89,13 +89,13 @@ def test_what_was_kept_out_stays_out_when_the_experiment_is_over(tmp_path):
     workspace = made(str(tmp_path), experiment(train=False))
     log(workspace, 120)
     run_update(workspace, now=LATER)
-    another = b'[teacher]\ntype = "linear-ts"\ndiscount = 0.9\n'
-    over = configured(workspace, SETTINGS + another)
+    another = b'[teacher]\ntype = "linear-ts"\ndiscount = 0.9\n' + SETTINGS
+    over = configured(workspace, another)
     report = run_update(over, now=LATER)
     assert report.why_anew is not None
     assert report.observations == 60
     assert Origin.of(over.serving()).without == OUT
-    back = configured(over, experiment(train=True) + another)
+    back = configured(over, experiment(train=True, config=another))
     assert run_update(back, now=LATER, force=True).version == 3
     assert Origin.of(back.serving()).without == ()
 

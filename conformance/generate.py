@@ -42,8 +42,37 @@ LATER_FEATURES = [
     ps.Numeric("amount", low=0, high=1e6, scale="quantile", knots=[1, 3.5, 20, 400], missing="flag"),
     ps.Boolean("new"),
 ]
+TEXTS = [
+    ps.Text("title", size=24),
+    ps.Text("query", size=5, ngrams=2, missing="flag"),
+    ps.Text("comment", size=64, ngrams=8, missing="flag"),
+    ps.Boolean("new"),
+]
+PARTS = ["day", "week", "year", "hour", "weekday", "monthday", "month"]
+TIMES = [
+    ps.Timestamp("at", PARTS),
+    ps.Timestamp("local", PARTS[::-1], offset="own", missing="flag"),
+    ps.Timestamp("there", offset="-09:30", missing="flag"),
+    ps.Timestamp("seconds", PARTS, unit="s", missing="flag"),
+    ps.Timestamp("millis", ["hour", "week"], unit="ms", offset="+05:45", missing="flag"),
+    ps.Timestamp("micros", ["year"], unit="us", offset="+23:59", missing="flag"),
+]
 #: Lengths of every remainder modulo eight, other scripts, an empty string, NULs at the end, beyond one buffer.
 STRINGS = ["", "a", "a\0", "a\0\0", "shop", "straße", "東京", "🎲🎲", "e\u0301", "é", "__proto__", "x" * 2000]
+#: Case, separators, other scripts and their capitals, words too short for an n-gram, no words, words in one column.
+SENTENCES = [
+    "", " ", "\0", "!?", "a", "A a", "Red shoes", "red\0SHOES, red-shoes_RED", "C3PO & R2-D2!", "Straße STRASSE",
+    "İI ıi", "東京タワー", "🎲", "👩\u200d👩\u200d👧 family", "e\u0301 é", "\u00a0nbsp\u2028line",
+    "__proto__ constructor", "aaaaaaaaaaaa", "\x7f\x80\u07ff\u0800\uffff\U00010000\U0010ffff", "x" * 4096, "🎲" * 4096,
+    "to be or not to be " * 200,
+]  # fmt: skip
+#: Ends of years, leap years and centuries, of the range and beyond it by an offset; every spelling that is allowed.
+MOMENTS = [
+    "2026-01-31T12:00:00Z", "2024-02-29", "2000-02-29T23:59:59.999999999Z", "1900-02-28t23:59:60z", "1900-03-01",
+    "2023-12-31 23:30:00-05:00", "2024-01-01T00:29:59+05:45", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00.0-00:00",
+    "0001-01-01T00:00:00+23:59", "0001-01-01", "9999-12-31T23:59:60-23:59", "9999-12-31", "2016-12-31T23:59:60Z",
+    "0004-02-29T06:00:00Z", "1582-10-10T18:00:00+00:00",
+]  # fmt: skip
 ACTIONS = ["stay", "left", "right", "↑", "down"]
 
 
@@ -54,6 +83,8 @@ def problems() -> dict[str, ps.Problem]:
         "numbers": problem("numbers", [ps.Numeric(f"x{i}", low=-1, high=2) for i in range(38)], list("abcdefg")),
         "no-features": problem("no-features", [], ACTIONS[:2]),
         "later-features": problem("later-features", LATER_FEATURES, ACTIONS),
+        "texts": problem("texts", TEXTS, ACTIONS),
+        "times": problem("times", TIMES, ACTIONS),
         "many-actions": problem("many-actions", EVERY_FEATURE[:4], [f"item {i}" for i in range(200)]),
     }
 
@@ -72,6 +103,8 @@ POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
     "no-features.policy": ("no-features", (4,), "tanh", 1.0, 0.1),
     "many-actions.policy": ("many-actions", (12,), "tanh", 1.0, 0.001),
     "later-features.policy": ("later-features", (24, 10), "tanh", 1.0, 0.0),
+    "texts.policy": ("texts", (24, 10), "tanh", 3.0, 0.0),
+    "times.policy": ("times", (24, 10), "tanh", 3.0, 0.0),
     # Scores 14 to 90 apart: propensities down to the smallest float32, where rounding matters most.
     "far-apart.policy": ("numbers", (50,), "tanh", 20.0, 0.0),
     "farther-apart.policy": ("many-actions", (24, 24), "relu", 6.0, 0.0),
@@ -115,6 +148,11 @@ def make_context(rng: np.random.Generator, features: tuple[Any, ...]) -> dict[st
 def make_value(rng: np.random.Generator, feature: Any) -> Any:
     if isinstance(feature, ps.Hashed):
         return STRINGS[rng.integers(len(STRINGS))] if rng.random() < 0.5 else f"shop {rng.integers(1 << 40)}"
+    if isinstance(feature, ps.Timestamp):
+        return make_moment(rng, feature)
+    if isinstance(feature, ps.Text):
+        one, other = (SENTENCES[i] for i in rng.integers(len(SENTENCES), size=2))
+        return one if rng.random() < 0.7 or len(one + other) >= 4096 else f"{one} {other}"
     if isinstance(feature, ps.Vector):
         return make_numbers(rng, feature)
     if isinstance(feature, ps.Numeric) and feature.scale == "quantile":
@@ -128,6 +166,19 @@ def make_value(rng: np.random.Generator, feature: Any) -> Any:
     if isinstance(feature, ps.Boolean):
         return bool(rng.random() < 0.5)
     return str(rng.choice(np.array([*feature.values, "elsewhere", "ß"])))
+
+
+def make_moment(rng: np.random.Generator, feature: Any) -> Any:
+    if feature.unit is None:
+        years, clock = 1 + rng.integers(9999), [rng.integers(most) for most in (24, 60, 61, 24, 60)]
+        text = (
+            f"{years:04}-{1 + rng.integers(12):02}-{1 + rng.integers(28):02}T{clock[0]:02}:{clock[1]:02}:{clock[2]:02}"
+        )
+        made = f"{text}{'+-'[rng.integers(2)]}{clock[3]:02}:{clock[4]:02}"
+        return MOMENTS[rng.integers(len(MOMENTS))] if rng.random() < 0.6 else made
+    ends = [-62_135_596_800, 253_402_300_799.9, 0, -0.5, -1, 86_399.999, 951_782_400, 4_107_542_399]
+    seconds = ends[rng.integers(len(ends))] if rng.random() < 0.4 else float(rng.uniform(ends[0], ends[1]))
+    return seconds * {"s": 1, "ms": 1000, "us": 1_000_000}[feature.unit]
 
 
 def make_numbers(rng: np.random.Generator, feature: Any) -> list[Any]:
@@ -208,6 +259,14 @@ def invalid_contexts(policy: ps.Policy) -> list[dict[str, Any]]:
     """Contexts that every runtime refuses, with what its message names."""
     if policy.problem.name == "later-features":
         return later_invalid()
+    if policy.problem.name == "times":
+        return times_invalid()
+    if policy.problem.name == "texts":
+        good = {"title": "Red shoes", "new": True}
+        wrong = [("title", 3), ("title", ["a"]), ("title", None), ("query", False), ("title", "x" * 4097),
+                 ("query", "🎲" * 4097), ("comment", "x" * 100_000)]  # fmt: skip
+        missing = [{"context": {"new": True}, "error": "title"}]
+        return missing + [{"context": good | {name: value}, "error": name} for name, value in wrong]
     if policy.problem.name != "every-feature":
         required = {f.name: 0.5 for f in policy.problem.context if f.missing == "error"}
         return [{"context": required | {"nothing like this": 1}, "error": "nothing like this"}]
@@ -218,6 +277,21 @@ def invalid_contexts(policy: ps.Policy) -> list[dict[str, Any]]:
         ("colour", "red"), ("toString", 1), ("__proto__", 1),
     ]  # fmt: skip
     missing = [{"context": {k: v for k, v in good.items() if k != name}, "error": name} for name in good]
+    return missing + [{"context": good | {name: value}, "error": name} for name, value in changes]
+
+
+def times_invalid() -> list[dict[str, Any]]:
+    good = {"at": "2026-01-31T12:00:00Z"}
+    texts = [
+        "", "2025-02-29", "1900-02-29", "0000-12-31", "2026-13-01", "2026-04-31", "2026-01-01T24:00:00Z",
+        "2026-01-01T12:00:61Z", "2026-01-01T12:00:00", "2026-01-01T12:00Z", "2026-01-01T12:00:00.Z", "20260101",
+        "2026-01-01T12:00:00+24:00", "2026-01-01T12:00:00+0200", "2026-01-01T12:00:00Z\n", "2026-01-01\0", "٢٠٢٦-01-01",
+        1_700_000_000, None, True, ["2026-01-01"],
+    ]  # fmt: skip
+    numbers = [("seconds", 253_402_300_800), ("seconds", -62_135_596_801), ("seconds", "2026-01-01"), ("seconds", True),
+               ("millis", 253_402_300_800_000), ("micros", 1e300), ("local", 5), ("there", "now")]  # fmt: skip
+    missing = [{"context": {}, "error": "at"}]
+    changes = [*(("at", text) for text in texts), *numbers]
     return missing + [{"context": good | {name: value}, "error": name} for name, value in changes]
 
 

@@ -86,7 +86,31 @@ export interface VectorFeature {
   readonly missing?: "error" | "flag";
 }
 
-export type Feature = NumericFeature | CategoricalFeature | BooleanFeature | HashedFeature | VectorFeature;
+export interface TextFeature {
+  readonly type: "text";
+  readonly name: string;
+  readonly size: number;
+  readonly ngrams?: number;
+  readonly missing?: "error" | "flag";
+}
+
+export interface TimestampFeature {
+  readonly type: "timestamp";
+  readonly name: string;
+  readonly parts?: readonly ("day" | "week" | "year" | "hour" | "weekday" | "monthday" | "month")[];
+  readonly unit?: "s" | "ms" | "us";
+  readonly offset?: string;
+  readonly missing?: "error" | "flag";
+}
+
+export type Feature =
+  | NumericFeature
+  | CategoricalFeature
+  | BooleanFeature
+  | HashedFeature
+  | VectorFeature
+  | TextFeature
+  | TimestampFeature;
 
 /** A fixed list of actions. */
 export interface DiscreteActions {

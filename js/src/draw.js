@@ -42,9 +42,26 @@ export function uniform(id, key, j = 0) {
 
 /** SipHash-2-4 of a text as UTF-8, modulo `size` of at most 2^20; null if the text is not valid Unicode. */
 export function hashModulo(text, key, size) {
-  if (LONE_SURROGATE.test(text)) return null;
+  return isUnicode(text) ? modulo(hashOf(text, key), size) : null;
+}
+
+/** The same, and whether the highest bit of the hash is set; the text must be valid Unicode. */
+export function signedHashModulo(text, key, size) {
+  const hash = hashOf(text, key);
+  return { column: modulo(hash, size), negative: hash[1] >= 2 ** 31 };
+}
+
+/** Whether a text has no lone surrogates, so that it can be encoded as UTF-8. */
+export function isUnicode(text) {
+  return !LONE_SURROGATE.test(text);
+}
+
+function hashOf(text, key) {
   const bytes = 3 * text.length <= BYTES.length ? BYTES : new Uint8Array(3 * text.length);
-  const hash = siphash(key, bytes, writeUtf8(text, bytes));
+  return siphash(key, bytes, writeUtf8(text, bytes));
+}
+
+function modulo(hash, size) {
   return ((hash[1] % size) * 2 ** 32 + hash[0]) % size;
 }
 

@@ -3,21 +3,20 @@
  * `write(value, row)`, which encodes one value into a row of zeros; null and undefined are missing values.
  */
 
-import { hashModulo, keyOf } from "./draw.js";
+import { hashModulo } from "./draw.js";
+import { euclidean, missingError, mistyped, notFinite, numbered, PUBLIC_KEY, readSize } from "./encoding.js";
 import { InvalidContext, quoted, shown } from "./errors.js";
 import { checkName, checkNames, choice, field, misfit, typed } from "./fields.js";
+import { TextFeature } from "./text.js";
+import { TimestampFeature } from "./timestamp.js";
 
 /** Definition of a numeric feature that may be missing. */
 const MAY_BE_MISSING = "missing=<number> or missing='flag'";
 
-/** The most columns of one feature, and knots of a scale. */
-const MOST_COLUMNS = 65_536;
+/** The most knots of a scale. */
 const MOST_KNOTS = 1_000;
 
 const LARGEST_FLOAT32 = 3.4028234663852886e38;
-
-/** The key of hashed features is public: their columns do not depend on the policy. */
-const PUBLIC_KEY = keyOf("0".repeat(32));
 
 /** A number, scaled so that `low` is 0 and `high` is 1, and clipped to [0, 1]. */
 class NumericFeature {
@@ -231,19 +230,14 @@ class VectorFeature {
   }
 }
 
-/** Added in this order by every runtime, to the same last bit. */
-function euclidean(numbers) {
-  let total = 0;
-  for (const number of numbers) total += number * number;
-  return Math.sqrt(total);
-}
-
 const KINDS = new Map([
   ["numeric", NumericFeature],
   ["categorical", CategoricalFeature],
   ["boolean", BooleanFeature],
   ["hashed", HashedFeature],
   ["vector", VectorFeature],
+  ["text", TextFeature],
+  ["timestamp", TimestampFeature],
 ]);
 
 /** The features that a policy file describes, laid out side by side. */
@@ -271,36 +265,6 @@ function readStandIn(described, path) {
   return typeof missing === "number" ? missing : choice(described, "missing", ["error", "flag"], path, "error");
 }
 
-function readSize(described, path, smallest) {
-  const size = field(described, "size", ["int"], path);
-  if (size >= smallest && size <= MOST_COLUMNS) return size;
-  const must = `size must be a whole number from ${smallest} to ${MOST_COLUMNS}`;
-  throw misfit(`feature ${quoted(described.name)}: ${must}, got ${size}`, `${path}.size`);
-}
-
-function numbered(size, label, { name, missing }) {
-  const labels = Array.from({ length: size }, (_, i) => label(i));
-  return missing === "flag" ? [...labels, `${name}=<missing>`] : labels;
-}
-
-function notFinite({ name, missing }, place, value, mayBeMissing) {
-  const wayOut =
-    missing === "error"
-      ? `if it may be missing, define the feature with ${mayBeMissing} and send null`
-      : "send null for a missing value";
-  return new InvalidContext(
-    `feature ${quoted(name)}${place}: expected a finite number, got ${shown(value)}; ${wayOut}`,
-  );
-}
-
 function flagged(name, missing) {
   return missing === "flag" ? [name, `${name}=<missing>`] : [name];
-}
-
-function missingError(name, wayOut) {
-  return new InvalidContext(`feature ${quoted(name)} is missing; send a value, or define the feature with ${wayOut}`);
-}
-
-function mistyped(name, expected, value) {
-  return new InvalidContext(`feature ${quoted(name)}: expected ${expected}, got ${shown(value)}`);
 }

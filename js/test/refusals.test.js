@@ -111,7 +111,7 @@ const numeric = { type: "numeric", name: "x", low: 0, high: 1 };
 const categorical = { type: "categorical", name: "x", values: ["a"] };
 const BAD_FEATURES = [
   [[3], /Expected `object`, got 3/],
-  [[{ ...numeric, type: "text" }], /got 'text' \(string\) - at `\$\.problem\.context\[0\]\.type`/],
+  [[{ ...numeric, type: "sound" }], /got 'sound' \(string\) - at `\$\.problem\.context\[0\]\.type`/],
   [[{ type: "numeric", name: "x", low: 0 }], /missing required field `high` - at `\$\.problem\.context\[0\]`/],
   [[{ ...numeric, name: "" }], /must not be empty/],
   [[{ ...numeric, name: "\ud800" }], /must be valid Unicode/],

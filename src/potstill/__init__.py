@@ -26,6 +26,8 @@ from potstill.problem import (
     Observations,
     Problem,
     Reward,
+    Text,
+    Timestamp,
     Vector,
 )
 
@@ -81,6 +83,8 @@ __all__ = [
     "Reward",
     "Still",
     "Student",
+    "Text",
+    "Timestamp",
     "Vector",
     "Workspace",
     "__version__",

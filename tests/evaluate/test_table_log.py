@@ -232,11 +232,11 @@ def test_rewards_outside_their_range_are_named(place):
         ({"context": ("x",)}, "'x'; name the right one with --context"),
         ({"action": "one"}, "column 'one' always says 'same'; with one action"),
         ({"context": ("none",)}, "column 'none' has no values; leave it out of --context"),
-        ({"context": ("when",)}, "column 'when' holds Datetime"),
+        ({"context": ("took",)}, "column 'took' holds Duration"),
     ],
 )
 def test_columns_that_will_not_do_are_named(tmp_path, columns, said):
-    place = written(tmp_path / "log.parquet", one=["same"] * 4, none=[None] * 4)
+    place = written(tmp_path / "log.parquet", one=["same"] * 4, none=[None] * 4, took=[dt.timedelta(1)] * 4)
     with pytest.raises(InvalidLog) as error:
         TableLog(place, msgspec.structs.replace(COLUMNS, **columns))
     assert said in str(error.value)

@@ -123,3 +123,19 @@ def test_mistakes_are_refused_with_rule_field_value_and_way_out(text, message):
 @pytest.mark.parametrize("bounds", ["at_least = 5, at_most = 5", "above = 5", "below = 5", "above = 4, below = 5"])
 def test_bounds_that_some_number_is_within_are_taken(bounds):
     rules(rule(f"{{ bandwidth = {{ {bounds} }} }}"))
+
+
+def test_of_the_later_feature_types_rules_test_strings_and_numbers_but_not_lists_and_spelt_times():
+    context = [ps.Text("title", 8), ps.Timestamp("at"), ps.Timestamp("ms", unit="ms"), ps.Vector("v", size=2)]
+    problem = ps.Problem(name="p", context=context, actions=ps.Discrete(["a", "b"]))
+
+    def read(condition):
+        text = f'default = "a"\n[[rule]]\nwhen = {{ {condition} }}\naction = "b"'
+        return read_rules(text.encode(), problem, "rules.toml")
+
+    assert read('title = "Red"').action(("Red", "", 0, ())) == "b"
+    assert read("ms = { at_least = 1e12 }").action(("", "", 1e12, ())) == "b"
+    with pytest.raises(InvalidExperiment, match="rule 1: at: a rule cannot test a time that is a string, since one"):
+        read('at = "2026-01-31"')
+    with pytest.raises(InvalidExperiment, match="rule 1: v: a rule cannot test a list of numbers"):
+        read("v = [1, 2]")

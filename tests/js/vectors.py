@@ -78,10 +78,28 @@ def random_feature(rng: np.random.Generator, name: str) -> Any:
         lambda: ps.Categorical(name, ACTIONS[: rng.integers(1, 7)], missing=pick(rng, ["unseen", "error"])),
         lambda: ps.Boolean(name, missing=pick(rng, ["error", "flag", True, False])),
         lambda: ps.Hashed(name, size=int(rng.integers(2, 40)), missing=pick(rng, ["error", "flag"])),
+        lambda: ps.Text(name, int(rng.integers(2, 40)), int(rng.integers(2, 9)), pick(rng, ["error", "flag"])),
+        lambda: timestamp(rng, name),
         lambda: ps.Vector(name, size=int(rng.integers(1, 9)), missing=pick(rng, ["error", "flag"]), **vector(rng)),
         lambda: ps.Numeric(name, low=low, high=high, scale="quantile", knots=knots(rng, low, high)),
     ]
     return pick(rng, make)()
+
+
+def timestamp(rng: np.random.Generator, name: str) -> Any:
+    unit = pick(rng, [None, "s", "ms", "us"])
+    parts = ["day", "week", "year", "hour", "weekday", "monthday", "month"]
+    chosen = [str(part) for part in rng.permutation(parts)[: rng.integers(1, 8)]]
+    offset = pick(rng, ["Z", "+05:30", "-11:00", "+23:59"] + ([] if unit else ["own", "own"]))
+    return ps.Timestamp(name, chosen, unit, offset, pick(rng, ["error", "flag"]))
+
+
+def moment(rng: np.random.Generator, feature: Any) -> Any:
+    seconds = int(rng.integers(-62_135_596_800, 253_402_300_800))
+    if feature.unit is not None:
+        return pick(rng, [seconds, 1.7e9, -0.25, 951_782_399]) * {"s": 1, "ms": 1000, "us": 1_000_000}[feature.unit]
+    text = str(np.datetime64(seconds, "s"))
+    return text[:10] if rng.random() < 0.2 else text + pick(rng, ["Z", "z", ".25Z", "+14:00", "-23:59"])
 
 
 def vector(rng: np.random.Generator) -> dict[str, Any]:
@@ -131,6 +149,10 @@ def random_value(rng: np.random.Generator, feature: Any) -> Any:
         return pick(rng, [*feature.values, "elsewhere", "", "__proto__"])
     if isinstance(feature, ps.Hashed):
         return pick(rng, [*IDS, "", "a\0", "e\u0301", str(rng.integers(1 << 60))])
+    if isinstance(feature, ps.Timestamp):
+        return moment(rng, feature)
+    if isinstance(feature, ps.Text):
+        return " ".join(pick(rng, [*NAMES, *ACTIONS, "", "\0", "Red SHOES", "x" * 300]) for _ in range(rng.integers(9)))
     if isinstance(feature, ps.Vector):
         large = 3.0 if feature.low is None and feature.norm is None else 1e30  # as they are, they go into the network
         return [pick(rng, [0, 1, float(rng.normal()), large, -1e-30]) for _ in range(feature.size)]
@@ -143,7 +165,7 @@ def invalid_contexts(policy: ps.Policy, good: dict[str, Any]) -> list[dict[str, 
     wrong = [
         good | {feature.name: value}
         for feature in policy.problem.context
-        for value in ([1], ["1"] * 3, [None] * 9, {}, "12", 7, True, None)
+        for value in ([1], ["1"] * 3, [None] * 9, {}, "12", 7, True, None, 1e300, "2025-02-29")
     ]
     absent = [{k: v for k, v in good.items() if k != feature.name} for feature in policy.problem.context]
     extra = [good | {name: None} for name in ("hasOwnProperty", "🎲", "it's not")]

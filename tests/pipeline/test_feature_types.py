@@ -1,4 +1,4 @@
-"""Hashed strings, vectors and quantile scales through the whole circle: service, log, lake, join, update, audit."""
+"""The later feature types through the whole circle: service, log, lake, join, update, audit."""
 
 import asyncio
 
@@ -29,6 +29,22 @@ name = "merchant"
 size = 8
 missing = "flag"
 [[context]]
+type = "text"
+name = "title"
+size = 16
+missing = "flag"
+[[context]]
+type = "timestamp"
+name = "local"
+parts = ["hour", "week"]
+offset = "own"
+missing = "flag"
+[[context]]
+type = "timestamp"
+name = "joined"
+parts = ["year"]
+unit = "ms"
+[[context]]
 type = "vector"
 name = "embedding"
 size = 3
@@ -55,6 +71,11 @@ def contexts(count, seed=0):
     return [
         {
             "merchant": None if rng.random() < 0.1 else f"m{rng.integers(5)}\0",
+            "title": None if rng.random() < 0.1 else f"{['Red', 'BLUE'][rng.integers(2)]} shoes, {rng.integers(99)} €",
+            "local": None
+            if rng.random() < 0.1
+            else f"2026-01-{rng.integers(10, 32)}T12:{rng.integers(10, 60)}:00+05:30",
+            "joined": int(rng.integers(10**12)),
             "embedding": None if rng.random() < 0.1 else rng.standard_normal(3).tolist(),
             "amount": float(np.exp(3 * rng.standard_normal())),
         }
@@ -63,8 +84,8 @@ def contexts(count, seed=0):
 
 
 def reward(context, action):
-    """5 % pays for some merchants."""
-    good = context["merchant"] in ("m0\0", "m1\0")
+    """5 % pays for what is red."""
+    good = (context["title"] or "").startswith("Red")
     return float(good == (action == "5%"))
 
 
@@ -94,7 +115,11 @@ def test_the_service_takes_lists_and_knows_a_repeated_request(tmp_path):
 
 
 async def ask(workspace):
-    request = {"id": "a", "context": {"merchant": "東京", "embedding": [1, 2, 3.5], "amount": 7}}
+    request = {
+        "id": "a",
+        "context": {"merchant": "東京", "title": "Größe 38, rot", "embedding": [1, 2, 3.5], "amount": 7},
+    }
+    request["context"] |= {"local": "2026-01-31T12:00:00.5+01:00", "joined": 1_700_000_000_000}
     async with opened(workspace) as service:
         first, again = await service.post("decide", request), await service.post("decide", request)
         assert first.status == 200
@@ -106,6 +131,19 @@ async def ask(workspace):
             answer = await service.post("decide", wrong)
             assert answer.status == 422, value
             assert "embedding" in answer.json["error"]
+        for value in ("x" * 4097, 3, ["red"]):
+            answer = await service.post("decide", {"id": "e", "context": request["context"] | {"title": value}})
+            assert answer.status == 422
+            assert "title" in answer.json["error"]
+        for name, value in (("local", "noon"), ("local", 5), ("joined", 1e300), ("joined", "2026-01-31")):
+            answer = await service.post("decide", {"id": "f", "context": request["context"] | {name: value}})
+            assert answer.status == 422
+            assert name in answer.json["error"]
+            assert value != "noon" or "of RFC 3339, such as 2026-01-31T12:00:00Z" in answer.json["error"]
+        described = (await service.get("/openapi.json")).json
+        (title,) = [c["properties"]["title"] for n, c in described["components"]["schemas"].items() if "Context" in n]
+        assert "4096" in title["description"]
+        assert 4096 in [part.get("maxLength") for part in (title, *title.get("anyOf", []))]
     async with opened(workspace) as service:  # what a restart recalls from the log has lists too
         assert (await service.post("decide", request)).json["action"] == first.json["action"]
 

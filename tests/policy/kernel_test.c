@@ -118,6 +118,128 @@ static void test_encoding(void)
     check_refused(4, truth(false), POTSTILL_NOT_TEXT);
 }
 
+/* Texts in memory of just their size, so that AddressSanitizer sees a read beyond it. */
+static potstill_status encode_text(size_t ngrams, const char *bytes, size_t length, float encoded[8])
+{
+    const potstill_feature title = {.name = "t", .kind = POTSTILL_NGRAMS, .missing = POTSTILL_FLAG, .size = 7,
+                                    .ngrams = ngrams};
+    const potstill_policy policy = {.features = &title, .feature_count = 1, .width = 8};
+    char *own = malloc(length ? length : 1);
+    if (!own) abort();
+    memcpy(own, bytes, length);
+    const potstill_value value = {POTSTILL_TEXT, {.text = {own, length}}};
+    const potstill_status status = potstill_encode(&policy, &value, encoded, NULL);
+    free(own);
+    return status;
+}
+
+static void check_same_text(const char *one, size_t length, const char *other)
+{
+    float first[8], second[8], total = 0.0f;
+    CHECK(encode_text(3, one, length, first) == POTSTILL_OK);
+    CHECK(encode_text(3, other, strlen(other), second) == POTSTILL_OK);
+    CHECK(memcmp(first, second, sizeof first) == 0);
+    for (size_t i = 0; i < 8; i++) total += first[i] * first[i];
+    CHECK(fabsf(total - 1.0f) < 1e-6f && first[7] == 0.0f);
+}
+
+static void test_texts(void)
+{
+    float encoded[8];
+    const float nothing[8] = {0};
+    const uint64_t hash = potstill_siphash((uint8_t[16]){0}, " a ", 3);
+    CHECK(encode_text(3, "?A!", 3, encoded) == POTSTILL_OK);
+    for (size_t i = 0; i < 8; i++) CHECK(encoded[i] == (i == hash % 7 ? hash >> 63 ? -1.0f : 1.0f : 0.0f));
+    check_same_text("Red\0SHOES", 9, "red shoes");
+    check_same_text("\xe6\x9d\xb1!", 4, "  \xe6\x9d\xb1");
+    for (size_t n = 2; n <= POTSTILL_LONGEST_NGRAM; n++) {
+        CHECK(encode_text(n, "", 0, encoded) == POTSTILL_OK && memcmp(encoded, nothing, sizeof nothing) == 0);
+        CHECK(encode_text(n, "\0\0 !", 4, encoded) == POTSTILL_OK && memcmp(encoded, nothing, sizeof nothing) == 0);
+        CHECK(encode_text(n, "\xf0\x9f\x8e\xb2\xf0\x9f\x8e\xb2\xf0\x9f\x8e\xb2", 12, encoded) == POTSTILL_OK);
+    }
+    static const char *const broken[] = {"a\xed\xa0\x80", "\xff", "word \xc3", "\x80", "\xf0\x9f\x8e", "\xc0\x80"};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
+        CHECK(encode_text(3, broken[i], strlen(broken[i]), encoded) == POTSTILL_NOT_UTF8);
+    static const size_t lengths[] = {4096, 4097, 10000, 10000000};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        char *text = malloc(lengths[i]);
+        if (!text) abort();
+        memset(text, i % 2 ? 'x' : '\0', lengths[i]);
+        const potstill_status expected = lengths[i] > 4096 ? POTSTILL_TOO_LONG : POTSTILL_OK;
+        CHECK(encode_text(3, text, lengths[i], encoded) == expected);
+        for (size_t j = 0; j + 4 <= lengths[i]; j += 4) memcpy(text + j, "\xf0\x9f\x8e\xb2", 4);
+        if (lengths[i] % 4 == 0) CHECK(encode_text(8, text, lengths[i], encoded) == (lengths[i] <= 16384 ? POTSTILL_OK : POTSTILL_TOO_LONG));
+        free(text);
+    }
+}
+
+static potstill_status encode_moment(const potstill_feature *feature, potstill_value value, float encoded[83])
+{
+    const potstill_policy policy = {.features = feature, .feature_count = 1, .width = 83};
+    if (value.type != POTSTILL_TEXT) return potstill_encode(&policy, &value, encoded, NULL);
+    const size_t length = value.as.text.length;
+    char *own = malloc(length ? length : 1);
+    if (!own) abort();
+    memcpy(own, value.as.text.bytes, length);
+    value.as.text.bytes = own;
+    const potstill_status status = potstill_encode(&policy, &value, encoded, NULL);
+    free(own);
+    return status;
+}
+
+/* Monday to Sunday, day of the month and month from 0, and their place among the columns. */
+static void check_moment(const potstill_feature *feature, potstill_value value, size_t hour, size_t weekday, size_t day,
+                         size_t month)
+{
+    float encoded[83];
+    CHECK(encode_moment(feature, value, encoded) == POTSTILL_OK);
+    const size_t ones[] = {6 + hour, 30 + weekday, 37 + day, 68 + month};
+    for (size_t i = 6; i < 83; i++) {
+        bool one = false;
+        for (size_t j = 0; j < 4; j++) one = one || ones[j] == i;
+        CHECK(encoded[i] == (one ? 1.0f : 0.0f));
+    }
+    for (size_t i = 0; i < 6; i += 2)
+        CHECK(fabsf(encoded[i] * encoded[i] + encoded[i + 1] * encoded[i + 1] - 1.0f) < 1e-6f);
+}
+
+static void test_moments(void)
+{
+    static const potstill_part parts[] = {POTSTILL_DAY,     POTSTILL_WEEK,     POTSTILL_YEAR, POTSTILL_HOUR,
+                                          POTSTILL_WEEKDAY, POTSTILL_MONTHDAY, POTSTILL_MONTH};
+    potstill_feature feature = {.name = "at", .kind = POTSTILL_TIMESTAMP, .missing = POTSTILL_FLAG, .size = 80,
+                                .parts = parts, .part_count = 7};
+    float encoded[83];
+    check_moment(&feature, words("2026-01-31T12:00:00Z"), 12, 5, 30, 0);
+    check_moment(&feature, words("2024-02-29"), 0, 3, 28, 1);
+    check_moment(&feature, words("2023-12-31T23:59:60.123456789Z"), 0, 0, 0, 0);
+    check_moment(&feature, words("0001-01-01T00:00:00+23:59"), 0, 6, 30, 11);
+    check_moment(&feature, words("9999-12-31T23:59:59-23:59"), 23, 5, 0, 0);
+    feature.offset = -3600;
+    check_moment(&feature, words("2026-03-01 00:30:00z"), 23, 5, 27, 1);
+    feature.own = true;
+    check_moment(&feature, words("2026-03-01T00:30:00+09:00"), 0, 6, 0, 2);
+    static const char *const bad[] = {"", "2026-02-29", "2026-01-01T", "2026-01-01T12:00:00", "2026-01-01T12:00:00+",
+                                      "2026-01-01T12:00:00.", "2026-01-01T12:00:00.5", "2026-01-01T12:00:00+02:0",
+                                      "2026-01-01T12:00:00Z\n", "\xff", "2026-01-01T24:00:00Z", "0000-01-01"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(encode_moment(&feature, words(bad[i]), encoded) == POTSTILL_NOT_A_TIME);
+    static const char whole[] = "2026-01-31T12:00:00.25+02:00";
+    for (size_t length = 0; length < sizeof whole - 1; length++) {
+        const potstill_value cut = {POTSTILL_TEXT, {.text = {whole, length}}};
+        CHECK(encode_moment(&feature, cut, encoded) == (length == 10 ? POTSTILL_OK : POTSTILL_NOT_A_TIME));
+    }
+    CHECK(encode_moment(&feature, number(1.7e9), encoded) == POTSTILL_NOT_TEXT);
+    feature.own = false, feature.offset = 0, feature.per_second = 1e3;
+    check_moment(&feature, number(-1), 23, 2, 30, 11);
+    check_moment(&feature, number(951782400000.0), 0, 1, 28, 1);
+    static const double outside[] = {-62135596800001.0, 253402300800000.0, 1e308, -1e308, INFINITY, NAN};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        CHECK(encode_moment(&feature, number(outside[i]), encoded) == POTSTILL_NOT_A_TIME);
+    CHECK(encode_moment(&feature, words("2026-01-31"), encoded) == POTSTILL_NOT_A_NUMBER);
+    CHECK(encode_moment(&feature, (potstill_value){0}, encoded) == POTSTILL_OK && encoded[80] == 1.0f);
+}
+
 /* ---- the network ----------------------------------------------------------------------------------------------- */
 
 /* The network for one instruction set. */
@@ -276,7 +398,7 @@ static void test_refusals(void)
     CHECK(potstill_probabilities(&policy, huge, NULL, 0.0, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(potstill_probabilities(&policy, huge, second, 0.25, scratch, p) == POTSTILL_OVERFLOW);
     CHECK(strstr(potstill_message(POTSTILL_OVERFLOW), "not finite"));
-    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_BAD_LENGTH + 1)), "unknown"));
+    CHECK(strstr(potstill_message((potstill_status)(POTSTILL_NOT_A_TIME + 1)), "unknown"));
     free((void *)layer.weight);
     free((void *)layer.bias);
 }
@@ -343,6 +465,8 @@ int main(void)
     test_ids();
     test_choose();
     test_encoding();
+    test_texts();
+    test_moments();
     test_refusals();
     for (size_t bins = 2; bins < 300; bins += 17) test_numbers(bins);
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {

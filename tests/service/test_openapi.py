@@ -3,6 +3,7 @@
 import json
 import os
 
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -28,6 +29,9 @@ ODD = ps.Problem(
         ps.Numeric("a b", low=-1, high=1, missing="flag"),
         ps.Categorical("$ref", ["x", "null"], missing="error"),
         ps.Boolean("é", missing=True),
+        ps.Text("title", size=8, missing="flag"),
+        ps.Timestamp("at", missing="flag"),
+        ps.Timestamp("since", unit="ms", missing="flag"),
     ],
     actions=ps.Discrete(["b", "a"]),
     reward=ps.Reward(low=-2.0),
@@ -104,6 +108,30 @@ def test_contexts_are_typed_by_the_problem(found, context):
         {"context": context, "more": 1},
     ):
         assert not accepts(found, "video", "DecideRequest", wrong), wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fits"),
+    [
+        ("title", "x" * 4096, True),
+        ("title", "x" * 4097, False),
+        ("at", "2024-02-29T12:00:00.5+05:30", True),
+        ("at", "2024-02-29", True),
+        ("at", "2025-02-29", False),
+        ("at", "2026-01-31T12:00:00Z\n", False),
+        ("since", 1_700_000_000_000, True),
+        ("since", 1e18, False),
+    ],
+)
+def test_texts_and_times_have_their_limits_in_the_document_and_on_the_wire(found, name, value, fits):
+    request = {"context": {"a b": 0, "$ref": "x", "é": True, name: value}}
+    assert accepts(found, "prix", "DecideRequest", request) == fits
+    try:
+        wire.Requests(ODD).read_decide(json.dumps(request))
+    except msgspec.ValidationError:
+        assert not fits
+    else:
+        assert fits
 
 
 def test_rewards_have_the_bounds_of_the_problem(found):

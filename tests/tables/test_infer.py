@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from potstill.errors import InvalidLog
-from potstill.tables import actions_in, check_constant_propensity, natural
+from potstill.errors import InvalidLog, InvalidProblem
+from potstill.tables import actions_in, check_constant_propensity, features_in, features_of, natural
 
 
 def test_actions_are_in_natural_order():
@@ -37,3 +37,15 @@ def test_a_right_propensity_is_not_refused():
     for rows in (20, 10_000):
         for drawn in rng.multinomial(rows, np.full(34, 1 / 34), size=1_000):
             check_constant_propensity(1 / 34, dict(enumerate(drawn.tolist())), "t")
+
+
+@pytest.mark.parametrize(
+    ("spelling", "advice"),
+    [("shop-{0}", "Hashed"), ("Red shoes, size {0}", "Text"), ("2026-01-31T12:00:{1:02}.{0}Z", "Timestamp")],
+)
+def test_many_different_strings_are_refused_with_the_type_that_suits_them(spelling, advice):
+    table = pl.DataFrame({"x": [spelling.format(i, i % 60) for i in range(100)], "y": range(100)})
+    with pytest.raises(InvalidProblem, match=f"'x' has 100 different values, .* in Python pass a {advice}, or"):
+        features_of(table, None, target="y")
+    with pytest.raises(InvalidLog, match=f"here: column 'x' has 100 different .* state the problem with a {advice}"):
+        features_in(table.lazy(), ["x"], "here")

@@ -5,6 +5,7 @@ None for a row that does not.
 """
 
 import math
+from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import msgspec
@@ -47,6 +48,9 @@ FEATURES = {
     "categorical": {how: ps.Categorical("x", ["4g", "wifi"], missing=how) for how in ("error", "unseen")},
     "boolean": {how: ps.Boolean("x", missing=how) for how in ("error", "flag", True)},
     "hashed": {how: ps.Hashed("x", size=5, missing=how) for how in ("error", "flag")},
+    "text": {how: ps.Text("x", size=5, missing=how) for how in ("error", "flag")},
+    "timestamp": {how: ps.Timestamp("x", missing=how) for how in ("error", "flag")},
+    "seconds": {how: ps.Timestamp("x", unit="s", offset="-03:30", missing=how) for how in ("error", "flag")},
     "vector": {
         "error": ps.Vector("x", size=2),
         "flag": ps.Vector("x", size=2, low=1, high=2, missing="flag"),
@@ -114,13 +118,47 @@ VERDICTS = {
     ],
 }
 VERDICTS["quantile"] = VERDICTS["numeric"]
+VERDICTS["text"] = [
+    *VERDICTS["categorical"],
+    ("Red shoes!", "fits"),
+    ("東京\0a\0", "fits"),
+    ("🎲" * 4096, "fits"),
+    ("x" * 4097, "refused"),
+]
+VERDICTS["timestamp"] = [
+    ("2026-01-31T12:00:00Z", "fits"),
+    ("1812-02-29 23:59:60.25-05:00", "fits"),
+    ("2026-01-31", "fits"),
+    (ABSENT, "missing"),
+    (None, "missing"),
+    (math.nan, "refused"),
+    ("", "refused"),
+    ("2026-02-29", "refused"),
+    ("2026-01-31T12:00:00", "refused"),
+    ("2026-01-31\n", "refused"),
+    (1.7e9, "refused"),
+    (True, "refused"),
+]
+VERDICTS["seconds"] = [
+    (1.7e9, "fits"),
+    (1_700_000_000, "fits"),
+    (-62_135_596_800.0, "fits"),
+    (ABSENT, "missing"),
+    (None, "missing"),
+    (math.nan, "refused"),
+    (math.inf, "refused"),
+    (1.7e12, "refused"),
+    (253_402_300_800.0, "refused"),
+    ("soon", "refused"),
+    (True, "refused"),
+]
 VERDICTS["hashed"] = [*VERDICTS["categorical"], ("東京", "fits"), ("a\0", "fits"), ("x" * 300, "fits")]
 CASES = [
     pytest.param(
         feature,
         value,
         verdict != "refused" and (verdict == "fits" or feature.missing != "error"),
-        id=f"{kind}-{how}-{value}",
+        id=f"{kind}-{how}-{str(value)[:20]}",
     )
     for kind, rule in VERDICTS.items()
     for (how, feature), (value, verdict) in product(FEATURES[kind].items(), rule)
@@ -298,6 +336,17 @@ def test_a_value_of_a_feature_has_one_verdict_through_every_door(door, feature, 
         (ps.Hashed("x", size=4), "12", True),
         (ps.Hashed("x", size=4), "", False),
         (ps.Hashed("x", size=4, missing="flag"), "", True),
+        (ps.Timestamp("x"), "2026-01-31T12:00:00Z", True),
+        (ps.Timestamp("x"), "2026-01-31 12:00:00", False),
+        (ps.Timestamp("x"), "", False),
+        (ps.Timestamp("x", missing="flag"), "", True),
+        (ps.Timestamp("x", unit="s"), "1700000000", True),
+        (ps.Timestamp("x", unit="s"), "1e300", False),
+        (ps.Text("x", size=4), "red shoes", True),
+        (ps.Text("x", size=4), "12", True),
+        (ps.Text("x", size=4), "", False),
+        (ps.Text("x", size=4, missing="flag"), "", True),
+        (ps.Text("x", size=4, missing="flag"), "x" * 4097, False),
         (ps.Vector("x", size=2), '"[0.5, 1]"', True),
         (ps.Vector("x", size=2), '"[0.5]"', False),
         (ps.Vector("x", size=2), '"[0.5, null]"', False),
@@ -317,6 +366,27 @@ def test_csv_is_text_in_which_an_empty_cell_is_null(door, feature, cell, fits, t
         "plan": lambda: len(table_contexts(place, problem, 10)),
     }
     assert unless_refused(doors[door], 0) == int(fits)
+
+
+@pytest.mark.parametrize("zone", [None, "Asia/Kolkata"])
+@pytest.mark.parametrize("unit", [None, "ms"])
+def test_columns_of_times_are_times_and_utc_without_a_zone(unit, zone, tmp_path):
+    problem = problem_of(ps.Timestamp("x", ["day", "weekday"], unit=unit, missing="flag"))
+    column = pl.Series("x", ["2026-01-31T12:00:00.5", None]).str.to_datetime().dt.replace_time_zone(zone)
+    table = pl.concat([table_of(None), table_of(None)]).with_columns(column)
+    table.write_parquet(tmp_path / "t.parquet")
+    found = next(TableLog(str(tmp_path / "t.parquet"), Columns(), problem=problem).blocks()).contexts
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC) - timedelta(hours=5.5 if zone else 0)
+    value = at.isoformat() if unit is None else at.timestamp() * 1000 + 500
+    np.testing.assert_array_equal(found, [problem.encode(context_of(one)) for one in (value, None)])
+
+
+def test_columns_of_dates_are_midnight_on_the_clock_of_the_feature(tmp_path):
+    problem = problem_of(ps.Timestamp("x", ["hour", "weekday"], offset="-08:00"))
+    table_of(None).with_columns(x=pl.lit("2026-01-31").str.to_date()).write_parquet(tmp_path / "t.parquet")
+    found = next(TableLog(str(tmp_path / "t.parquet"), Columns(), problem=problem).blocks()).contexts
+    np.testing.assert_array_equal(found[0], problem.encode(context_of("2026-01-31")))
+    assert found[0, 0] == found[0, 24 + 5] == 1
 
 
 OUTCOMES = [

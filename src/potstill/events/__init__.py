@@ -19,7 +19,7 @@ from potstill.events.records import (
     microseconds,
 )
 from potstill.events.totals import RewardTotals, add_totals, read_totals
-from potstill.events.validate import ID_BYTES, InvalidEvent, context_type, text
+from potstill.events.validate import ID_BYTES, TIME_PATTERN, InvalidEvent, context_type, text
 from potstill.events.wal import Commit, EventLog, LogUnavailable, frames
 from potstill.events.watermarks import (
     Horizon,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ID_BYTES",
+    "TIME_PATTERN",
     "Commit",
     "DecisionBlock",
     "DecisionRow",

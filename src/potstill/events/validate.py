@@ -27,9 +27,13 @@ from potstill.events.records import (
 )
 from potstill.events.reward_keys import generated_key
 from potstill.problem import (
+    FIRST_SECOND,
     LARGEST,
     LARGEST_FLOAT32,
+    LAST_SECOND,
     MOST_METRICS,
+    PER_SECOND,
+    RFC_3339,
     YEAR_2200,
     Feature,
     Holds,
@@ -45,6 +49,8 @@ from potstill.spaces import ActionSpace, FiniteSpace
 
 ID_BYTES = 1_000
 EVENT_BYTES = 1024 * 1024
+#: A whole text of RFC 3339: `$` alone also matches before a newline at the end.
+TIME_PATTERN = rf"^(?:{RFC_3339})$(?!\n)"
 VERSIONS = 2**63  # policy versions are 64-bit integers in the tables
 _Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 _Float32 = Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]
@@ -234,8 +240,20 @@ def _value_type(feature: Feature, number: Any) -> Any:
     """Type of a feature's values in requests and logs."""
     if feature.holds == "numbers":  # a tuple, so that rows stay hashable
         return Annotated[tuple[_Float32, ...], msgspec.Meta(min_length=feature.length, max_length=feature.length)]
+    if feature.moment is not None:
+        return _moment_type(feature.moment)
+    if feature.longest is not None:
+        return Annotated[str, msgspec.Meta(max_length=feature.longest)]
     types: dict[Holds, Any] = {"number": number, "string": str, "boolean": bool}
     return types[feature.holds]
+
+
+def _moment_type(moment: str) -> Any:
+    """Type of a time: text of RFC 3339, or a number of a unit since 1970."""
+    if moment == "text":
+        return Annotated[str, msgspec.Meta(pattern=TIME_PATTERN)]
+    low, high = FIRST_SECOND * PER_SECOND[moment], LAST_SECOND * PER_SECOND[moment]
+    return Annotated[float, msgspec.Meta(ge=low, lt=high)]
 
 
 def _plain(value: Any) -> Any:

@@ -137,6 +137,11 @@ def _with_missing(feature: Feature, test: Test) -> Test:
 def _test(feature: Feature, stated: object, where: str) -> Test:
     if feature.holds == "numbers":
         raise InvalidExperiment(f"{where}: a rule cannot test a list of numbers; use another feature")
+    if feature.moment == "text":
+        raise InvalidExperiment(
+            f"{where}: a rule cannot test a time that is a string, since one moment has many spellings; use another "
+            "feature, or define this one with unit='s'"
+        )
     if feature.holds == "string":
         return _one_of(feature, stated, where)
     if feature.holds == "boolean":

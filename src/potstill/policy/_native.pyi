@@ -8,12 +8,29 @@ from numpy.typing import NDArray
 
 from potstill.policy.decision import Decision
 
-Kind = Literal["numeric", "boolean", "categorical", "hashed", "vector"]
+Kind = Literal["numeric", "boolean", "categorical", "hashed", "vector", "ngrams", "timestamp"]
 Missing = Literal["refuse", "stand_in", "flag"]
 #: name, and the fields of a `KernelFeature`: kind, what a missing value becomes, its stand-in; low, high, origin, span,
-#: is log; categories; size, is unit; knots
+#: is log; categories; size, is unit; knots; ngrams; parts, offset, own, per second
 FeatureDefinition = tuple[
-    str, Kind, Missing, float, float, float, float, float, bool, tuple[str, ...], int, bool, tuple[float, ...]
+    str,
+    Kind,
+    Missing,
+    float,
+    float,
+    float,
+    float,
+    float,
+    bool,
+    tuple[str, ...],
+    int,
+    bool,
+    tuple[float, ...],
+    int,
+    tuple[str, ...],
+    int,
+    bool,
+    float,
 ]
 
 #: What the network runs on: "avx512", "avx2" or "portable".

@@ -3,7 +3,11 @@
 from potstill.errors import InvalidContext, InvalidObservation, InvalidProblem
 from potstill.problem.difference import Difference, difference
 from potstill.problem.features import (
+    FIRST_SECOND,
     LARGEST_FLOAT32,
+    LAST_SECOND,
+    PER_SECOND,
+    RFC_3339,
     Boolean,
     Categorical,
     Feature,
@@ -11,6 +15,9 @@ from potstill.problem.features import (
     Holds,
     KernelFeature,
     Numeric,
+    Part,
+    Text,
+    Timestamp,
     Vector,
 )
 from potstill.problem.objective import Objective
@@ -36,9 +43,13 @@ from potstill.problem.validate import (
 from potstill.spaces import ActionSpace, Continuous, Discrete
 
 __all__ = [
+    "FIRST_SECOND",
     "LARGEST",
     "LARGEST_FLOAT32",
+    "LAST_SECOND",
     "MOST_METRICS",
+    "PER_SECOND",
+    "RFC_3339",
     "SUM_TOLERANCE",
     "YEAR_2200",
     "ActionSpace",
@@ -59,9 +70,12 @@ __all__ = [
     "Numeric",
     "Objective",
     "Observations",
+    "Part",
     "Problem",
     "Reward",
     "RewardKind",
+    "Text",
+    "Timestamp",
     "Vector",
     "action_must_be",
     "check_outcomes",

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from potstill.errors import PotstillError
+from potstill.events import TIME_PATTERN
 
 #: Messages quote what the caller sent; longer ones are truncated.
 MAX_MESSAGE = 500
@@ -70,7 +71,8 @@ def read_query(kind: type[Q], query: bytes) -> Q:
 def undecodable(error: msgspec.DecodeError | UnicodeDecodeError, problem: str) -> Refusal:
     """The body is not JSON, or not of the right type. Messages of the decoder hold places, not values."""
     if isinstance(error, msgspec.ValidationError):
-        return unfit(f"{error}; GET problem says what {problem!r} takes")
+        told = str(error).replace(f"matching regex {TIME_PATTERN!r}", "of RFC 3339, such as 2026-01-31T12:00:00Z")
+        return unfit(f"{told}; GET problem says what {problem!r} takes")
     return Refusal(400, "json", f"the body is not JSON: {error}")
 
 

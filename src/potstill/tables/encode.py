@@ -49,7 +49,7 @@ def _filled(column: pl.Series, feature: Feature) -> NDArray[Any]:
         # As codes first: an array of strings is as wide as its longest, and an unknown one can be of any length.
         kind = object if any(value.endswith("\0") for value in feature.values) else None
         return np.take(np.array([*feature.values, _UNSEEN], kind), codes.to_numpy())
-    if feature.holds == "string":
+    if feature.holds == "string" or feature.blank is None:
         return np.array(column.to_list(), dtype=object)  # NumPy's own strings drop trailing NULs
     if feature.missing == "flag":
         column = column.fill_null(pl.lit(feature.blank, column.dtype))

@@ -1,4 +1,4 @@
-"""Features and actions inferred from a table: numbers are scaled over their range, strings are one-hot."""
+"""Features and actions inferred from a table: scaled numbers, one-hot strings, parts of times."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import numpy as np
 import polars as pl
 
 from potstill.errors import InvalidLog, InvalidProblem
-from potstill.problem import Boolean, Categorical, Feature, Numeric
+from potstill.problem import RFC_3339, Boolean, Categorical, Feature, Numeric, Part, Timestamp
 from potstill.spaces import Continuous
 
 #: Strings with more different values than this are more likely identifiers than categories.
 MOST_VALUES = 64
 #: More different values than this are hardly actions.
 MOST_ACTIONS = 1_000
+#: Strings that tell what a column of many different ones is; words of most of them, if it is text.
+_SAMPLE, _WORDS = 1_000, 3
 
 
 def features_of(
@@ -53,8 +55,12 @@ def feature_of(column: pl.Series) -> Feature:
         return Numeric(column.name, low=low, high=high, missing="flag" if missing else "error")
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         return _category(column.cast(pl.String))
+    if _is_moment(column.dtype):
+        of_a_date: list[Part] = ["weekday", "year"]
+        parts = of_a_date if column.dtype == pl.Date else ["day", *of_a_date]
+        return Timestamp(column.name, parts, missing="flag" if missing else "error")
     raise InvalidProblem(
-        f"column {column.name!r} holds {column.dtype}, and only numbers, strings and booleans can be features;"
+        f"column {column.name!r} holds {column.dtype}, and only numbers, strings, booleans and times can be features;"
         " convert it, or leave it out with features=[...]"
     )
 
@@ -128,10 +134,19 @@ def _category(column: pl.Series) -> Categorical:
     if len(values) > MOST_VALUES:
         raise InvalidProblem(
             f"column {column.name!r} has {len(values)} different values, more than {MOST_VALUES}; leave it out with"
-            " features=[...], or in Python pass a Hashed, or a Categorical with the values that matter: others share a"
-            " column"
+            f" features=[...], or in Python pass a {_instead(values)}, or a Categorical with the values that matter:"
+            " others share a column"
         )
     return Categorical(column.name, values)
+
+
+def _instead(values: Sequence[str]) -> str:
+    """The type of feature that suits many different strings: moments, several words each, or names of things."""
+    some = pl.Series(values[:_SAMPLE], dtype=pl.String)
+    if some.str.contains(f"^(?:{RFC_3339})$").all():
+        return "Timestamp"
+    worded = (some.str.count_matches(r"\S+") >= _WORDS).sum()
+    return "Text" if worded > len(some) / 2 else "Hashed"
 
 
 def _range(column: pl.Series) -> tuple[float, float]:
@@ -146,9 +161,15 @@ def _range(column: pl.Series) -> tuple[float, float]:
     return low, high if high > low else low + max(1.0, abs(low))
 
 
+def _is_moment(dtype: pl.DataType) -> bool:
+    return dtype == pl.Date or isinstance(dtype, pl.Datetime)
+
+
 def _digest(name: str, dtype: pl.DataType) -> pl.Expr:
     """Values that decide what feature a column is: the ends of its range, and whether some are missing."""
     column = pl.col(name)
+    if _is_moment(dtype):
+        return pl.concat_list(column.min(), pl.when(column.null_count() == 0).then(column.min()))
     if not dtype.is_numeric():
         return column.unique().implode()
     number = column.cast(pl.Float64)
@@ -160,7 +181,7 @@ def _feature(digest: pl.Series, where: str) -> Feature:
     if len(digest) > MOST_VALUES + 1:
         raise InvalidLog(
             f"{where}: column {digest.name!r} has {len(digest):,} different values, more than {MOST_VALUES}; "
-            "leave it out of --context, or state the problem with a Hashed feature"
+            f"leave it out of --context, or state the problem with a {_instead(digest.drop_nulls().to_list())} feature"
         )
     try:
         return feature_of(digest)

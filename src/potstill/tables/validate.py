@@ -4,16 +4,19 @@
 Polars. Both follow what `Problem.encode` and `Policy.decide` accept online. `tests/tables/test_validate.py` runs this
 table through every door.
 
-| value of a feature              | Numeric         | Categorical, Hashed         | Boolean | Vector            |
+| value of a feature              | Numeric         | Categorical, Hashed, Text   | Boolean | Vector            |
 |---------------------------------|-----------------|-----------------------------|---------|-------------------|
 | absent, or null                 | missing         | missing                     | missing | missing           |
 | NaN, infinite                   | refused         | refused                     | refused | refused, inside   |
 | empty string                    | refused         | fits, as any other value    | refused | refused           |
 | string that is not in the list  | refused         | fits, as an unknown value   | refused | refused           |
+| string above 4,096 characters   | refused         | fits, but for Text: refused | refused | refused           |
 | number outside ``low``…``high`` | fits, clipped   | refused                     | refused | clipped, inside   |
 | list of another length          | refused         | refused                     | refused | refused           |
 | another type                    | refused         | refused                     | refused | refused           |
 
+A Timestamp takes strings of RFC 3339 and dates or, with a unit, numbers of the years 1 to 9999; all else is refused.
+Columns of dates and times fit it: they are UTC without a time zone.
 A missing value is refused if the feature says ``missing="error"``, and fits otherwise. An absent column is a column of
 missing values.
 
@@ -43,7 +46,11 @@ import polars as pl
 
 from potstill.errors import MAX_SHOWN
 from potstill.problem import (
+    FIRST_SECOND,
     LARGEST_FLOAT32,
+    LAST_SECOND,
+    PER_SECOND,
+    RFC_3339,
     YEAR_2200,
     Feature,
     Problem,
@@ -240,6 +247,8 @@ def _list_texts(values: pl.Series) -> pl.Series:
 
 def _typed(feature: Feature, column: pl.Expr, dtype: pl.DataType, *, text: bool) -> pl.Expr:
     """A column as the type that the feature has in the lake; null where that is not possible."""
+    if feature.moment is not None and dtype.is_temporal():
+        return _moments(feature.moment, column, dtype)
     if feature.holds == "number" and (dtype.is_numeric() or dtype == pl.String):
         return column.cast(pl.Float64, strict=False)
     if feature.holds == "numbers":
@@ -254,6 +263,19 @@ def _typed(feature: Feature, column: pl.Expr, dtype: pl.DataType, *, text: bool)
             yes, no = ([*words, digit] if text else words for words, digit in ((_YES, "1"), (_NO, "0")))
             return pl.when(spelt.is_in(yes)).then(pl.lit(True)).when(spelt.is_in(no)).then(pl.lit(False))
     return pl.lit(None, context_type(feature))
+
+
+def _moments(moment: str, column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """A column of dates, or of times, which are UTC without a time zone, as the lake has a feature's moments."""
+    if moment == "text" and dtype == pl.Date:
+        return column.dt.strftime("%Y-%m-%d")
+    if dtype == pl.Date:
+        column, dtype = column.cast(pl.Datetime("us")), pl.Datetime("us")
+    if not isinstance(dtype, pl.Datetime):
+        return pl.lit(None, pl.String if moment == "text" else pl.Float64)
+    if moment == "text":
+        return column.dt.strftime("%Y-%m-%dT%H:%M:%S%.f" + ("%:z" if dtype.time_zone else "Z"))
+    return column.dt.epoch("us") / (1e6 / PER_SECOND[moment])
 
 
 def _numbers(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
@@ -280,20 +302,26 @@ def _list_or_none(text: str | None) -> list[float] | None:
 
 def _usable(feature: Feature, value: pl.Expr) -> pl.Expr:
     """Whether a value of the lake's type fits; null or false for a missing one."""
+    if feature.moment == "text":
+        return value.str.contains(f"^(?:{RFC_3339})$")
+    if feature.moment is not None:
+        seconds = value / PER_SECOND[feature.moment]
+        return (seconds >= FIRST_SECOND) & (seconds < LAST_SECOND)
     if feature.holds == "number":
         return value.is_finite()
     if feature.holds == "numbers":
         # Null and NaN are not within the range, and an empty list is not of the length.
         within = value.list.eval((pl.element().abs() <= LARGEST_FLOAT32).fill_null(value=False)).list.all()
         return (value.list.len() == feature.length) & within
+    if feature.longest is not None:
+        return value.str.len_chars() <= feature.longest
     return value.is_not_null()
 
 
 def _value_fits(feature: Feature, value: pl.Expr) -> pl.Expr:
     """Whether a value of the lake's type fits; null is a missing value."""
-    if feature.holds in ("number", "numbers"):
-        return _usable(feature, value).fill_null(feature.optional)
-    return pl.lit(True) if feature.optional else value.is_not_null()
+    usable = _usable(feature, value).fill_null(value=False)
+    return usable | value.is_null() if feature.optional else usable
 
 
 def _reward_fits(problem: Problem, value: pl.Expr) -> pl.Expr:

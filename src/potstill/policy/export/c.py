@@ -224,6 +224,9 @@ def _feature_tables(features: Sequence[Feature]) -> Iterator[str]:
             yield "};\n"
         if kernel.knots:
             yield f"static const double knots_{i}[] = {{{', '.join(map(repr, kernel.knots))}}};\n"
+        if kernel.parts:
+            parts = ", ".join(f"POTSTILL_{part.upper()}" for part in kernel.parts)
+            yield f"static const potstill_part parts_{i}[] = {{{parts}}};\n"
         rows.append(f"    {{{_fields(feature.name, kernel, i, column)}}},")
         column += len(feature.labels)
     if rows:
@@ -248,6 +251,11 @@ def _fields(name: str, kernel: KernelFeature, i: int, column: int) -> str:
         fields["log"] = "true" if kernel.log else "false"
     if kernel.size:
         fields |= {"size": str(kernel.size), "unit": "true" if kernel.unit else "false"}
+    if kernel.ngrams:
+        fields["ngrams"] = str(kernel.ngrams)
+    if kernel.parts:
+        fields |= {"parts": f"parts_{i}", "part_count": str(len(kernel.parts)), "offset": str(kernel.offset)}
+        fields |= {"own": "true" if kernel.own else "false", "per_second": repr(kernel.per_second)}
     if kernel.knots:
         fields |= {"knots": f"knots_{i}", "knot_count": str(len(kernel.knots))}
     return ", ".join(f".{name} = {value}" for name, value in fields.items())

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PADDING = 16 }; /* columns: the width of the kernel's widest vector */
+enum { PADDING = 16, DAY = 86400 }; /* columns: the width of the kernel's widest vector; seconds */
 
 /* ---- features -------------------------------------------------------------------------------------------------- */
 
@@ -64,6 +64,27 @@ static bool build_knots(potstill_feature *feature, PyObject *numbers)
     return true;
 }
 
+static bool build_parts(potstill_feature *feature, PyObject *names)
+{
+    static const char *const words[] = {"day", "week", "year", "hour", "weekday", "monthday", "month", NULL};
+    static const size_t widths[] = {2, 2, 2, 24, 7, 31, 12};
+    const size_t count = (size_t)PyTuple_GET_SIZE(names);
+    size_t width = 0;
+    potstill_part *parts = PyMem_RawCalloc(count + 1, sizeof *parts);
+    if (!parts) return PyErr_NoMemory(), false;
+    feature->parts = parts;
+    feature->part_count = count;
+    for (size_t i = 0; i < count; i++) {
+        const char *word = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, (Py_ssize_t)i));
+        const int part = word ? position_of(word, words) : -1;
+        if (part < 0) return false;
+        parts[i] = (potstill_part)part;
+        width += widths[part];
+    }
+    if (feature->kind == POTSTILL_TIMESTAMP ? width == feature->size && width : !width) return true;
+    return PyErr_Format(PyExc_ValueError, "feature %s: its parts do not fit its size", feature->name), false;
+}
+
 static bool check_scale(const potstill_feature *feature)
 {
     if (isfinite(feature->origin) && isfinite(feature->span) && feature->span > 0) return true;
@@ -79,16 +100,17 @@ static size_t encoded_width(const potstill_feature *feature)
 
 static bool build_feature(potstill_feature *feature, PyObject *definition)
 {
-    static const char *const kinds[] = {"numeric", "boolean", "categorical", "hashed", "vector", NULL};
+    static const char *const kinds[] = {"numeric", "boolean", "categorical", "hashed", "vector", "ngrams", "timestamp", NULL};
     static const char *const ways[] = {"refuse", "stand_in", "flag", NULL};
     const char *kind, *missing;
-    PyObject *name, *values, *knots;
-    Py_ssize_t size;
-    int log_scale, unit;
+    PyObject *name, *values, *knots, *parts;
+    Py_ssize_t size, ngrams;
+    int log_scale, unit, offset, own;
     if (!PyTuple_Check(definition)) return PyErr_SetString(PyExc_TypeError, "a feature must be a tuple"), false;
-    if (!PyArg_ParseTuple(definition, "UssdddddpO!npO!:feature", &name, &kind, &missing, &feature->stand_in,
+    if (!PyArg_ParseTuple(definition, "UssdddddpO!npO!nO!ipd:feature", &name, &kind, &missing, &feature->stand_in,
                           &feature->low, &feature->high, &feature->origin, &feature->span, &log_scale, &PyTuple_Type,
-                          &values, &size, &unit, &PyTuple_Type, &knots))
+                          &values, &size, &unit, &PyTuple_Type, &knots, &ngrams,
+                          &PyTuple_Type, &parts, &offset, &own, &feature->per_second))
         return false;
     const int kind_number = position_of(kind, kinds), way = position_of(missing, ways);
     if (kind_number < 0 || way < 0) return false;
@@ -99,11 +121,20 @@ static bool build_feature(potstill_feature *feature, PyObject *definition)
     feature->unit = unit;
     if (!feature->name) return false;
     if (feature->kind == POTSTILL_CATEGORICAL) return build_categories(feature, values);
-    const bool sized = feature->kind == POTSTILL_HASHED || feature->kind == POTSTILL_VECTOR;
+    const bool sized = feature->kind == POTSTILL_HASHED || feature->kind == POTSTILL_VECTOR ||
+                       feature->kind == POTSTILL_NGRAMS || feature->kind == POTSTILL_TIMESTAMP;
     if (sized ? size < 1 : size != 0)
         return PyErr_Format(PyExc_ValueError, "feature %s: its size is %zd", feature->name, size), false;
     feature->size = (size_t)size;
-    return check_scale(feature) && build_knots(feature, knots);
+    if (feature->kind == POTSTILL_NGRAMS ? ngrams < 2 || ngrams > POTSTILL_LONGEST_NGRAM : ngrams != 0)
+        return PyErr_Format(PyExc_ValueError, "feature %s: its n-grams have %zd characters", feature->name, ngrams),
+               false;
+    feature->ngrams = (size_t)ngrams;
+    if (offset <= -DAY || offset >= DAY || !isfinite(feature->per_second) || feature->per_second < 0)
+        return PyErr_Format(PyExc_ValueError, "feature %s: its clock is impossible", feature->name), false;
+    feature->offset = offset;
+    feature->own = own;
+    return check_scale(feature) && build_knots(feature, knots) && build_parts(feature, parts);
 }
 
 static bool build_features(Kernel *self)
@@ -339,6 +370,7 @@ void Kernel_dealloc(Kernel *self)
     for (size_t i = 0; i < self->policy.feature_count; i++) {
         PyMem_RawFree((void *)self->features[i].categories);
         PyMem_RawFree((void *)self->features[i].knots);
+        PyMem_RawFree((void *)self->features[i].parts);
     }
     for (size_t i = 0; i < self->policy.layer_count; i++) PyMem_RawFree(self->weights[i]);
     PyMem_RawFree(self->features);

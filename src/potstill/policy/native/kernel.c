@@ -73,6 +73,247 @@ static potstill_status encode_hashed(const potstill_feature *feature, potstill_t
     return POTSTILL_OK;
 }
 
+/* The length of a sequence of valid UTF-8, by its first byte. */
+static size_t known_length(uint8_t first)
+{
+    return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+static bool is_too_long(potstill_text text)
+{
+    if (text.length > 4 * POTSTILL_LONGEST_TEXT) return true; /* before it is read */
+    size_t characters = 0;
+    for (size_t i = 0; i < text.length; i++) characters += ((uint8_t)text.bytes[i] & 0xc0) != 0x80;
+    return characters > POTSTILL_LONGEST_TEXT;
+}
+
+/* The last characters of a word. */
+typedef struct {
+    uint8_t bytes[4 * POTSTILL_LONGEST_NGRAM];
+    size_t length, characters;
+} ngram_window;
+
+static void add_character(ngram_window *window, size_t ngrams, const uint8_t *bytes, size_t length)
+{
+    if (window->characters == ngrams) {
+        const size_t first = known_length(window->bytes[0]);
+        window->length -= first;
+        window->characters--;
+        memmove(window->bytes, window->bytes + first, window->length);
+    }
+    memcpy(window->bytes + window->length, bytes, length);
+    window->length += length;
+    window->characters++;
+}
+
+/* The highest bit of the hash is the sign, so that n-grams in one column cancel as often as they add up. */
+static void count_ngram(const potstill_feature *feature, const ngram_window *window, float *columns)
+{
+    const uint64_t hash = potstill_siphash(public_key, window->bytes, window->length);
+    columns[hash % feature->size] += hash >> 63 ? -1.0f : 1.0f;
+}
+
+/* Letters, digits and all that is not ASCII. */
+static bool is_of_word(uint8_t first)
+{
+    const uint8_t lower = first | 0x20;
+    return first >= 0x80 || (first >= '0' && first <= '9') || (lower >= 'a' && lower <= 'z');
+}
+
+/* Counts the n-grams of the word at the start of `bytes`, with a space on either side; returns its length. */
+static size_t count_word(const potstill_feature *feature, const uint8_t *bytes, size_t left, float *columns)
+{
+    ngram_window window = {{' '}, 1, 1};
+    size_t at = 0;
+    while (at < left && is_of_word(bytes[at])) {
+        const uint8_t first = bytes[at], lower = first >= 'A' && first <= 'Z' ? first | 0x20 : first;
+        const size_t length = known_length(first);
+        add_character(&window, feature->ngrams, length == 1 ? &lower : bytes + at, length);
+        if (window.characters == feature->ngrams) count_ngram(feature, &window, columns);
+        at += length;
+    }
+    add_character(&window, feature->ngrams, (const uint8_t *)" ", 1);
+    count_ngram(feature, &window, columns); /* also if the word is too short for one */
+    return at;
+}
+
+/* Divides by the Euclidean length. Counts are whole numbers, so that the sum of squares is exact. */
+static void divide_by_length(float *columns, size_t size)
+{
+    double total = 0.0;
+    for (size_t i = 0; i < size; i++) total += (double)columns[i] * columns[i];
+    const double length = sqrt(total);
+    for (size_t i = 0; total > 0.0 && i < size; i++) columns[i] = (float)(columns[i] / length);
+}
+
+static potstill_status encode_ngrams(const potstill_feature *feature, potstill_text text, float *columns)
+{
+    if (is_too_long(text)) return POTSTILL_TOO_LONG;
+    if (!is_utf8(text)) return POTSTILL_NOT_UTF8;
+    const uint8_t *bytes = (const uint8_t *)text.bytes;
+    for (size_t at = 0; at < text.length;) {
+        if (is_of_word(bytes[at])) at += count_word(feature, bytes + at, text.length - at, columns);
+        else at++;
+    }
+    divide_by_length(columns, feature->size);
+    return POTSTILL_OK;
+}
+
+/* ---- timestamps ------------------------------------------------------------------------------------------------ */
+
+enum { DAY = 86400, WEEK = 7 * DAY, CYCLE = 146097 /* days after which the calendar repeats, with its weekdays */ };
+
+static bool is_leap(int32_t year)
+{
+    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+}
+
+static int32_t days_of(int32_t year, int32_t month)
+{
+    static const uint8_t days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    return days[month] + (month == 1 && is_leap(year));
+}
+
+/* Days from 0001-01-01, a Monday, to the first day of a year. */
+static int32_t days_before(int32_t year)
+{
+    year--;
+    return 365 * year + year / 4 - year / 100 + year / 400;
+}
+
+/* The number that `count` digits spell; -1 if they are none. */
+static int32_t read_digits(const char *bytes, size_t count)
+{
+    int32_t number = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] < '0' || bytes[i] > '9') return -1;
+        number = 10 * number + (bytes[i] - '0');
+    }
+    return number;
+}
+
+/* The number of two digits up to `most`; -1 if it is none. */
+static int32_t read_two(const char *bytes, int32_t most)
+{
+    const int32_t number = read_digits(bytes, 2);
+    return number <= most ? number : -1;
+}
+
+/* The day of YYYY-MM-DD, from 0001-01-01; -1 if it is none. */
+static int32_t read_date(const char *bytes)
+{
+    const int32_t year = read_digits(bytes, 4), month = read_two(bytes + 5, 12), day = read_two(bytes + 8, 31);
+    if (bytes[4] != '-' || bytes[7] != '-' || year < 1 || month < 1 || day < 1) return -1;
+    if (day > days_of(year, month - 1)) return -1;
+    int32_t days = days_before(year) + day - 1;
+    for (int32_t m = 0; m < month - 1; m++) days += days_of(year, m);
+    return days;
+}
+
+/* The second of HH:MM:SS, where 60 is the next minute's first; -1 if it is none. */
+static int32_t read_time(const char *bytes)
+{
+    const int32_t hour = read_two(bytes, 23), minute = read_two(bytes + 3, 59), second = read_two(bytes + 6, 60);
+    if (bytes[2] != ':' || bytes[5] != ':' || hour < 0 || minute < 0 || second < 0) return -1;
+    return 3600 * hour + 60 * minute + second;
+}
+
+/* The offset of Z or +HH:MM in seconds. */
+static bool read_offset(const char *bytes, size_t length, int32_t *offset)
+{
+    *offset = 0;
+    if (length == 1) return *bytes == 'Z' || *bytes == 'z';
+    if (length != 6 || (*bytes != '+' && *bytes != '-') || bytes[3] != ':') return false;
+    const int32_t hours = read_two(bytes + 1, 23), minutes = read_two(bytes + 4, 59);
+    *offset = (3600 * hours + 60 * minutes) * (*bytes == '-' ? -1 : 1);
+    return hours >= 0 && minutes >= 0;
+}
+
+/* Seconds since 0001-01-01 on the feature's clock, from RFC 3339 or its date alone. */
+static bool read_moment(const potstill_feature *feature, potstill_text text, int64_t *local)
+{
+    const char *bytes = text.bytes;
+    if (text.length != 10 && text.length < 20) return false;
+    const int32_t days = read_date(bytes);
+    *local = (int64_t)days * DAY;
+    if (days < 0 || text.length == 10) return days >= 0;
+    const int32_t seconds = read_time(bytes + 11);
+    if (seconds < 0 || !(bytes[10] == 'T' || bytes[10] == 't' || bytes[10] == ' ')) return false;
+    size_t at = 19;
+    if (bytes[at] == '.') {
+        for (at++; at < text.length && bytes[at] >= '0' && bytes[at] <= '9';) at++;
+        if (at == 20) return false;
+    }
+    int32_t offset;
+    if (!read_offset(bytes + at, text.length - at, &offset)) return false;
+    *local += seconds + (feature->own ? 0 : feature->offset - offset);
+    return true;
+}
+
+/* The same from a number since 1970. */
+static bool local_of_number(const potstill_feature *feature, double number, int64_t *local)
+{
+    const double seconds = number / feature->per_second;
+    if (!(seconds >= -62135596800.0 && seconds < 253402300800.0)) return false;
+    *local = (int64_t)floor(seconds) + INT64_C(62135596800) + feature->offset;
+    return true;
+}
+
+/* Sine and cosine of the turn's part step/steps: of the first quarter, and turned. */
+static void write_wave(int32_t step, int32_t steps, float *columns)
+{
+    const int32_t quarter = 4 * step / steps, rest = 4 * step % steps;
+    const double angle = 1.5707963267948966 * rest / steps, sine = sin(angle), cosine = cos(angle);
+    columns[0] = (float)(quarter == 0 ? sine : quarter == 1 ? cosine : quarter == 2 ? 0.0 - sine : 0.0 - cosine);
+    columns[1] = (float)(quarter == 0 ? cosine : quarter == 1 ? 0.0 - sine : quarter == 2 ? 0.0 - cosine : sine);
+}
+
+/* Where a moment is in the calendar; all count from 0, and weekday 0 is Monday. */
+typedef struct {
+    int32_t second, weekday, monthday, month, yearday, days_of_year;
+} calendar_place;
+
+static calendar_place place_of(int64_t local)
+{
+    local += (int64_t)CYCLE * DAY; /* an offset may lead to before the first day */
+    const int32_t days = (int32_t)(local / DAY % CYCLE);
+    int32_t year = days / 366 + 1, month = 0;
+    while (days_before(year + 1) <= days) year++;
+    const int32_t yearday = days - days_before(year);
+    int32_t monthday = yearday;
+    while (monthday >= days_of(year, month)) monthday -= days_of(year, month++);
+    return (calendar_place){(int32_t)(local % DAY), days % 7, monthday, month, yearday, 365 + is_leap(year)};
+}
+
+/* Writes a part; returns its number of columns. */
+static size_t write_part(potstill_part part, calendar_place place, float *columns)
+{
+    switch (part) {
+    case POTSTILL_DAY: return write_wave(place.second, DAY, columns), 2;
+    case POTSTILL_WEEK: return write_wave(place.weekday * DAY + place.second, WEEK, columns), 2;
+    case POTSTILL_YEAR: return write_wave(place.yearday, place.days_of_year, columns), 2;
+    case POTSTILL_HOUR: return columns[place.second / 3600] = 1.0f, 24;
+    case POTSTILL_WEEKDAY: return columns[place.weekday] = 1.0f, 7;
+    case POTSTILL_MONTHDAY: return columns[place.monthday] = 1.0f, 31;
+    default: return columns[place.month] = 1.0f, 12;
+    }
+}
+
+static potstill_status encode_timestamp(const potstill_feature *feature, const potstill_value *value, float *columns)
+{
+    const bool numbers = feature->per_second > 0.0;
+    int64_t local = 0;
+    if (numbers && value->type != POTSTILL_NUMBER) return POTSTILL_NOT_A_NUMBER;
+    if (!numbers && value->type != POTSTILL_TEXT) return POTSTILL_NOT_TEXT;
+    if (numbers ? !local_of_number(feature, value->as.number, &local) : !read_moment(feature, value->as.text, &local))
+        return POTSTILL_NOT_A_TIME;
+    const calendar_place place = place_of(local);
+    for (size_t i = 0; i < feature->part_count; i++) columns += write_part(feature->parts[i], place, columns);
+    return POTSTILL_OK;
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------------- */
+
 static int compare_texts(potstill_text a, potstill_text b)
 {
     if (a.length != b.length) return a.length < b.length ? -1 : 1;
@@ -121,9 +362,11 @@ static potstill_status encode_value(const potstill_feature *feature, const potst
     case POTSTILL_VECTOR:
         if (value->type != POTSTILL_NUMBERS) return POTSTILL_NOT_NUMBERS;
         return encode_vector(feature, value->as.numbers, columns);
+    case POTSTILL_TIMESTAMP: return encode_timestamp(feature, value, columns);
     default:
         if (value->type != POTSTILL_TEXT) return POTSTILL_NOT_TEXT;
         if (feature->kind == POTSTILL_HASHED) return encode_hashed(feature, value->as.text, columns);
+        if (feature->kind == POTSTILL_NGRAMS) return encode_ngrams(feature, value->as.text, columns);
         columns[find_category(feature, value->as.text)] = 1.0f;
         return POTSTILL_OK;
     }
@@ -562,6 +805,8 @@ POTSTILL_API const char *potstill_message(potstill_status status)
         "expected text that is valid UTF-8",
         "expected a list of numbers",
         "expected a list of another length",
+        "expected a shorter text",
+        "expected a time of the years 1 to 9999: RFC 3339 with seconds and an offset, a date, or a number of the unit",
     };
     return (size_t)status < sizeof messages / sizeof *messages ? messages[status] : "unknown status";
 }

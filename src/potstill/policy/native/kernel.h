@@ -35,9 +35,11 @@ typedef enum {
     POTSTILL_OVERFLOW,      /* the scores are not finite, because the weights are too large */
     POTSTILL_BAD_SHARE,     /* the floor of a policy over numbers is outside [0, 1] */
     POTSTILL_BAD_INTERVAL,  /* an interval that is empty or outside the bounds */
-    POTSTILL_NOT_UTF8,      /* the value of a hashed feature is not UTF-8 */
+    POTSTILL_NOT_UTF8,      /* the value of a hashed feature or a text is not UTF-8 */
     POTSTILL_NOT_NUMBERS,   /* the value of a vector is not a list of numbers */
-    POTSTILL_BAD_LENGTH     /* a vector has another length */
+    POTSTILL_BAD_LENGTH,    /* a vector has another length */
+    POTSTILL_TOO_LONG,      /* a text has more than POTSTILL_LONGEST_TEXT characters */
+    POTSTILL_NOT_A_TIME     /* a timestamp is not RFC 3339, or not of the years 1 to 9999 */
 } potstill_status;
 
 /* UTF-8 text; not necessarily NUL-terminated. */
@@ -70,8 +72,24 @@ typedef enum {
     POTSTILL_BOOLEAN,
     POTSTILL_CATEGORICAL,
     POTSTILL_HASHED,
-    POTSTILL_VECTOR
+    POTSTILL_VECTOR,
+    POTSTILL_NGRAMS,
+    POTSTILL_TIMESTAMP
 } potstill_kind;
+
+/* Most characters of a text, and of one of its n-grams, which has at least two. */
+enum { POTSTILL_LONGEST_TEXT = 4096, POTSTILL_LONGEST_NGRAM = 8 };
+
+/* Parts of a timestamp: of day, week and year sine and cosine; the others are one-hot. */
+typedef enum {
+    POTSTILL_DAY,
+    POTSTILL_WEEK,
+    POTSTILL_YEAR,
+    POTSTILL_HOUR,
+    POTSTILL_WEEKDAY,
+    POTSTILL_MONTHDAY,
+    POTSTILL_MONTH
+} potstill_part;
 
 /* Encoding of a missing value: an error; the stand-in (for a categorical feature: unseen); or 0, and 1 in the column
  * after those of a value. */
@@ -98,7 +116,7 @@ typedef struct {
     const potstill_category *categories;
     size_t category_count;
 
-    /* Hashed: number of columns. Vector: how many numbers. */
+    /* Hashed, n-grams, timestamp: number of columns. Vector: how many numbers. */
     size_t size;
 
     /* Vector: divided by its length if `unit`; else scaled as a number is if low < high; else as it is. */
@@ -107,6 +125,17 @@ typedef struct {
     /* Numeric on a quantile scale: increasing points that are encoded as 0, 1/m, 2/m, …, 1. Else NULL. */
     const double *knots;
     size_t knot_count;
+
+    /* N-grams: characters of each. */
+    size_t ngrams;
+
+    /* Timestamp: its parts, in the order of their columns. Values are numbers since 1970, `per_second` of them in a
+     * second; or text of RFC 3339 if that is 0. The clock is that of each text, or `offset` seconds ahead of UTC. */
+    const potstill_part *parts;
+    size_t part_count;
+    int32_t offset;
+    bool own;
+    double per_second;
 } potstill_feature;
 
 /* y = x·weight + bias. Rows are zero-padded to a multiple of every vector width. */

@@ -37,12 +37,17 @@ class KernelFeature(NamedTuple):
         origin, span: A clipped value v becomes (v - origin) / span.
         log: Whether v is replaced by its logarithm.
         categories: Known values in the order of their columns.
-        size: Number of columns before that of the flag, of a hashed feature or a vector.
+        size: Number of columns before that of the flag, unless it is a number, a boolean or a category.
         unit: Whether a vector is divided by its length.
         knots: Ends and knots of a quantile scale.
+        ngrams: Characters of an n-gram of a text.
+        parts: Parts of a timestamp, in the order of their columns.
+        offset: Seconds that the clock of a timestamp is ahead of UTC.
+        own: Whether the clock is that of each string.
+        per_second: Numbers per second of a timestamp; 0 if its values are strings.
     """
 
-    kind: Literal["numeric", "boolean", "categorical", "hashed", "vector"]
+    kind: Literal["numeric", "boolean", "categorical", "hashed", "vector", "ngrams", "timestamp"]
     missing: Literal["refuse", "stand_in", "flag"]
     stand_in: float = 0.0
     low: float = 0.0
@@ -54,19 +59,33 @@ class KernelFeature(NamedTuple):
     size: int = 0
     unit: bool = False
     knots: tuple[float, ...] = ()
+    ngrams: int = 0
+    parts: tuple[str, ...] = ()
+    offset: int = 0
+    own: bool = False
+    per_second: float = 0.0
 
 
 class FeatureType(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
     """What all feature types share.
 
-    A subclass has the fields `name` and `missing`; the properties `labels` (one per encoded column), `example`,
-    `blank`, `must_be`, `in_words` and `kernel`; and the methods `writer`, `encode_column` and `draw`. A missing value
-    with ``missing="flag"`` has 0 in all columns and 1 in the last one.
+    A subclass has the fields `name` and `missing`; the properties `holds`, `labels` (one per encoded column),
+    `example`, `blank`, `must_be`, `in_words` and `kernel`; and the methods `writer`, `encode_column` and `draw`. A
+    missing value with ``missing="flag"`` has 0 in all columns and 1 in the last one.
     """
 
-    holds: ClassVar[Holds]
     #: Name of the options that allow missing values, for messages.
     may_be_missing: ClassVar[str] = "missing='flag'"
+
+    @property
+    def holds(self) -> Holds:
+        """What a value is, in JSON and in the lake."""
+        raise NotImplementedError
+
+    @property
+    def moment(self) -> Literal["text", "s", "ms", "us"] | None:
+        """How a value states a time: as RFC 3339, or as a number since 1970; None if it is no time."""
+        return None
 
     @property
     def format(self) -> int:
@@ -77,6 +96,11 @@ class FeatureType(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
     def length(self) -> int:
         """Number of values: more than 1 only in a list of numbers."""
         return 1
+
+    @property
+    def longest(self) -> int | None:
+        """Most characters of a string; None if any number fits."""
+        return None
 
     @property
     def examples(self) -> list[Any]:

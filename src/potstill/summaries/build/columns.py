@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 
@@ -60,7 +62,7 @@ def labels(problem: Problem) -> list[str]:
 def tenths(space: Continuous) -> list[str]:
     """Labels of the tenths of a number's scale, such as ``1 – 1.9``."""
     edges = space.from_unit(np.linspace(0, 1, TENTHS + 1)).tolist()
-    return [f"{low:.4g} – {high:.4g}" for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    return [f"{low:.4g} – {high:.4g}" for low, high in pairwise(edges)]
 
 
 def unit(space: Continuous, number: pl.Expr) -> pl.Expr:

@@ -106,7 +106,8 @@ def fold_observations(rows: pl.LazyFrame, problem: Problem, bounds: Bounds) -> F
     )
     cells: dict[int, ObservationCell] = {}
     versions: dict[int, VersionTotal] = {}
-    for row in grouped.sort("start", "policy", "source", "label", "arm", "exact", nulls_last=True).iter_rows(named=True):
+    order = ("start", "policy", "source", "label", "arm", "exact")
+    for row in grouped.sort(order, nulls_last=True).iter_rows(named=True):
         _add(cells, row["start"], _observations(row))
         if row["source"] in _DECIDES and row["policy"] is not None:
             _add(versions, row["policy"], VersionTotal(first=row["first"], last=row["last"], rewards=_sums(row)))

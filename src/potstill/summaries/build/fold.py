@@ -163,5 +163,3 @@ def _sums(row: Mapping[str, Any]) -> Sums:
 
 def _add(into: dict[int, Any], key: int, value: Any) -> None:
     into[key] = into[key] + value if key in into else value
-
-

@@ -27,7 +27,7 @@ class BuildWithJavaScript(build_py):
 kernel = Extension(
     "potstill.policy._native",
     sources=[f"{NATIVE}/{name}.c" for name in ("module", "batch", "build", "request", "kernel")],
-    depends=[f"{NATIVE}/{name}" for name in ("extension.h", "kernel.h", "network.inc")],
+    depends=[f"{NATIVE}/{name}" for name in ("extension.h", "kernel.h", "encoding.inc", "network.inc")],
     extra_compile_args=["/O2", "/std:c11"] if sys.platform == "win32" else UNIX,
     libraries=[] if sys.platform == "win32" else ["m"],
     optional=True,  # without a compiler the install goes on, and policies decide in NumPy

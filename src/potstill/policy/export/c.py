@@ -19,7 +19,12 @@ from potstill.policy.policy import Policy
 from potstill.problem import Feature, KernelFeature
 from potstill.spaces import Continuous, finite
 
-_KERNEL = {"kernel.h": "potstill.h", "kernel.c": "potstill.c", "network.inc": "potstill_network.inc"}
+_KERNEL = {
+    "kernel.h": "potstill.h",
+    "kernel.c": "potstill.c",
+    "encoding.inc": "potstill_encoding.inc",
+    "network.inc": "potstill_network.inc",
+}
 #: Columns are padded to whole vectors of the widest instruction set.
 _LANES = 16
 

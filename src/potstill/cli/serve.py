@@ -192,7 +192,8 @@ def _announce(service: Service) -> None:
         typer.echo(f"  {workspace.problem.name}: {_workspace_state(workspace)}, {access}")
     if service.local:
         typer.echo("reachable from this machine only")
-    typer.echo(f"pages: {service.url}/   API: {service.url}/docs   metrics: {service.url}/metrics   stop: Ctrl-C or SIGTERM")
+    typer.echo(f"pages: {service.url}/   API: {service.url}/docs   metrics: {service.url}/metrics")
+    typer.echo("stop: Ctrl-C or SIGTERM")
     typer.echo(f"try:\n{_curl(service)}")
 
 

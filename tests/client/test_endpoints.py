@@ -61,4 +61,5 @@ def test_every_endpoint_but_those_of_people_has_a_client():
         "admin/resume",
         "admin/promote",
         "admin/mode",
+        "admin/evaluate",
     }

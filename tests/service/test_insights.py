@@ -161,7 +161,7 @@ def test_hostile_names_and_values_are_text(tmp_path):
     [hostile, *_] = workspace.problem.actions.names
     assert "<script>" in hostile
     at, events = now() - 2 * HOUR, []
-    for number in range(300):
+    for number in range(150):
         context = {"bandwidth_kbps": 900.0, "connection": LONG if number % 2 else HOSTILE}
         events.append(
             LoggedDecision(

@@ -43,6 +43,8 @@ class Shot(NamedTuple):
 
 
 SHOTS = (
+    Shot("overview", "overview?hours=24", "document.querySelector('.chart canvas') !== null", height=1150),
+    Shot("features", "features", height=620),
     Shot("versions", "versions?version=1"),
     Shot("try", "try", "document.body.innerText.includes('by the teacher of version')", height=960),
     Shot("decision", "decisions?id=live-7"),

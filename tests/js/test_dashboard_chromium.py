@@ -147,8 +147,16 @@ def test_a_change_without_the_scope_is_refused(both: Both) -> None:
     both.page.run("sessionStorage.clear()")
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
-@pytest.mark.parametrize("problem", ["open-one", "number-one", "empty-one", "closed-one"])
+@pytest.mark.parametrize(
+    ("problem", "view"),
+    [
+        *(("open-one", view) for view in VIEWS),
+        *(("empty-one", view) for view in VIEWS),
+        *(("number-one", view) for view in VIEWS if view.name in ("try", "decisions")),
+        ("closed-one", VIEWS[0]),
+    ],
+    ids=lambda one: getattr(one, "name", one),
+)
 def test_every_view_is_narrow_accessible_and_alone(both: Both, view: object, problem: str) -> None:
     both.page.complaints.clear()
     both.page.requests.clear()

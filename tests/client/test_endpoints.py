@@ -62,5 +62,4 @@ def test_every_endpoint_but_those_of_people_has_a_client():
         "admin/promote",
         "admin/evaluate",
         "admin/mode",
-        "admin/evaluate",
     }

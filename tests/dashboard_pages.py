@@ -10,10 +10,10 @@ READY = "document.documentElement?.dataset.ready !== undefined && document.query
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 
 
-def visit(page: Page, base: str, path: str, width: int = 1280, scheme: str = "light") -> None:
+def visit(page: Page, base: str, path: str, width: int = 1280, scheme: str = "light", height: int = 900) -> None:
     """Open a page, and wait until all of it is there."""
     page.open("about:blank")
-    page.open(base + path, width, scheme=scheme)
+    page.open(base + path, width, height, scheme)
     page.until(READY)
 
 

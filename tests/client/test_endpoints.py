@@ -60,5 +60,6 @@ def test_every_endpoint_but_those_of_people_has_a_client():
         "admin/pause",
         "admin/resume",
         "admin/promote",
+        "admin/evaluate",
         "admin/mode",
     }

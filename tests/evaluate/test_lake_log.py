@@ -97,6 +97,14 @@ def test_rows_without_exact_propensities_are_left_out_and_counted(workspace):
     assert set(log.left_out) <= set(WHY)
 
 
+def test_an_apprentice_that_states_its_own_propensity_is_used_with_that_one(workspace):
+    stated = {"source": "apprentice", "own_propensity": 0.25, "propensity": 1e-9, "time": 5}
+    add(workspace, [stated, {"source": "apprentice"}, {"time": 7}, {**stated, "source": "control"}])
+    log = LakeLog(workspace)
+    assert only(log).propensities.tolist() == [0.25, 0.5]
+    assert log.left_out == {"apprentice": 1, "control": 1}
+
+
 def test_eligible_actions_become_a_mask(workspace):
     add(workspace, [{"eligible": ["l", "r"]}, {"eligible": None}, {"eligible": ["l"]}])
     assert only(LakeLog(workspace)).eligible.tolist() == [[True, False, True], [True] * 3, [True, False, False]]

@@ -8,6 +8,7 @@ from worlds import LATER, log, made
 
 from potstill.events.lake import count_observations
 from potstill.pipeline.update import STEPS, run_update
+from potstill.summaries import HealthReport, read_report, read_summary, read_updates
 from potstill.workspace import Workspace
 
 KILLED = """
@@ -38,3 +39,6 @@ def test_killed_at_a_step(tmp_path, step):
     assert report.outcome == ("waiting" if published else "published")
     assert after.serving().to_bytes() == whole.serving().to_bytes()
     assert count_observations(after.lake, 0, report.cut) == 100
+    assert read_summary(after.storage, "observations").total.joined.n == 100
+    assert read_report(after.storage, HealthReport).checked == 100
+    assert [run.outcome for run in read_updates(after.storage).runs] == ["running", report.outcome]

@@ -7,7 +7,7 @@ import worlds
 from service_examples import opened
 from worlds import HOUR
 
-from potstill.events import now
+from potstill.events import LoggedDecision, LoggedReward, now
 from potstill.pipeline import run_update
 from potstill.storage import LocalStorage
 from potstill.summaries import UpdateRun, record_update
@@ -149,3 +149,41 @@ def test_the_apprentice_logs_what_the_policy_would_have_done(workspace):
     workspace.flusher().flush()
     logged = workspace.lake.scan("decisions").select("action", "would", "own_propensity", "mode").collect().rows()
     assert logged == [("720p", first["would"], 0.8, "apprentice")]
+
+
+HOSTILE = "<script>document.title='owned'</script>"
+LONG = "\u202e" + "شكرا " * 2000
+
+
+def test_hostile_names_and_values_are_text(tmp_path):
+    problem = worlds.PROBLEM.replace(b'"360p"', f'"{HOSTILE}"'.encode())
+    workspace = worlds.made(str(tmp_path / "video"), NEVER, problem)
+    [hostile, *_] = workspace.problem.actions.names
+    assert "<script>" in hostile
+    at, events = now() - 2 * HOUR, []
+    for number in range(150):
+        context = {"bandwidth_kbps": 900.0, "connection": LONG if number % 2 else HOSTILE}
+        events.append(
+            LoggedDecision(
+                id=f"d{number}", context=context, action=hostile, propensity=0.5, policy=0, mode="apprentice",
+                would=hostile, unit=HOSTILE, time=at + number,
+            )
+        )  # fmt: skip
+        events.append(LoggedReward(id=f"d{number}", reward=1.0, time=at + number))
+    with workspace.event_log() as log:
+        log.append(*events)
+    run_update(workspace, now=now())
+    record_update(workspace.storage, UpdateRun(began=1, ended=2, outcome="failed", why=HOSTILE + LONG))
+
+    async def work():
+        async with opened(workspace) as asker:
+            return [
+                await asker.get(f"/p/video-upload/{view}") for view in ("overview", "apprentice", "features", "health")
+            ]
+
+    for answer in asyncio.run(work()):
+        page = answer.body.decode()
+        assert answer.status == 200
+        assert "<script>document" not in page
+        assert len(page) < 400_000
+    assert "&lt;script&gt;document" in page

@@ -5,12 +5,14 @@ import os
 import signal
 from urllib.parse import quote
 
+import experiment_examples
 import numpy as np
 import pytest
 import worlds
 from service_examples import flushed, opened, publish
 
 from potstill.events import LoggedDecision, LoggedReward, now
+from potstill.experiments.analysis import Options, effect_rows, report_of
 from potstill.pipeline.resume import start
 from potstill.pipeline.update import run_update
 from potstill.service.auth import Guard
@@ -238,6 +240,26 @@ def test_a_version_that_has_learnt_nothing_expects_nothing(tmp_path):
     reply = asyncio.run(work()).json
     assert reply["mean"] == []
     assert "learnt nothing" in reply["why"]
+
+
+# ---- experiments
+
+
+def test_the_experiment_is_the_report_of_the_command(tmp_path):
+    workspace = experiment_examples.workspace(
+        str(tmp_path), experiment_examples.log(experiment_examples.World(units=300, effect=0.2))
+    )
+    workspace.start()
+    reply, unknown = asked(workspace, "experiment?by=connection", "experiment?by=nothing")
+    expected = report_of(workspace, None, Options(by="connection"), now())
+    told = reply.json
+    assert told["sentence"] == expected.verdict.sentence
+    assert told["kind"] == "better"
+    header, rows = effect_rows(expected)
+    assert told["effects"] == {"header": [*header], "rows": [[*row] for row in rows]}
+    assert {row[0] for row in told["segments"]["rows"]} == {"2g", "3g", "4g", "wifi"}
+    assert unknown.status == 404
+    assert "nothing" in unknown.json["error"]
 
 
 # ---- evaluation

@@ -7,14 +7,24 @@ import pytest
 from worlds import CONFIG, LATER, NOON, PROBLEM, log, made
 
 from potstill.events import LoggedDecision, LoggedReward
-from potstill.events.lake import compact
+from potstill.events.lake import compact, expire
 from potstill.pipeline import run_update
 from potstill.registry import Registry
 from potstill.storage import LocalStorage
-from potstill.summaries import HOUR, TABLES, Sums, mean_of, off_policy, read_summary, read_updates
+from potstill.summaries import (
+    HOUR,
+    TABLES,
+    DecisionCell,
+    Sums,
+    mean_of,
+    off_policy,
+    read_summary,
+    read_updates,
+    write_summary,
+)
 from potstill.summaries.build import refresh_summaries
 from potstill.summaries.series import Bounds
-from potstill.workspace import Workspace
+from potstill.workspace import Workspace, forget_unit
 
 NEVER = CONFIG.replace(b"min_observations = 50", b"min_observations = 1000000")
 
@@ -201,3 +211,42 @@ def test_a_workspace_from_before_has_no_summaries_and_gets_them(tmp_path):
         assert not workspace.storage.within("summaries").names(table)
     refresh_summaries(workspace, LATER)
     assert np.isclose(summaries(workspace)["decisions"].total.decisions, 60)
+
+
+def test_a_forgotten_unit_is_in_no_summary(workspace):
+    events = [
+        LoggedDecision(
+            id=f"d{at}", context={"bandwidth_kbps": 900.0, "connection": "4g"}, action="360p", propensity=0.5,
+            policy=0, unit="ann" if at < 10 else "ben", time=NOON + at,
+        )
+        for at in range(30)
+    ]  # fmt: skip
+    with workspace.event_log() as opened:
+        opened.append(*events, *(LoggedReward(id=f"d{at}", reward=1.0, time=NOON + at) for at in range(30)))
+    run_update(workspace, now=LATER)
+    assert read_summary(workspace.storage, "decisions").total.decisions == 30
+    forget_unit(workspace, "ann")
+    refresh_summaries(workspace, LATER)
+    kept = summaries(workspace)
+    assert kept["decisions"].total.decisions == 20
+    assert kept["rewards"].total.rewards.n == 20
+    assert kept["observations"].total.joined.n == 20
+
+
+def test_days_that_expired_stay_in_summaries(workspace):
+    portion(workspace, 0, NOON)
+    portion(workspace, 1, NOON + 40 * 24 * HOUR)
+    refresh_summaries(workspace, NOON + 40 * 24 * HOUR)
+    expire(workspace.lake, older_than=30 * 86_400, now=NOON + 41 * 24 * HOUR)
+    portion(workspace, 2, NOON + 41 * 24 * HOUR)
+    refresh_summaries(workspace, NOON + 41 * 24 * HOUR)
+    assert read_summary(workspace.storage, "decisions").total.decisions == 180
+
+
+def test_of_two_processes_one_stores_a_version(workspace):
+    portion(workspace, 0, NOON)
+    refresh_summaries(workspace, LATER)
+    first = read_summary(workspace.storage, "decisions")
+    other = msgspec.structs.replace(first, total=DecisionCell(decisions=7))
+    write_summary(workspace.storage, "decisions", other)
+    assert read_summary(workspace.storage, "decisions") == first

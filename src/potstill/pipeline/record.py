@@ -11,7 +11,7 @@ import msgspec
 from potstill.errors import PotstillError
 from potstill.events import now as clock
 from potstill.storage import Storage
-from potstill.summaries import Report, UpdateRun, record_update, write_report
+from potstill.summaries import HealthReport, Report, UpdateRun, read_report, read_summary, record_update, write_report
 
 if TYPE_CHECKING:
     from potstill.pipeline.update import UpdateReport
@@ -70,6 +70,12 @@ def write_reports(workspace: Workspace, policy: Policy, now: int) -> list[str]:
         "health": lambda: read_health(workspace, now),
     }
     return [words for name, make in makers.items() if (words := _made(workspace, name, make))]
+
+
+def lacks_reports(workspace: Workspace) -> bool:
+    """Whether there are observations that no report is about, such as those of an update that was killed."""
+    observed = read_summary(workspace.storage, "observations").total.joined.n
+    return bool(observed) and read_report(workspace.storage, HealthReport) is None
 
 
 def _made(workspace: Workspace, name: str, make: Callable[[], Report]) -> str | None:

@@ -28,7 +28,7 @@ from potstill.pipeline.first_policy import publish_first
 from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
 from potstill.pipeline.origin import Origin
-from potstill.pipeline.record import recorded, summarise, write_reports
+from potstill.pipeline.record import lacks_reports, recorded, summarise, write_reports
 from potstill.pipeline.resume import Start, configured, same_teacher, start
 from potstill.pipeline.status import forecast, observations_needed, paused_text, too_few_text
 from potstill.policy import Policy
@@ -188,7 +188,7 @@ def _update(
         joined=joined,
     )
     if not force and found.unseen < observations_needed(workspace):
-        waits = write_reports(workspace, serving, moment) if joined.cut is not None else []
+        waits = write_reports(workspace, serving, moment) if joined.cut is not None or lacks_reports(workspace) else []
         steps.begin("done")
         return msgspec.structs.replace(so_far, notices=[*so_far.notices, *waits], seconds=steps.seconds)
     expected = head.number if head else 0

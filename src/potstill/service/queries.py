@@ -65,9 +65,8 @@ class Queries:
         return msgspec.json.decode(answer.reply, type=kind)
 
     async def close(self) -> None:
-        """End the process."""
-        async with self._turn:
-            await self._end()
+        """End the process; a query that runs is refused, since a service stops within seconds."""
+        await self._end()
 
     async def _answer(self, query: bytes) -> _Answer:
         if self._idle is not None:

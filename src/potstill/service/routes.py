@@ -20,7 +20,7 @@ REFUSALS = {
     403: "The token lacks the scope.",
     404: "There is no such version, or no metrics.",
     408: "The body took too long to arrive.",
-    409: "The id was decided before with another context or other eligible actions, or the version is unusable.",
+    409: "The id was decided before with other context or eligible actions; or the version is unusable or refused.",
     413: "The body or the batch is too large.",
     415: "The body does not say that it is JSON: send Content-Type: application/json.",
     422: "The request does not fit the problem or the mode.",

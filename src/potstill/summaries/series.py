@@ -18,7 +18,7 @@ SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86400 * SECOND
 #: How far back minutes and hours are kept.
 MINUTES_KEPT, HOURS_KEPT = 6 * HOUR, 14 * DAY
-#: Format of the files; another one is not read, and the summary is made again.
+#: Format of the files; another one is not read, and the summary is made again at the next commit of the table.
 FORMAT = 1
 #: Latest versions with totals of their own.
 VERSIONS = 200

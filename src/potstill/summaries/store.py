@@ -73,7 +73,7 @@ def write_summary(storage: Storage, table: Table, summary: Summary[Any]) -> None
     """Store a summary, unless another process has stored one of the same version; then delete old ones."""
     folder = storage.within(FOLDER)
     with contextlib.suppress(AlreadyThere):
-        folder.create(f"{table}/{_name(summary)}", msgspec.json.encode(summary))
+        folder.create(f"{table}/{name_of(summary.version)}", msgspec.json.encode(summary))
     for name in folder.names(table)[:-KEPT]:
         folder.delete(f"{table}/{name}")
     folder.sweep(table)
@@ -86,5 +86,6 @@ def drop_summaries(storage: Storage, table: Table) -> None:
         folder.delete(f"{table}/{name}")
 
 
-def _name(summary: Summary[Any]) -> str:
-    return f"{summary.version:020}.json"
+def name_of(version: int) -> str:
+    """Name of the summary of a version of a table."""
+    return f"{version:020}.json"

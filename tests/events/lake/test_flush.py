@@ -94,6 +94,8 @@ def test_events_arrive_as_they_were_logged(tmp_path: Path, place: str, problem: 
         unit="user-7",
         mode="apprentice",
         arm="hd:treatment",
+        would="720p",
+        own_propensity=0.25,
         time=NOON + 86_400_000_000,
     )
     seen = LoggedObservation(decision=_pair("o", problem)[0], reward=2.0, reward_time=NOON + 5)
@@ -116,6 +118,8 @@ def test_events_arrive_as_they_were_logged(tmp_path: Path, place: str, problem: 
         "unit": "user-7",
         "mode": "apprentice",
         "arm": "hd:treatment",
+        "would": "720p",
+        "own_propensity": 0.25,
         "problem": problem.hash,
         "context_bandwidth_kbps": 900.0,
         "context_connection": None,

@@ -21,6 +21,7 @@ from potstill.events.join.dedup import Duplicates, Index, Partition, find_duplic
 from potstill.events.join.report import JoinCounts, JoinReport
 from potstill.events.join.rewards import attach_rewards, count_unused_rewards
 from potstill.events.lake import add_files, write_files
+from potstill.events.records import DECISION_COLUMNS
 from potstill.parallel import Map
 from potstill.tables import context_schema, decision_fits, reward_fits
 
@@ -40,17 +41,9 @@ SLICE = 125_000
 Progress = Callable[[int, int], None]
 #: Source of an observation: the mode of its decision, or the log.
 _SOURCE = pl.col("mode").fill_null("log").alias("source")
-_TAKEN = (
-    "id",
-    "time",
-    "action",
-    "propensity",
-    "policy",
-    "eligible",
-    "unit",
-    "arm",
-    "would",
-    "own_propensity",
+#: Columns of decisions that observations have too.
+_TAKEN: tuple[str | pl.Expr, ...] = (
+    *(name for name, column in DECISION_COLUMNS.items() if column.observed),
     "problem",
     _SOURCE,
 )

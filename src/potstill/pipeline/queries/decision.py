@@ -25,6 +25,8 @@ SKEW = dt.timedelta(minutes=1)
 #: The most rows of one id.
 MOST = 100
 _FIELDS = ("id", "time", "action", "propensity", "policy", "eligible", "floor", "unit", "mode", "arm", "log")
+#: What mode apprentice logs besides.
+_APPRENTICE = ("would", "own_propensity")
 
 
 def decision(workspace: Workspace, *, id: str) -> dict[str, Any]:  # noqa: A002
@@ -50,7 +52,8 @@ def decision(workspace: Workspace, *, id: str) -> dict[str, Any]:  # noqa: A002
 
 def _decision(workspace: Workspace, row: dict[str, Any]) -> dict[str, Any]:
     context = {feature.name: row[f"context_{feature.name}"] for feature in workspace.problem.context}
-    return {name: row[name] for name in _FIELDS} | {"context": context}
+    known = {name: row[name] for name in (*_FIELDS, *_APPRENTICE) if name in row}
+    return known | {"context": context}
 
 
 def _policy(workspace: Workspace, first: pl.DataFrame) -> Policy | None:

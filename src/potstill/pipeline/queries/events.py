@@ -15,7 +15,7 @@ from potstill.events.wal import Spool, UnreadableSegment, newest_first
 from potstill.problem import Problem
 from potstill.workspace import Workspace
 
-#: Files that are searched at a time.
+#: The most files that are searched at a time.
 FILES = 16
 #: The most rows that are taken from the log.
 LOG_ROWS = 100_000
@@ -53,14 +53,17 @@ def in_log(workspace: Workspace, table: Table, keep: pl.Expr, most: int) -> pl.D
 def in_lake(workspace: Workspace, table: Table, keep: pl.Expr, most: int, files: Sequence[File]) -> pl.DataFrame:
     """The latest rows of some files of the lake, newest files first, with a column `log`."""
     frames = [workspace.lake.schema(table).to_frame()]
-    count, ordered = 0, sorted(files, key=lambda file: -file.last)
-    for at in range(0, len(ordered), FILES):
-        some = ordered[at : at + FILES]
+    count, at, size = 0, 0, 1
+    ordered = sorted(files, key=lambda file: -file.last)
+    while at < len(ordered):
+        some = ordered[at : at + size]
         if count >= most and _oldest(frames, most) >= max(file.last for file in some):
             break
-        frame = workspace.lake.read(table, some).filter(keep).collect(engine="streaming")
-        frames.append(frame.sort("time", descending=True).head(most))
-        count += len(frames[-1])
+        frame = workspace.lake.read(table, some).filter(keep).top_k(most, by="time").collect(engine="streaming")
+        frames.append(frame)
+        count += len(frame)
+        # The latest rows are nearly always in the first file; what is rare is looked for in many at a time.
+        at, size = at + size, min(2 * size, FILES)
     return pl.concat(frames).sort("time", descending=True).head(most).with_columns(log=pl.lit(value=False))
 
 

@@ -38,8 +38,8 @@ def expect(workspace: Workspace, *, contexts: list[dict[str, Any]]) -> dict[str,
         }
     if isinstance(still.teacher, MeanRewards):
         mean = _coarse(workspace, np.asarray(still.teacher.mean_rewards(still.state, encoded)))
-        return found | {"mean": mean.tolist(), "why": "this teacher gives no intervals"}
-    return found | {"why": "this teacher gives no expected rewards"}
+        return found | {"mean": mean.tolist(), "why": "The teacher gives no intervals."}
+    return found | {"why": "The teacher gives no expected rewards."}
 
 
 def _still(workspace: Workspace) -> tuple[Any, str | None]:

@@ -53,7 +53,11 @@ class DecisionsReply(Struct, frozen=True, kw_only=True):
 
 
 class LoggedDecisionReply(Struct, frozen=True, kw_only=True):
-    """A decision as it was logged."""
+    """A decision as it was logged.
+
+    In mode apprentice, `would` is what the policy would have drawn, and `own_propensity` that of the caller's own
+    choice, if they are logged.
+    """
 
     id: str
     time: datetime
@@ -67,6 +71,8 @@ class LoggedDecisionReply(Struct, frozen=True, kw_only=True):
     mode: str | None
     arm: str | None
     log: bool
+    would: Any = None
+    own_propensity: float | None = None
 
 
 class LoggedRewardReply(Struct, frozen=True, kw_only=True):

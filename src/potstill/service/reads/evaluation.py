@@ -110,11 +110,12 @@ async def begin_evaluation(service: ProblemService, by: str) -> None:
     if await asyncio.to_thread(_runs, service):
         raise Refusal(409, "conflict", "an evaluation runs already; wait until it is done")
     (service.workspace.spool / _PROGRESS).unlink(missing_ok=True)
-    command = [sys.executable, "-m", "potstill.service.process.child", NICE, MODULE, service.workspace.url, by]
+    stated = by.replace("\0", "")  # an argument cannot have one
+    command = [sys.executable, "-m", "potstill.service.process.child", NICE, MODULE, service.workspace.url, stated]
     environment = {**os.environ, "TERM": "dumb"}
     # Its standard input is a pipe from this process, so that it ends when this worker does.
     process = subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0, env=environment)
-    service.children.append(process)
+    service.children[:] = [child for child in service.children if child.poll() is None] + [process]
     for _ in range(_STEPS):  # until it shows, so that the next look finds it
         await asyncio.sleep(_STEP)
         if process.poll() is not None or (service.workspace.spool / _PROGRESS).exists():

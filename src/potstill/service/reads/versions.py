@@ -17,6 +17,8 @@ from potstill.service.wire import HoldReply, Version, hold_reply, moment
 
 #: Versions whose reports a worker keeps in memory: they never change.
 _KEPT = 256
+#: Versions before one among which its ancestors are looked for: each is a file to read.
+_LINEAGE = 100
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 
 
@@ -228,8 +230,8 @@ def _version(service: ProblemService, policy: Policy, published: Published, repo
 
 
 def _ancestors(registry: Registry, published: Published) -> list[int]:
-    """The versions that a version goes back to, its parent first; those that are not listed any more end it."""
-    parents = {one.version: one.parent for one in registry.versions()}
+    """The versions that a version goes back to, its parent first, as far as the latest entries before it say."""
+    parents = {one.version: one.parent for one in registry.versions(max(published.version - _LINEAGE, -1))}
     found: list[int] = []
     parent = published.parent
     while parent is not None and parent not in found:

@@ -16,7 +16,15 @@ from potstill.events.lake import arrived_files
 from potstill.problem import Problem
 from potstill.summaries.build.fold import Folded, fold_decisions, fold_observations, fold_rewards
 from potstill.summaries.series import DAY, Bounds, Summary
-from potstill.summaries.store import TABLES, Table, drop_summaries, read_summary, write_summary
+from potstill.summaries.store import (
+    TABLES,
+    Table,
+    drop_summaries,
+    name_of,
+    newest_name,
+    read_summary,
+    write_summary,
+)
 
 if TYPE_CHECKING:
     from potstill.events.lake import File
@@ -47,8 +55,10 @@ def refresh_table(workspace: Workspace, table: Table, now: int) -> bool:
     """Bring one summary up to date; False if it was."""
     lake, storage = workspace.lake, workspace.storage
     version = lake.version(table)
+    if version is None or newest_name(storage, table) == name_of(version):  # nothing to decode
+        return False
     before = read_summary(storage, table)
-    if version is None or version == before.version:
+    if version == before.version:
         return False
     if version < before.version:  # another table is at its place, such as one from a backup
         drop_summaries(storage, table)

@@ -231,6 +231,7 @@
     for (const [element, [plot]] of drawn) if (!element.isConnected) { plot.destroy(); drawn.delete(element); }
     dress(main);
   });
+  document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
   dress(main);
   if (token() && (problem === null || main.hasAttribute("data-locked"))) read();
   else ready();

@@ -167,7 +167,28 @@ function sweep(given) {
   const x = form.elements.x.value, y = form.elements.y.value;
   get("try-chart").replaceChildren(y && y !== x ? grid(given, x, y) : line(given, x));
 }
+/** A quantile of a number's distribution in a context. */
+function quantile(given, share) {
+  const { edges, probabilities } = policy.histogram(given);
+  let below = 0;
+  for (let bin = 0; bin < probabilities.length; bin++) {
+    const p = probabilities[bin];
+    if (below + p >= share) return edges[bin] + (p > 0 ? (share - below) / p : 0) * (edges[bin + 1] - edges[bin]);
+    below += p;
+  }
+  return edges[probabilities.length];
+}
+/** The median of a number over a feature, and where 90 % of decisions are. */
+function band(given, name) {
+  const x = points(name, STEPS), at = (share) => x.map((value) => quantile({ ...given, [name]: value }, share));
+  const action = policy.problem.actions.name;
+  return figure(`Median ${action} over ${name}, and the middle 90 % of decisions`, {
+    x, times: false, label: name, log: isLog(name), marks: [], unit: "",
+    series: [{ label: `median ${action}`, values: at(0.5), low: at(0.05), high: at(0.95) }],
+  });
+}
 function line(given, name) {
+  if (isNumber() && typeof points(name, 2)[0] === "number") return band(given, name);
   const found = swept(given, name), names = labels();
   if (typeof found[0][0] !== "number") return listed(name, found, names);
   return figure(`Probability of each action over ${name}`, {
@@ -234,6 +255,8 @@ async function start() {
     get("try-error").textContent = error.message;
     return;
   }
+  // Two features of a number would need a third dimension.
+  if (isNumber() && get("try-sweep")) get("try-sweep").elements.y.closest("label").hidden = true;
   get("try-waits").textContent = `Version ${policy.version}, decided in this page.`;
   form.addEventListener("input", (event) => { slide(event); changed(); });
   get("try-sweep")?.addEventListener("change", show);

@@ -146,6 +146,8 @@ def _request(one: data.LoggedDecisionReply, n: int) -> Html:
         ("eligible", None if one.eligible is None else value(one.eligible)),
         ("floor", None if one.floor is None else number(one.floor)),
         ("mode", None if one.mode is None else join(one.mode, ": ", _MODES.get(one.mode, ""))),
+        ("policy's choice", None if one.would is None else value(one.would)),
+        ("caller's propensity", None if one.own_propensity is None else number(one.own_propensity)),
         ("where", "in this machine's log, not in the lake yet" if one.log else "in the lake"),
     ]
     context = [(value(feature), value(given)) for feature, given in one.context.items() if given is not None]

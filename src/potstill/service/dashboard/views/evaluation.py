@@ -21,6 +21,8 @@ _KINDS = {
 }
 _TONES: dict[str, Any] = {"good": "good", "caution": "warn", "no": "bad"}
 _GRADES = {"good": "trust it", "caution": "caution", "no": "unreliable"}
+#: Differences below this round to nothing.
+NOTHING = 0.0005
 #: Seconds between two looks at an evaluation that runs.
 PAUSE = 2
 
@@ -126,7 +128,9 @@ def _trust(row: data.EvaluationRow) -> Html:
 def _change(row: data.EvaluationRow) -> str:
     if row.difference is None or row.difference_low is None or row.difference_high is None:
         return "–"
-    said = f"{row.difference:+.2g} ({row.difference_low:+.2g} to {row.difference_high:+.2g})"
+    if max(map(abs, (row.difference, row.difference_low, row.difference_high))) < NOTHING:
+        return "about 0"
+    said = f"{row.difference:+.3f} ({row.difference_low:+.3f} to {row.difference_high:+.3f})"
     return said.replace("-", "−")
 
 

@@ -50,7 +50,7 @@ def _audit(report: HealthReport) -> Html:
 
 
 def _actions(found: Health) -> Html:
-    if not found.entropy:
+    if not found.shares:
         return section("Actions", empty("No decision is in the lake in this range.", "Choose a longer range."))
     x = [point.time / 1e6 for point in found.entropy]
     line = Series("entropy", [point.entropy for point in found.entropy])

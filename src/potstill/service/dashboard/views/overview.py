@@ -166,7 +166,7 @@ def _run(run: UpdateRun) -> tuple[Child, ...]:
         f"{run.joined:,}",
         f"{run.late + run.too_late:,}",
         f"{run.orphans:,}",
-        value(run.why),
+        tag("div", value(run.why), class_="text"),
     )
 
 

@@ -44,7 +44,7 @@ def _field(feature: Feature, name: str) -> Iterator[Html]:
     example: Any = feature.example
     if feature.holds == "number":
         ends = {"data_low": known["low"], "data_high": known["high"], "data_log": known.get("scale") == "log"}
-        yield tag("input", type="number", step="any", value=example, **about, **ends)
+        yield tag("input", type="number", step="any", value=f"{example:.6g}", **about, **ends)
         slider = {"min": 0, "max": 1000, "step": 1}
         yield tag("input", type="range", data_slides=name, aria_label=f"{feature.name}, as a slider", **slider)
     elif feature.holds == "boolean":

@@ -115,11 +115,20 @@ async def begin_evaluation(service: ProblemService, by: str) -> None:
     environment = {**os.environ, "TERM": "dumb"}
     # Its standard input is a pipe from this process, so that it ends when this worker does.
     process = subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0, env=environment)
-    service.children[:] = [child for child in service.children if child.poll() is None] + [process]
+    _reap(service)
+    service.children.append(process)
     for _ in range(_STEPS):  # until it shows, so that the next look finds it
         await asyncio.sleep(_STEP)
         if process.poll() is not None or (service.workspace.spool / _PROGRESS).exists():
             return
+
+
+def _reap(service: ProblemService) -> None:
+    """Forget evaluations that have ended, and close the pipes to them."""
+    for child in [child for child in service.children if child.poll() is not None]:
+        if child.stdin is not None:
+            child.stdin.close()
+        service.children.remove(child)
 
 
 #: Seconds between two looks whether an evaluation has begun, and the most looks.

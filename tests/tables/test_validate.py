@@ -271,7 +271,7 @@ def audit(problem, value, tmp_path):
     row = lake_row(problem, value)
     if row is None:
         pytest.skip("the lake's columns are typed")
-    row = row.with_columns(propensity=pl.lit(0.5))
+    row = row.with_columns(propensity=pl.lit(0.5), would=pl.lit(None, pl.String))
     found = audits._check({0: ps.Policy.uniform(problem)}, 0, None, row)
     assert (found.checked, found.unfit) in {(1, 0), (0, 1)}
     return problem.encode(context_of(value)) if found.checked else None

@@ -134,7 +134,12 @@ def test_the_audit_repeats_draws_of_any_space():
             "propensity": [decision.propensity for decision in decisions],
             "context_x": 0.5,
         }
-    ).with_columns(mode=pl.lit(None, pl.String), eligible=pl.lit(None, pl.Float64), time=pl.lit(0).cast(TIME))
+    ).with_columns(
+        mode=pl.lit(None, pl.String),
+        eligible=pl.lit(None, pl.Float64),
+        would=pl.lit(None, pl.Float64),
+        time=pl.lit(0).cast(TIME),
+    )
     assert audits._check({0: policy}, 0, None, rows).clean
     altered = rows.with_columns(action=pl.col("action") / 2)
     found = audits._check({0: policy}, 0, None, altered)

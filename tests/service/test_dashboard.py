@@ -1,6 +1,7 @@
 """The shell of the pages: who sees what, what is sent with it, and that no text becomes markup."""
 
 import asyncio
+import gzip
 import re
 
 import pytest
@@ -127,15 +128,20 @@ def test_the_list_shows_the_problems_that_the_caller_may_read(tmp_path):
 
 
 def test_files_are_kept_for_ever_and_small(workspace):
-    total = 0
+    sent = 0
     for path, asset in assets().items():
-        reply = page(workspace, path)
-        assert reply.status == 200
-        assert reply.body == asset.data
-        assert "immutable" in reply.headers["cache-control"]
-        assert page(workspace, path, if_none_match=reply.headers["etag"]).status == 304
-        total += len(reply.body)
-    assert total <= 200_000
+        plain = page(workspace, path, accept_encoding="identity, gzip;q=0")
+        packed = page(workspace, path, accept_encoding="gzip, deflate, br")
+        assert plain.body == asset.data == gzip.decompress(packed.body)
+        assert (plain.headers.get("content-encoding"), packed.headers["content-encoding"]) == (None, "gzip")
+        assert plain.headers["etag"] != packed.headers["etag"]
+        for reply in (plain, packed):
+            assert reply.status == 200
+            assert "immutable" in reply.headers["cache-control"]
+            assert reply.headers["vary"] == "accept-encoding"
+            assert page(workspace, path, if_none_match=reply.headers["etag"]).status == 304
+        sent += len(packed.body)
+    assert sent <= 100_000
 
 
 def test_an_address_that_does_not_fit_is_said(workspace):

@@ -1,4 +1,4 @@
-"""The record of updates: what a page shows of the last one, whatever happened to it."""
+"""The record of updates: what a page shows of the last one, also of one that was killed."""
 
 import msgspec
 

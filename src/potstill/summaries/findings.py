@@ -17,7 +17,7 @@ from potstill.summaries.updates import UpdateRun
 Tone = Literal["good", "warn", "bad"]
 #: Seconds that the log may be behind, and a fraction of decisions that may be fallbacks, before it is worth a word.
 LAG, FALLBACKS = 120.0, 0.01
-#: Share of rewards that may be unused, of at least so many.
+#: Share of rewards that may be unused, and the number of rewards from which it counts.
 UNUSED, FEWEST_REWARDS = 0.1, 50
 #: Decisions after which it is worth a word that no reward has arrived.
 FEWEST_DECISIONS = 100

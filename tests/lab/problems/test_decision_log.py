@@ -47,7 +47,7 @@ def test_kept_rows_are_as_if_uniformly_random():
         actions = kept.actions[heads == context]
         shares = np.bincount(actions, minlength=3) / len(actions)
         np.testing.assert_allclose(shares, 1 / 3, atol=4.5 * np.sqrt(2 / 9 / len(actions)))
-    # Contexts are as often as in the log: each row counts with the same probability, whatever its context.
+    # Contexts are as often as in the log: each row counts with the same probability.
     assert heads.mean() == pytest.approx(0.4, abs=4.5 * np.sqrt(0.24 / len(kept)))
 
 

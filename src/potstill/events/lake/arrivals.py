@@ -1,4 +1,4 @@
-"""Files that were appended to a table between two of its versions, whatever compactions did meanwhile."""
+"""Files that were appended to a table between two of its versions, also where compactions came between."""
 
 from __future__ import annotations
 

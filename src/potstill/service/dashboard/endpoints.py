@@ -67,10 +67,20 @@ async def _page(service: ProblemService, view: View, options: Options, query: by
 
 
 async def _asset(asset: Asset, _: bytes, headers: Headers) -> Reply:
-    about = ((b"etag", asset.etag), _FOR_EVER, (b"x-content-type-options", b"nosniff"))
-    if header(headers, b"if-none-match") == asset.etag:
-        return Reply(b"", 304, asset.content_type, about)
-    return Reply(asset.data, 200, asset.content_type, about)
+    always = (_FOR_EVER, (b"vary", b"accept-encoding"), (b"x-content-type-options", b"nosniff"))
+    known = header(headers, b"if-none-match")
+    if known in (asset.etag, asset.gzipped_etag):
+        return Reply(b"", 304, asset.content_type, ((b"etag", known), *always))
+    if _takes_gzip(headers):
+        about = ((b"etag", asset.gzipped_etag), (b"content-encoding", b"gzip"))
+        return Reply(asset.gzipped, 200, asset.content_type, (*about, *always))
+    return Reply(asset.data, 200, asset.content_type, ((b"etag", asset.etag), *always))
+
+
+def _takes_gzip(headers: Headers) -> bool:
+    """Whether the client names gzip and gives it no weight; every browser does."""
+    named = (header(headers, b"accept-encoding") or b"").lower().split(b",")
+    return b"gzip" in (part.strip() for part in named)
 
 
 def _is_fragment(headers: Headers) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,10 +29,9 @@ from potstill.policy import Policy
 from potstill.problem import Continuous, Problem, Reward
 from potstill.registry import UnknownVersion
 from potstill.summaries import ApprenticeReport, read_report
-from potstill.tables import Columns, PolicyColumns, scan_table
+from potstill.tables import Columns, PolicyColumns, is_table_file, scan_table
 from potstill.workspace import Workspace
 
-_TABLES = (".csv", ".parquet", ".pq")
 _ARRAYS = ".npy"
 _CURRENT = ("current", "serving")
 #: Policies that both tables and workspaces accept.
@@ -89,7 +88,7 @@ class EvaluationInputs(NamedTuple):
 
 def is_table(place: str) -> bool:
     """Whether a place is a table rather than a workspace."""
-    return PurePosixPath(place).suffix.lower() in _TABLES or (Path(place) / "_delta_log").is_dir()
+    return is_table_file(place) or (Path(place) / "_delta_log").is_dir()
 
 
 def of_workspace(request: EvaluationRequest, on_progress: Progress) -> EvaluationInputs:

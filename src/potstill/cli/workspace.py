@@ -11,10 +11,13 @@ import typer
 
 from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, print_json
 from potstill.cli.extras import requires
+from potstill.cli.init_from_table import init_from_table, split
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
     from potstill.workspace import Workspace
+
+_OF_TABLES = "From a table of past decisions"
 
 
 @app.command()
@@ -28,17 +31,91 @@ def init(
     example: Annotated[
         bool, typer.Option("--example", help="Also log a simulated day of uploads, to try the other commands on.")
     ] = False,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="A table of your past decisions: .csv, .tsv, .jsonl, .parquet, also .gz, or a Delta Lake folder. The "
+            "problem is inferred from it.",
+            rich_help_panel=_OF_TABLES,
+        ),
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option(help="Column of the action. Default: action.", rich_help_panel=_OF_TABLES)
+    ] = None,
+    reward: Annotated[
+        str | None, typer.Option(help="Column of the reward. Default: reward.", rich_help_panel=_OF_TABLES)
+    ] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the probability of the action, or a number if it was always the same. Default: "
+            "estimated from the table.",
+            rich_help_panel=_OF_TABLES,
+        ),
+    ] = None,
+    density: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the density, or a number: the action is then a number.", rich_help_panel=_OF_TABLES
+        ),
+    ] = None,
+    moment: Annotated[
+        str | None,
+        typer.Option("--time", help="Column of the time. Default: rows are in order.", rich_help_panel=_OF_TABLES),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns that were known before the decision, comma-separated. Default: all that look like it.",
+            rich_help_panel=_OF_TABLES,
+        ),
+    ] = None,
+    without: Annotated[
+        str | None, typer.Option(help="Columns to leave out, comma-separated.", rich_help_panel=_OF_TABLES)
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the problem. Default: that of the folder.", rich_help_panel=_OF_TABLES),
+    ] = None,
+    skip_unfit: Annotated[
+        bool,
+        typer.Option(
+            "--skip-unfit", help="Leave out rows that cannot be read, and count them.", rich_help_panel=_OF_TABLES
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a workspace: a problem, a configuration with every option explained, events and policies.
+
+    With `--from` it learns from your past decisions at once, and says what a policy would have earned on rows that it
+    has not seen.
 
     Examples:
     potstill init try --example
 
     potstill init s3://bucket/video --problem problem.toml
+
+    potstill init shop --from decisions.csv --action offer --reward profit --time at
     """
     from potstill.workspace import Workspace, template
 
+    stated = {
+        "action": action,
+        "reward": reward,
+        "propensity": propensity,
+        "density": density,
+        "time": moment,
+        "context": context,
+    }
+    if table is not None:
+        if example or problem:
+            fail("--from infers the problem from the table; remove --example and --problem")
+        init_from_table(place, table, stated, split(without), name, skip=skip_unfit, as_json=as_json)
+        return
+    others = {**stated, "without": without, "name": name}
+    if needless := [option for option, value in others.items() if value is not None]:
+        fail(f"--{needless[0]} is about a table of past decisions; name the table with --from")
     if example and problem:
         fail("--example has a problem of its own; remove --problem")
     with exit_on(*USER_ERRORS):

@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     from potstill.evaluate.array_file import ArrayFile
     from potstill.evaluate.lake_log import LakeLog, Progress
     from potstill.evaluate.log import WHY
+    from potstill.evaluate.propensity_model import (
+        EstimatedPropensities,
+        estimate_propensities,
+        with_estimated_propensities,
+    )
     from potstill.evaluate.report import page
     from potstill.evaluate.table_log import TableLog, TablePolicy, columns_of, table_contexts, table_policy
 
@@ -59,6 +64,9 @@ _LATER = {
     "TableLog": "potstill.evaluate.table_log",
     "WHY": "potstill.evaluate.log",
     "columns_of": "potstill.evaluate.table_log",
+    "EstimatedPropensities": "potstill.evaluate.propensity_model",
+    "estimate_propensities": "potstill.evaluate.propensity_model",
+    "with_estimated_propensities": "potstill.evaluate.propensity_model",
     "page": "potstill.evaluate.report",
     "table_contexts": "potstill.evaluate.table_log",
     "table_policy": "potstill.evaluate.table_log",
@@ -73,6 +81,7 @@ __all__ = [
     "ArrayLog",
     "Block",
     "Diagnostics",
+    "EstimatedPropensities",
     "Estimator",
     "Evaluation",
     "ExplorationPlan",
@@ -113,6 +122,7 @@ __all__ = [
     "continuous",
     "diagnose",
     "dr_os",
+    "estimate_propensities",
     "estimator_note",
     "evaluate",
     "fieller",
@@ -132,6 +142,7 @@ __all__ = [
     "text",
     "training_rows",
     "trust",
+    "with_estimated_propensities",
     "with_estimator_note",
 ]
 

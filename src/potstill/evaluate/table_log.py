@@ -223,14 +223,7 @@ class TableLog:
     def _rules(self) -> RowRules:
         columns, problem, schema = self._columns, self.problem, self._table.collect_schema()
         assert columns.propensity is not None
-        rules = [
-            tables.action_rule(problem, columns.action),
-            tables.reward_rule(problem, columns.reward),
-            tables.propensity_rule(problem, columns.propensity),
-        ]
-        rules += [tables.time_rule(columns.time, schema[columns.time])] if columns.time else []
-        features = tables.feature_columns(problem, columns, schema.names())
-        rules += tables.context_rules(problem, features, schema, text=tables.is_text(self.place))
+        rules = tables.decision_rules(problem, columns, schema, self.place)
         rules += [rule for target in self._targets for rule in target.rules(problem)]
         checked = {name for target in self._targets for name in target.columns}
         return RowRules(rules, {carried(name): name for name in self._carried if name not in checked})

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from potstill.pipeline.check import check_learning
     from potstill.pipeline.design import make_design
     from potstill.pipeline.design_progress import DesignProgress, read_design_progress
+    from potstill.pipeline.first_look import FirstLook, Looked, run_first_look
     from potstill.pipeline.reproduce import Reproduction, reproduce_version
     from potstill.pipeline.status import Status, read_status
     from potstill.pipeline.tune import IntervalEstimate, TuningResult, run_tuning
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "DesignProgress",
+    "FirstLook",
     "ImportReport",
     "IntervalEstimate",
+    "Looked",
     "Reproduction",
     "Status",
     "TuningResult",
@@ -34,6 +37,7 @@ __all__ = [
     "read_status",
     "reproduce_version",
     "run_audit",
+    "run_first_look",
     "run_tuning",
     "run_update",
 ]
@@ -51,6 +55,11 @@ __getattr__ = lazy(
         "design_progress": (
             "DesignProgress",
             "read_design_progress",
+        ),
+        "first_look": (
+            "FirstLook",
+            "Looked",
+            "run_first_look",
         ),
         "reproduce": (
             "Reproduction",

@@ -21,6 +21,7 @@ from potstill.tables import (
     context_column,
     context_rules,
     encode_contexts,
+    has_parts,
     is_text,
     scan_table,
 )
@@ -97,9 +98,9 @@ def shards(table: Table, count: int, at_most: int, rows: int | None = None) -> l
 
     Shards depend on these numbers only, so that every engine makes the same shards.
     """
-    if PurePosixPath(table.place).suffix.lower() == ".csv":
+    if not has_parts(table.place):
         raise UnreadableTable(
-            f"{table.place}: a CSV of {count:,} rows cannot be read in parts; write it as Parquet, "
+            f"{table.place}: a text of {count:,} rows cannot be read in parts; write it as Parquet, "
             "for example with polars.scan_csv(…).sink_parquet(…)"
         )
     drawn, rows = min(count, at_most), rows or SHARD_ROWS

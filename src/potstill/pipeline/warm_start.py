@@ -102,10 +102,7 @@ def _rules(problem: Problem, schema: pl.Schema, columns: Columns, log: str) -> R
     features = tables.feature_columns(problem, columns, schema.names())
     needed = [(f"--feature {feature}=", name) for feature, name in features.items() if name is not None]
     tables.check_columns(schema.names(), columns, needed, log, InvalidObservation)
-    rules = [tables.action_rule(problem, columns.action), tables.reward_rule(problem, columns.reward)]
-    rules += [] if columns.propensity is None else [tables.propensity_rule(problem, columns.propensity)]
-    rules += [tables.time_rule(columns.time, schema[columns.time])] if columns.time else []
-    return RowRules([*rules, *tables.context_rules(problem, features, schema, text=tables.is_text(log))])
+    return RowRules(tables.decision_rules(problem, columns, schema, log))
 
 
 def _estimated(table: pl.LazyFrame, problem: Problem) -> pl.Expr:

@@ -16,9 +16,11 @@ from potstill.tables.columns import (
 )
 from potstill.tables.csv import read_csv
 from potstill.tables.encode import checked_contexts, encode_contexts
+from potstill.tables.history import History, read_history
 from potstill.tables.infer import actions_in, features_in, features_of, in_one_line, natural, number_in
 from potstill.tables.policy_columns import PolicyColumns, carried
-from potstill.tables.scan import UnreadableTable, is_text, scan_table
+from potstill.tables.scan import UnreadableTable, has_parts, is_table_file, is_text, scan_table
+from potstill.tables.survey import SurveyedColumn, survey
 from potstill.tables.validate import (
     FITS,
     NAMED,
@@ -29,6 +31,7 @@ from potstill.tables.validate import (
     context_fits,
     context_rules,
     decision_fits,
+    decision_rules,
     first_reasons,
     propensity_rule,
     refusal,
@@ -46,8 +49,10 @@ __all__ = [
     "SECOND",
     "TIME",
     "Columns",
+    "History",
     "PolicyColumns",
     "RowRules",
+    "SurveyedColumn",
     "UnreadableTable",
     "action_rule",
     "actions_in",
@@ -63,22 +68,27 @@ __all__ = [
     "context_rules",
     "context_schema",
     "decision_fits",
+    "decision_rules",
     "encode_contexts",
     "feature_columns",
     "features_in",
     "features_of",
     "first_reasons",
+    "has_parts",
     "in_one_line",
+    "is_table_file",
     "is_text",
     "moment",
     "natural",
     "number_in",
     "propensity_rule",
     "read_csv",
+    "read_history",
     "refusal",
     "reward_fits",
     "reward_rule",
     "scan_table",
+    "survey",
     "time_fits",
     "time_rule",
 ]

@@ -61,7 +61,7 @@ from potstill.problem import (
     reward_range,
 )
 from potstill.spaces import ActionSpace, lake_columns
-from potstill.tables.columns import TIME, context_column, context_type
+from potstill.tables.columns import TIME, Columns, context_column, context_type, feature_columns
 from potstill.tables.scan import is_text
 
 #: Columns of checked rows, beside those of contexts: row number, whether a row fits, and why it does not.
@@ -178,6 +178,15 @@ def context_rules(
         _absent_rule(feature) if column is None else _feature_rule(feature, column, schema[column], text=text)
         for feature, column in named
     ]
+
+
+def decision_rules(problem: Problem, columns: Columns, schema: pl.Schema, where: str) -> list[ColumnRule]:
+    """Rules for rows of past decisions: action, reward, propensity and time, if known, and the features."""
+    rules = [action_rule(problem, columns.action), reward_rule(problem, columns.reward)]
+    rules += [] if columns.propensity is None else [propensity_rule(problem, columns.propensity)]
+    rules += [time_rule(columns.time, schema[columns.time])] if columns.time else []
+    features = feature_columns(problem, columns, schema.names())
+    return [*rules, *context_rules(problem, features, schema, text=is_text(where))]
 
 
 def action_rule(problem: Problem, column: str, name: str = "action") -> ColumnRule:

@@ -29,6 +29,7 @@ from potstill.workspace.design import (
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
 from potstill.workspace.notices import change_notice, notices
 from potstill.workspace.overview import Overview, overview
+from potstill.workspace.problem_file import problem_text
 from potstill.workspace.registry_access import RegistryAccess, open_registry
 from potstill.workspace.teacher_code import (
     PROGRAM,
@@ -98,6 +99,7 @@ __all__ = [
     "notices",
     "open_registry",
     "overview",
+    "problem_text",
     "read_config",
     "read_design",
     "restore",

@@ -1,0 +1,242 @@
+"""`potstill init --from`: a workspace from a table of past decisions, and whether it would have earned more."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from potstill.cli.common import USER_ERRORS, exit_on, fail, print_json
+from potstill.cli.extras import requires
+
+if TYPE_CHECKING:
+    from potstill.pipeline import FirstLook, Looked, UpdateReport
+    from potstill.tables import Columns, History
+    from potstill.workspace import Workspace
+
+_STAGES = {
+    "read": "reading the rows",
+    "propensities": "working out the propensities",
+    "learn": "learning from the earlier rows",
+    "evaluate": "comparing on the later rows",
+}
+_COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
+_PAGE = "first-look.html"
+
+
+def init_from_table(
+    place: str,
+    table: str,
+    stated: Mapping[str, str | None],
+    without: Sequence[str],
+    name: str | None,
+    *,
+    skip: bool,
+    as_json: bool,
+) -> None:
+    """Create the workspace, look, import and learn; each step says what it found.
+
+    Args:
+        place: The new workspace.
+        table: The table.
+        stated: Columns by role, as stated by options.
+        without: Columns to leave out.
+        name: Name of the problem.
+        skip: Leave out rows that do not fit.
+        as_json: Print JSON at the end instead of text.
+    """
+    with requires("lake", "learn"):
+        from potstill.cli.update_terminal import rows, steps
+        from potstill.pipeline import import_history, run_first_look, run_update
+        from potstill.tables import read_history
+        from potstill.workspace import Workspace, problem_text, template
+    console = Console(stderr=as_json)
+    with exit_on(*USER_ERRORS):
+        _refuse_taken(place)
+        with console.status(f"looking at {escape(table)}"):
+            history = read_history(table, _columns(stated, table), name or _named(place), without=without)
+        _show_survey(history, console)
+        with console.status("") as shown:
+            looked = run_first_look(history, skip=skip, on_stage=lambda stage: shown.update(_STAGES[stage]))
+        workspace = Workspace.create(place, problem_text(history).encode(), template.CONFIG.encode())
+        with rows(console, "rows") as on_progress:
+            import_history(workspace, table, history.columns, skip=skip, on_progress=on_progress)
+        with steps(console) as on_step:
+            report = run_update(workspace, on_step=on_step)
+        page = _write_page(place, looked)
+    if as_json:
+        print_json(_as_json(workspace, history, looked.look, report, page))
+        return
+    _show_look(looked.look, console)
+    _show_next(workspace, report, place, page, console)
+
+
+def split(names: str | None) -> tuple[str, ...]:
+    """Comma-separated names."""
+    return tuple(part.strip() for part in (names or "").split(",") if part.strip())
+
+
+def _refuse_taken(place: str) -> None:
+    """Refuse a place that has a workspace, before anything takes time."""
+    from potstill.workspace import NoWorkspace, Workspace
+
+    try:
+        there = Workspace(place)
+    except NoWorkspace:
+        return
+    fail(f"{there.url} is a workspace already; to add history to it: potstill warm-start {shlex.quote(place)} TABLE")
+
+
+def _columns(stated: Mapping[str, str | None], table: str) -> Columns:
+    from potstill.tables import Columns, scan_table
+
+    if stated["propensity"] and stated["density"]:
+        fail("state --density if the action is a number, or --propensity if it is of a list, not both")
+    present = scan_table(table).collect_schema().names()
+    by_default = "propensity" if "propensity" in present else None
+    propensity = stated["density"] or stated["propensity"] or by_default
+    return Columns(
+        action=stated["action"] or "action",
+        reward=stated["reward"] or "reward",
+        propensity=_number_or_name(propensity),
+        is_density=stated["density"] is not None,
+        time=stated["time"],
+        context=split(stated["context"]),
+    )
+
+
+def _number_or_name(text: str | None) -> str | float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _named(place: str) -> str:
+    """A problem's name from that of the folder: it is part of URLs."""
+    name = re.sub(r"[^a-z0-9]+", "-", PurePosixPath(str(Path(place).resolve())).name.lower()).strip("-")
+    return name or "decisions"
+
+
+def _show_survey(history: History, console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("column", "taken for", "values", "found", ""):
+        table.add_column(title, justify="right" if title == "values" else "left", overflow="fold")
+    for column in history.surveyed:
+        kind = _kind(column.feature) if column.feature else "left out"
+        missing = f"{100 * column.missing:.3g} % missing" if column.missing else ""
+        note = "; ".join(part for part in (missing, column.note) if part)
+        cells = (column.name or "(no name)", kind, f"{column.distinct:,}", column.found, note)
+        table.add_row(*map(escape, cells), style=None if column.feature else "dim")
+    console.print(f"{escape(history.place)}: {history.rows:,} rows", highlight=False, soft_wrap=True)
+    console.print(table)
+    low, mean, high = history.rewards
+    kind = f", {history.problem.reward.kind}" if history.problem.reward.kind else ""
+    console.print(f"actions: {escape(_actions(history))}", highlight=False, soft_wrap=True)
+    reward = f"reward:  {history.columns.reward}, {low:.6g} to {high:.6g}, mean {mean:.4g}{kind}"
+    console.print(escape(reward), highlight=False, soft_wrap=True)
+
+
+def _kind(feature: Any) -> str:
+    kind: str = type(feature).__struct_config__.tag
+    return kind
+
+
+def _actions(history: History) -> str:
+    from potstill.problem import Continuous
+    from potstill.spaces import finite
+
+    space = history.problem.actions
+    if isinstance(space, Continuous):
+        return f"{space.name}, a number from {space.low:g} to {space.high:g}"
+    labels = finite(space, "potstill init --from").labels
+    return f"{len(labels)} of column {history.columns.action}: {', '.join(labels[:8])}{', …' * (len(labels) > 8)}"
+
+
+def _show_look(look: FirstLook, console: Console) -> None:
+    from potstill.evaluate import text
+
+    def line(words: str, style: str | None = None) -> None:
+        console.print(escape(words), highlight=False, soft_wrap=True, style=style)
+
+    how = "by time" if look.by_time else "by their order in the table: name the column of the time with --time"
+    line("")
+    line("Would it have earned more, on rows that it has not seen?", "bold")
+    line(f"split: learnt from the first {look.learnt_from:,} rows, compared on the last {_held_out(look):,}, {how}")
+    if look.unfit:
+        line(f"left out: {look.unfit:,} rows that do not fit")
+    if look.propensities is not None:
+        line(_estimated(look))
+    if look.evaluation is None:
+        line(f"not known: {look.why_not}", "yellow")
+        return
+    line(text.verdict(look.evaluation), "bold")
+    line(text.trusted(look.evaluation), _COLOURS[text.doubt(look.evaluation)[1].grade])
+
+
+def _held_out(look: FirstLook) -> int:
+    return look.rows - look.learnt_from
+
+
+def _estimated(look: FirstLook) -> str:
+    model = look.propensities
+    assert model is not None
+    names = {"shares": "the share of each action", "logistic": "a logistic regression", "trees": "boosted trees"}
+    gain = model.share_loss - model.log_loss
+    rare = f", and {100 * model.rare:.2g} % of the rows were all but impossible by it" if model.rare else ""
+    return (
+        f"propensities: estimated by {names[model.model]}, cross-fitted; log loss {model.log_loss:.3f}, "
+        f"{gain:.3f} below that of the shares; off by {100 * model.calibration_error:.2g} points on average{rare}"
+    )
+
+
+def _show_next(workspace: Workspace, report: UpdateReport, place: str, page: Path | None, console: Console) -> None:
+    where = shlex.quote(place)
+    served = f"version {report.version} serves" if report.outcome == "published" else report.why
+    console.print("")
+    console.print(f"created {escape(workspace.url)}: it has learnt from all rows, {escape(served)}", highlight=False)
+    if page is not None:
+        console.print(f"page: {escape(str(page))}", highlight=False)
+    for command, what in (
+        (f"potstill serve {where} --update-every 10m", "decide over HTTP, and keep learning"),
+        (f"potstill explain {where} …", "why a decision is taken"),
+        (f"edit {where}/problem.toml", "what was found in each column, and the window of rewards"),
+    ):
+        console.print(f"  {command:48} {what}", highlight=False, soft_wrap=True)
+
+
+def _write_page(place: str, looked: Looked) -> Path | None:
+    """The page of the evaluation in the workspace's folder; None without one, in an object store, or without charts."""
+    from potstill.cli.extras import is_installed
+
+    if looked.look.evaluation is None or "://" in place or not is_installed("lab"):
+        return None
+    from potstill.evaluate import page
+
+    path = Path(place) / _PAGE
+    page(looked.look.evaluation, weights=looked.weights, notes=_notes(looked.look)).write(path)
+    return path
+
+
+def _notes(look: FirstLook) -> list[str]:
+    return [] if look.propensities is None else [_estimated(look)]
+
+
+def _as_json(
+    workspace: Workspace, history: History, look: FirstLook, report: UpdateReport, page: Path | None
+) -> dict[str, Any]:
+    return {
+        "workspace": workspace.url,
+        "problem": workspace.problem.name,
+        "hash": workspace.problem.hash,
+        "columns": history.surveyed,
+        "first_look": look,
+        "update": report,
+        "page": None if page is None else str(page),
+    }

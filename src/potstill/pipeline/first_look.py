@@ -1,0 +1,194 @@
+"""A first look at a table of past decisions: would a policy that learnt from the earlier ones have earned more?
+
+The rows are split by time. A policy learns from the earlier part, and is compared on the later part, which it has not
+seen, with what was done. Nothing is stored: the look answers a question, and the workspace then learns from all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from potstill import tables
+from potstill.distill import Still
+from potstill.errors import InvalidLog
+from potstill.evaluate import (
+    ArrayLog,
+    Block,
+    EstimatedPropensities,
+    Evaluation,
+    WeightHistogram,
+    estimate_propensities,
+    evaluate,
+    target,
+    with_estimated_propensities,
+)
+from potstill.keys import Key
+from potstill.policy import Policy
+from potstill.problem import Discrete, Observations, Problem
+from potstill.spaces import FiniteSpace, lake_columns
+from potstill.tables import FITS, NAMED, ROW, History, RowRules
+
+#: Rows that a look uses: the latest ones.
+MOST_ROWS = 200_000
+#: Share of the rows that is held out.
+HELD_OUT = 0.2
+#: Fewer rows than this tell nothing.
+FEWEST = 50
+
+OnStage = Callable[[str], None]
+
+
+class PropensityModel(msgspec.Struct, frozen=True, kw_only=True):
+    """How propensities were estimated; see `EstimatedPropensities`."""
+
+    model: str
+    log_loss: float
+    share_loss: float
+    calibration_error: float
+    rare: float
+
+
+class FirstLook(msgspec.Struct, frozen=True, kw_only=True):
+    """What a first look found.
+
+    Attributes:
+        rows: Rows that were used.
+        unfit: Rows of the table that do not fit the problem and were left out.
+        learnt_from: Number of earlier rows that the policy learnt from.
+        by_time: Whether rows were split by their time, or by their order in the table.
+        propensities: How propensities were estimated; None if the table has them.
+        evaluation: The policy against what was done, on the rows that it has not seen; None if the table cannot tell.
+        why_not: Why there is no evaluation; empty if there is one.
+    """
+
+    rows: int
+    unfit: int
+    learnt_from: int
+    by_time: bool
+    propensities: PropensityModel | None
+    evaluation: Evaluation | None
+    why_not: str = ""
+
+
+class Looked(NamedTuple):
+    """A first look with what its page needs beside it.
+
+    Attributes:
+        look: The look.
+        weights: Histogram of the policy's weights, if it was evaluated.
+    """
+
+    look: FirstLook
+    weights: WeightHistogram | None
+
+
+def run_first_look(history: History, *, skip: bool = False, seed: int = 0, on_stage: OnStage | None = None) -> Looked:
+    """Learn from the earlier rows of a table, and evaluate on the later ones.
+
+    Args:
+        history: The table and its problem.
+        skip: Leave out rows that do not fit, instead of refusing the table.
+        seed: Seed of everything random.
+        on_stage: Called with the name of each stage as it begins.
+    """
+    told = on_stage or _silent
+    told("read")
+    frame, unfit = _rows(history, skip=skip)
+    by_time = history.columns.time is not None
+    frame = frame.sort("time", maintain_order=True) if by_time else frame
+    if len(frame) < FEWEST:
+        raise InvalidLog(f"{history.place}: {len(frame)} rows fit, and at least {FEWEST} are needed to learn from")
+    frame = frame.tail(MOST_ROWS)
+    first = len(frame) - round(HELD_OUT * len(frame))
+    found: dict[str, Any] = {"rows": len(frame), "unfit": unfit, "learnt_from": first, "by_time": by_time}
+    told("propensities")
+    propensities, model = _propensities(frame, history, Key(seed).child("propensities"))
+    if propensities is None:
+        why = "off-policy evaluation of a number needs the density of each choice: name its column with --density"
+        return Looked(FirstLook(**found, propensities=None, evaluation=None, why_not=why), None)
+    rows = _block(frame, history.problem, propensities)
+    told("learn")
+    policy = _learnt(history.problem, rows[:first], seed)
+    told("evaluate")
+    one = target(history.problem, policy, "the new policy")
+    weights = WeightHistogram(one)
+    log = _log(history.problem, rows[first:])
+    evaluation = evaluate(log, weights, "logged", learnt={one.name: 0}, seed=seed)
+    evaluation = evaluation if model is None else with_estimated_propensities(evaluation)
+    return Looked(FirstLook(**found, propensities=model, evaluation=evaluation), weights)
+
+
+def _silent(stage: str) -> None:
+    """Tell nobody."""
+
+
+def _block(frame: pl.DataFrame, problem: Problem, propensities: NDArray[np.float64]) -> Block:
+    """Rows as arrays."""
+    return Block(
+        contexts=tables.encode_contexts(frame, problem),
+        actions=lake_columns(problem.actions).actions(frame["action"]),
+        rewards=frame["reward"].to_numpy(),
+        propensities=propensities,
+        times=frame["time"].dt.epoch("us").to_numpy() if "time" in frame.columns else None,
+    )
+
+
+def _log(problem: Problem, rows: Block) -> ArrayLog:
+    return ArrayLog(
+        problem,
+        contexts=rows.contexts,
+        actions=rows.actions,
+        rewards=rows.rewards,
+        propensities=rows.propensities,
+        times=rows.times,
+    )
+
+
+def _rows(history: History, *, skip: bool) -> tuple[pl.DataFrame, int]:
+    """The rows that fit, and how many do not."""
+    table, problem = tables.scan_table(history.place), history.problem
+    rules = RowRules(tables.decision_rules(problem, history.columns, table.collect_schema(), history.place))
+    checked = rules.rows(table.with_row_index(ROW)).collect(engine="streaming")
+    fitting = checked.filter(FITS)
+    unfit = len(checked) - len(fitting)
+    if unfit and not skip:
+        first = rules.unfit(table.with_row_index(ROW)).head(NAMED).collect(engine="streaming").rows()
+        way_out = "Correct these rows, or leave them out with --skip-unfit"
+        raise InvalidLog(f"{tables.refusal(history.place, first, unfit)} {way_out}")
+    return fitting, unfit
+
+
+def _propensities(
+    frame: pl.DataFrame, history: History, key: Key
+) -> tuple[NDArray[np.float64] | None, PropensityModel | None]:
+    """Propensities as the table states them, or estimated; None for numbers without densities."""
+    stated, space = history.columns.propensity, history.problem.actions
+    if stated is not None:
+        if isinstance(stated, float) and isinstance(space, Discrete):
+            counts = dict(frame["action"].value_counts().rows())
+            tables.check_constant_propensity(stated, counts, history.place)
+        return frame["propensity"].to_numpy(), None
+    if not isinstance(space, FiniteSpace):
+        return None, None
+    contexts = tables.encode_contexts(frame, history.problem)
+    actions = lake_columns(space).actions(frame["action"])
+    estimated = estimate_propensities(contexts, actions, len(space), key)
+    return estimated.propensities, _model(estimated)
+
+
+def _model(estimated: EstimatedPropensities) -> PropensityModel:
+    return PropensityModel(**{name: getattr(estimated, name) for name in PropensityModel.__struct_fields__})
+
+
+def _learnt(problem: Problem, rows: Block, seed: int) -> Policy:
+    """The policy of the default teacher after one update."""
+    still = Still(problem, seed=seed)
+    propensities = rows.propensities.astype(np.float32)
+    still.update(Observations(problem, rows.contexts, rows.actions, rows.rewards, propensities))
+    return still.policy

@@ -1,0 +1,83 @@
+"""A table of past decisions as a problem: what was decided, from which features, for what reward."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from potstill.errors import InvalidLog
+from potstill.problem import Continuous, Discrete, Problem, Reward, inferred_kind
+from potstill.tables.columns import Columns
+from potstill.tables.infer import actions_in, number_in
+from potstill.tables.scan import scan_table
+from potstill.tables.survey import SurveyedColumn, survey
+
+#: Numbers with more different values than this are amounts, not names of actions.
+_MOST_LEVELS = 50
+
+
+class History(NamedTuple):
+    """A table of past decisions, and the problem that it is a history of.
+
+    Attributes:
+        place: Path or URL of the table.
+        columns: Which column is what.
+        problem: The problem, inferred from the table.
+        surveyed: What each column was taken for.
+        rewards: Smallest, mean and largest reward.
+        rows: Number of rows.
+    """
+
+    place: str
+    columns: Columns
+    problem: Problem
+    surveyed: list[SurveyedColumn]
+    rewards: tuple[float, float, float]
+    rows: int
+
+
+def read_history(place: str, columns: Columns, name: str, *, without: Collection[str] = ()) -> History:
+    """Infer the problem of a table of past decisions.
+
+    Args:
+        place: Path or URL of the table.
+        columns: Which column is what; see `survey` for `columns.context`.
+        name: Name of the problem.
+        without: Columns to leave out.
+    """
+    table = scan_table(place)
+    surveyed = survey(table, columns, place, without=without)
+    features = [column.feature for column in surveyed if column.feature is not None]
+    if not features:
+        raise InvalidLog(f"{place}: no column is a feature; name some with --context")
+    reward, found, rows = _reward(table, columns.reward, place)
+    problem = Problem(name=name, context=features, actions=_actions(table, columns, place), reward=reward)
+    return History(place, columns, problem, surveyed, found, rows)
+
+
+def _actions(table: pl.LazyFrame, columns: Columns, place: str) -> Discrete | Continuous:
+    dtype = table.collect_schema()[columns.action]
+    if not columns.is_density and dtype.is_float():
+        levels = table.select(pl.col(columns.action).n_unique()).collect(engine="streaming").item()
+        if levels > _MOST_LEVELS:
+            return number_in(table, columns.action, (None, None), place)
+    if columns.is_density:
+        return number_in(table, columns.action, (None, None), place)
+    return Discrete(actions_in(table, [columns.action], (), place))
+
+
+def _reward(table: pl.LazyFrame, column: str, place: str) -> tuple[Reward, tuple[float, float, float], int]:
+    """The reward, its smallest, mean and largest value, and the number of rows."""
+    value = pl.col(column).cast(pl.Float64, strict=False)
+    value = value.filter(value.is_finite())
+    few = value.unique().head(3).implode().alias("values")
+    found = table.select(value.min().alias("low"), value.mean().alias("mean"), value.max().alias("high"), few, pl.len())
+    low, mean, high, values, rows = found.collect(engine="streaming").row(0)
+    if low is None:
+        raise InvalidLog(f"{place}: column {column!r} holds no numbers; name the reward with --reward")
+    if low == high:
+        raise InvalidLog(f"{place}: column {column!r} is always {low:g}; with one reward there is nothing to learn")
+    return Reward(kind=inferred_kind(np.array(values, np.float64))), (low, mean, high), rows

@@ -161,7 +161,7 @@ def log(
     propensity: Annotated[
         str | None,
         typer.Option(
-            help="Column of the propensity, or a number if it is constant.",
+            help="Column of the propensity, a number if it is constant, or `estimated`, from the columns of --context.",
             rich_help_panel=_OF_TABLES,
         ),
     ] = None,
@@ -338,7 +338,7 @@ def _evaluate(
 ) -> tuple[Evaluation, WeightHistogram | None]:
     """The evaluation, and the histogram of the target's weights; None for `logged`."""
     from potstill.cli import evaluate_logs as logs
-    from potstill.evaluate import ESTIMATORS, LoggedTarget, WeightHistogram
+    from potstill.evaluate import ESTIMATORS, LoggedTarget, WeightHistogram, with_estimated_propensities
     from potstill.evaluate import evaluate as run_evaluation
 
     histogram = None if isinstance(inputs.target, LoggedTarget) else WeightHistogram(inputs.target)
@@ -354,7 +354,7 @@ def _evaluate(
         learnt=inputs.learnt,
         **options,
     )
-    return found, histogram
+    return with_estimated_propensities(found) if inputs.estimated else found, histogram
 
 
 def _over(stated: str | None) -> Any:

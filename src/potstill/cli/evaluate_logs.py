@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import polars as pl
 
 from potstill.errors import InvalidAction, InvalidLog, InvalidOption, InvalidTarget
 from potstill.evaluate import (
@@ -17,22 +19,28 @@ from potstill.evaluate import (
     LakeLog,
     Over,
     Progress,
+    PropensityModel,
     TableLog,
     Target,
     columns_of,
+    estimate_propensities,
     table_policy,
     target,
     text,
     training_rows,
 )
+from potstill.keys import Key
 from potstill.policy import Policy
 from potstill.problem import Continuous, Problem, Reward
 from potstill.registry import UnknownVersion
+from potstill.spaces import finite
 from potstill.summaries import ApprenticeReport, read_report
 from potstill.tables import Columns, PolicyColumns, is_table_file, scan_table
 from potstill.workspace import Workspace
 
 _ARRAYS = ".npy"
+#: What --propensity says of a table that has none, and the column that is added then.
+ESTIMATED, _COLUMN = "estimated", "estimated propensity"
 _CURRENT = ("current", "serving")
 #: Policies that both tables and workspaces accept.
 _ANYWHERE = "action:NAME, uniform, logged, or a policy file"
@@ -77,6 +85,7 @@ class EvaluationInputs(NamedTuple):
         against: Policy to compare it with.
         notes: Caveats about the log.
         learnt: Stated number of the log's rows that policies were trained on, by name.
+        estimated: Whether propensities were estimated.
     """
 
     log: LakeLog | TableLog
@@ -84,6 +93,7 @@ class EvaluationInputs(NamedTuple):
     against: Target
     notes: list[str]
     learnt: Mapping[str, int]
+    estimated: bool = False
 
 
 def is_table(place: str) -> bool:
@@ -162,21 +172,27 @@ def of_table(
     arrays = {name: ArrayFile(name) for name in names if name.endswith(_ARRAYS)}
     problem = next((Policy.load(name).problem for name in names if Path(name).is_file() and name not in arrays), None)
     _check_density(columns, request, problem)
-    log = TableLog(
-        request.place,
-        columns,
-        problem=problem,
-        reward=reward,
-        interval=request.interval,
-        targets=list(stated.values()),
-        actions=next((one.actions for one in arrays.values()), None),
-        position=request.position,
-        by=by_position(request),
-        skip=skip,
-        since=request.since,
-        until=request.until,
-        on_progress=on_progress,
-    )
+
+    def opened(columns: Columns, table: pl.LazyFrame | None = None) -> TableLog:
+        return TableLog(
+            request.place,
+            columns,
+            problem=problem,
+            reward=reward,
+            interval=request.interval,
+            targets=list(stated.values()),
+            actions=next((one.actions for one in arrays.values()), None),
+            position=request.position,
+            by=by_position(request),
+            skip=skip,
+            since=request.since,
+            until=request.until,
+            table=table,
+            on_progress=on_progress,
+        )
+
+    estimated = columns.propensity == ESTIMATED and ESTIMATED not in there
+    log, model = _on_estimates(opened, columns) if estimated else (opened(columns), None)
     if not len(log):
         raise InvalidLog(f"{request.place}: no row is between --since and --until")
     new, old = (
@@ -187,7 +203,25 @@ def of_table(
     )
     notes = [*text.left_out(log.left_out, log.unfit), *_columns_without(stated.values(), log.problem)]
     notes += _taken_interval(request, columns, log.problem)
-    return EvaluationInputs(log, new, old, notes, _held_out(request, log, new, old))
+    notes += [] if model is None else [model.in_words]
+    return EvaluationInputs(log, new, old, notes, _held_out(request, log, new, old), estimated)
+
+
+def _on_estimates(opened: Callable[..., TableLog], columns: Columns) -> tuple[TableLog, PropensityModel]:
+    """A table with a column of estimated propensities."""
+    without = opened(msgspec.structs.replace(columns, propensity=1.0))
+    space = finite(without.problem.actions, f"--propensity {ESTIMATED}")
+    if not without.problem.width:
+        raise InvalidOption(
+            f"--propensity {ESTIMATED} needs what the choices depended on: name these columns with --context"
+        )
+    blocks = list(without.blocks())
+    contexts, actions = (np.concatenate([getattr(block, name) for block in blocks]) for name in ("contexts", "actions"))
+    found = estimate_propensities(contexts, actions, len(space), Key(0).child("propensities"))
+    column, used = np.ones(without.total), without.row_numbers()
+    column[slice(None) if used is None else used] = found.propensities
+    table = scan_table(without.place).with_columns(pl.Series(_COLUMN, column))
+    return opened(msgspec.structs.replace(columns, propensity=_COLUMN), table), found.model
 
 
 def _check_density(columns: Columns, request: EvaluationRequest, problem: Problem | None) -> None:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,43 +30,57 @@ _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 _PAGE = "first-look.html"
 
 
-def init_from_table(
-    place: str,
-    table: str,
-    stated: Mapping[str, str | None],
-    without: Sequence[str],
-    name: str | None,
-    *,
-    skip: bool,
-    as_json: bool,
-) -> None:
-    """Create the workspace, look, import and learn; each step says what it found.
+class FromTable(NamedTuple):
+    """Options of `potstill init --from`.
 
-    Args:
+    Attributes:
         place: The new workspace.
         table: The table.
-        stated: Columns by role, as stated by options.
         without: Columns to leave out.
-        name: Name of the problem.
-        skip: Leave out rows that do not fit.
+        name: Name of the problem; that of the folder by default.
+        teacher: Name of the teacher; the default one of the action space by default.
+        skip: Whether to leave out rows that do not fit.
+    """
+
+    place: str
+    table: str
+    without: Sequence[str]
+    name: str | None
+    teacher: str | None
+    skip: bool
+
+
+def init_from_table(options: FromTable, stated: Mapping[str, str | None], *, as_json: bool) -> None:
+    """Create the workspace: look, import, learn; each step says what it found.
+
+    Args:
+        options: The options.
+        stated: Columns by role, as stated by options.
         as_json: Print JSON at the end instead of text.
     """
     with requires("lake", "learn"):
         from potstill.cli.update_terminal import rows, steps
         from potstill.pipeline import import_history, run_first_look, run_update
         from potstill.tables import read_history
+        from potstill.teachers import from_config
         from potstill.workspace import Workspace, problem_text, template
-    console = Console(stderr=as_json)
+    console, place, table = Console(stderr=as_json), options.place, options.table
     with exit_on(*USER_ERRORS):
         _refuse_taken(place)
+        teacher = None if options.teacher is None else from_config({"type": options.teacher})
         with console.status(f"looking at {escape(table)}"):
-            history = read_history(table, _columns(stated, table), name or _named(place), without=without)
+            history = read_history(
+                table, _columns(stated, table), options.name or _named(place), without=options.without
+            )
         _show_survey(history, console)
         with console.status("") as shown:
-            looked = run_first_look(history, skip=skip, on_stage=lambda stage: shown.update(_STAGES[stage]))
-        workspace = Workspace.create(place, problem_text(history).encode(), template.CONFIG.encode())
+            looked = run_first_look(
+                history, teacher, skip=options.skip, on_stage=lambda stage: shown.update(_STAGES[stage])
+            )
+        config = template.config_text(options.teacher)
+        workspace = Workspace.create(place, problem_text(history).encode(), config.encode())
         with rows(console, "rows") as on_progress:
-            import_history(workspace, table, history.columns, skip=skip, on_progress=on_progress)
+            import_history(workspace, table, history.columns, skip=options.skip, on_progress=on_progress)
         with steps(console) as on_step:
             report = run_update(workspace, on_step=on_step)
         page = _write_page(place, looked)
@@ -172,7 +186,7 @@ def _show_look(look: FirstLook, console: Console) -> None:
     if look.unfit:
         line(f"left out: {look.unfit:,} rows that do not fit")
     if look.propensities is not None:
-        line(_estimated(look))
+        line(look.propensities.in_words)
     if look.evaluation is None:
         line(f"not known: {look.why_not}", "yellow")
         return
@@ -182,18 +196,6 @@ def _show_look(look: FirstLook, console: Console) -> None:
 
 def _held_out(look: FirstLook) -> int:
     return look.rows - look.learnt_from
-
-
-def _estimated(look: FirstLook) -> str:
-    model = look.propensities
-    assert model is not None
-    names = {"shares": "the share of each action", "logistic": "a logistic regression", "trees": "boosted trees"}
-    gain = model.share_loss - model.log_loss
-    rare = f", and {100 * model.rare:.2g} % of the rows were all but impossible by it" if model.rare else ""
-    return (
-        f"propensities: estimated by {names[model.model]}, cross-fitted; log loss {model.log_loss:.3f}, "
-        f"{gain:.3f} below that of the shares; off by {100 * model.calibration_error:.2g} points on average{rare}"
-    )
 
 
 def _show_next(workspace: Workspace, report: UpdateReport, place: str, page: Path | None, console: Console) -> None:
@@ -225,7 +227,7 @@ def _write_page(place: str, looked: Looked) -> Path | None:
 
 
 def _notes(look: FirstLook) -> list[str]:
-    return [] if look.propensities is None else [_estimated(look)]
+    return [] if look.propensities is None else [look.propensities.in_words]
 
 
 def _as_json(

@@ -11,7 +11,7 @@ import typer
 
 from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, print_json
 from potstill.cli.extras import requires
-from potstill.cli.init_from_table import init_from_table, split
+from potstill.cli.init_from_table import FromTable, init_from_table, split
 from potstill.cli.root import app
 
 if TYPE_CHECKING:
@@ -78,6 +78,13 @@ def init(
         str | None,
         typer.Option(help="Name of the problem. Default: that of the folder.", rich_help_panel=_OF_TABLES),
     ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the teacher, such as linear-ts, which takes seconds. Default: auto-ts.",
+            rich_help_panel=_OF_TABLES,
+        ),
+    ] = None,
     skip_unfit: Annotated[
         bool,
         typer.Option(
@@ -111,9 +118,10 @@ def init(
     if table is not None:
         if example or problem:
             fail("--from infers the problem from the table; remove --example and --problem")
-        init_from_table(place, table, stated, split(without), name, skip=skip_unfit, as_json=as_json)
+        options = FromTable(place, table, split(without), name, teacher, skip_unfit)
+        init_from_table(options, stated, as_json=as_json)
         return
-    others = {**stated, "without": without, "name": name}
+    others = {**stated, "without": without, "name": name, "teacher": teacher}
     if needless := [option for option, value in others.items() if value is not None]:
         fail(f"--{needless[0]} is about a table of past decisions; name the table with --from")
     if example and problem:

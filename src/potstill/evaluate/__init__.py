@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from potstill.evaluate.log import WHY
     from potstill.evaluate.propensity_model import (
         EstimatedPropensities,
+        PropensityModel,
         estimate_propensities,
         with_estimated_propensities,
     )
@@ -65,6 +66,7 @@ _LATER = {
     "WHY": "potstill.evaluate.log",
     "columns_of": "potstill.evaluate.table_log",
     "EstimatedPropensities": "potstill.evaluate.propensity_model",
+    "PropensityModel": "potstill.evaluate.propensity_model",
     "estimate_propensities": "potstill.evaluate.propensity_model",
     "with_estimated_propensities": "potstill.evaluate.propensity_model",
     "page": "potstill.evaluate.report",
@@ -103,6 +105,7 @@ __all__ = [
     "PointEstimate",
     "ProbabilityTarget",
     "Progress",
+    "PropensityModel",
     "RewardModel",
     "RidgeModel",
     "SegmentEvaluation",

@@ -6,13 +6,14 @@ log, so that an evaluation by them is never better than "caution".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
+from threadpoolctl import threadpool_limits
 
 from potstill.evaluate.diagnostics import Trust
 from potstill.evaluate.evaluation import Evaluation, TargetEvaluation
@@ -26,16 +27,24 @@ MOST_ROWS = 50_000
 #: Propensities are not estimated below this: no log of that size could tell.
 SMALLEST = 1e-3
 _BINS = 10
-_ESTIMATED = "The propensities were estimated from the log. That is right only if the features hold all that the "
-_CHOICES = "choices depended on"
+_NAMES = {"shares": "the share of each action", "logistic": "a logistic regression", "trees": "a random forest"}
+_INVERSE_PENALTY = 0.1
+_TREES, _LEAF, _TREE_ROWS = 60, 30, 20_000
+#: Share of the columns that a split is chosen from, and fewest of them.
+_TRIED, _FEWEST_TRIED = 0.3, 6
+#: If so many rows show one action only, the model is that of the shares.
+_LOOKED_AT = 1_000
+_ESTIMATED = (
+    "The propensities were estimated from the log: that is right only if the features hold all that the choices "
+    "depended on, and intervals leave out how wrong the estimates are."
+)
 _LOG_THEM = "Log the probability of each choice, or let Potstill choose for a share of the requests."
 
 
-class EstimatedPropensities(msgspec.Struct, frozen=True, kw_only=True):
-    """Estimated propensities, and how good the model is.
+class PropensityModel(msgspec.Struct, frozen=True, kw_only=True):
+    """How propensities were estimated, and how good the model is.
 
     Attributes:
-        propensities: Of the actions taken, float64[N].
         model: Model with the smallest cross-fitted log loss: ``shares`` (the same in every context), ``logistic`` or
             ``trees``.
         log_loss: Its log loss on rows that it has not seen, after calibration.
@@ -45,12 +54,34 @@ class EstimatedPropensities(msgspec.Struct, frozen=True, kw_only=True):
         rare: Share of rows whose propensity is at the smallest estimate: there is no overlap.
     """
 
-    propensities: Float64
     model: str
     log_loss: float
     share_loss: float
     calibration_error: float
     rare: float
+
+    @property
+    def in_words(self) -> str:
+        """A sentence without its full stop."""
+        gain = self.share_loss - self.log_loss
+        rare = f", and {100 * self.rare:.2g} % of the rows were all but impossible by it" if self.rare else ""
+        return (
+            f"propensities are estimated by {_NAMES[self.model]}, cross-fitted: log loss {self.log_loss:.3f}, "
+            f"{gain:.3f} below that of the shares; off by {100 * self.calibration_error:.2g} percentage points on "
+            f"average{rare}"
+        )
+
+
+class EstimatedPropensities(NamedTuple):
+    """Estimated propensities.
+
+    Attributes:
+        propensities: Of the actions taken, float64[N].
+        model: How they were estimated.
+    """
+
+    propensities: Float64
+    model: PropensityModel
 
 
 def estimate_propensities(
@@ -65,20 +96,21 @@ def estimate_propensities(
         key: Which rows are in which part.
     """
     rows = len(actions)
-    fold = key.generator().permutation(rows) % FOLDS
-    fitted = {name: _cross_fitted(fit, contexts, actions, count, fold) for name, fit in _MODELS.items()}
+    parts = np.array_split(key.generator().permutation(rows), FOLDS)
+    with threadpool_limits(1):  # threads that wait for each other take longer than one, where cores are busy
+        fitted = {name: _cross_fitted(fit, contexts, actions, count, parts) for name, fit in _MODELS.items()}
     calibrated = {name: _calibrated(p, actions) for name, p in fitted.items()}
     losses = {name: _log_loss(p, actions) for name, p in calibrated.items()}
     best = min(losses, key=losses.__getitem__)
     taken = calibrated[best][np.arange(rows), actions]
-    return EstimatedPropensities(
-        propensities=np.maximum(taken, SMALLEST),
+    model = PropensityModel(
         model=best,
         log_loss=losses[best],
         share_loss=losses["shares"],
         calibration_error=_calibration_error(calibrated[best], actions),
         rare=float(np.mean(taken <= SMALLEST)),
     )
+    return EstimatedPropensities(np.maximum(taken, SMALLEST), model)
 
 
 def with_estimated_propensities(evaluation: Evaluation) -> Evaluation:
@@ -88,60 +120,67 @@ def with_estimated_propensities(evaluation: Evaluation) -> Evaluation:
 
 
 def _doubted(side: TargetEvaluation) -> TargetEvaluation:
-    if side.trust.grade != "good" or side.name == "logged":
+    if side.trust.grade != "good" or side.name == "logged":  # what was done needs no propensities
         return side
-    return msgspec.structs.replace(side, trust=Trust("caution", f"{_ESTIMATED}{_CHOICES}.", _LOG_THEM))
+    return msgspec.structs.replace(side, trust=Trust("caution", _ESTIMATED, _LOG_THEM))
 
 
-def _shares(contexts: Float64, actions: NDArray[Any]) -> Callable[[Float64], Float64]:  # noqa: ARG001 - as the others
-    found = np.unique(actions, return_counts=True)[1] / len(actions)
-    return lambda others: np.tile(found, (len(others), 1))
+class _Classifier(Protocol):
+    """A fitted model: `classes_` int[C], and probabilities of these, float[N, C]."""
+
+    classes_: NDArray[Any]
+
+    def predict_proba(self, contexts: Float64) -> NDArray[Any]:
+        """Probabilities of the classes."""
 
 
-def _logistic(contexts: Float64, actions: NDArray[Any]) -> Callable[[Float64], Float64]:
+class _Shares:
+    """The share of each action, in every context."""
+
+    def __init__(self, actions: NDArray[Any]) -> None:
+        self.classes_, counts = np.unique(actions, return_counts=True)
+        self._shares = counts / len(actions)
+
+    def predict_proba(self, contexts: Float64) -> Float64:
+        return np.tile(self._shares, (len(contexts), 1))
+
+
+def _shares(contexts: Float64, actions: NDArray[Any]) -> _Classifier:  # noqa: ARG001 - as the others
+    return _Shares(actions)
+
+
+def _logistic(contexts: Float64, actions: NDArray[Any]) -> _Classifier:
     from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
-    return _predictions(make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)).fit(contexts, actions))
-
-
-def _trees(contexts: Float64, actions: NDArray[Any]) -> Callable[[Float64], Float64]:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    model = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=15, early_stopping=False, random_state=0)
-    return _predictions(model.fit(contexts, actions))
+    # Encoded columns are from 0 to 1 already; to scale rare ones to equal variance would overfit them.
+    fitted: _Classifier = LogisticRegression(C=_INVERSE_PENALTY, max_iter=200).fit(contexts, actions)
+    return fitted
 
 
-def _predictions(model: Any) -> Callable[[Float64], Float64]:
-    return lambda contexts: np.asarray(model.predict_proba(contexts), np.float64)
+def _trees(contexts: Float64, actions: NDArray[Any]) -> _Classifier:
+    from sklearn.ensemble import RandomForestClassifier
+
+    # Shares of large leaves are calibrated; boosted trees were no better, and far slower with many columns.
+    tried = min(max(round(_TRIED * contexts.shape[1]), _FEWEST_TRIED), contexts.shape[1])
+    forest = RandomForestClassifier(_TREES, min_samples_leaf=_LEAF, max_features=tried, random_state=0)
+    fitted: _Classifier = forest.fit(contexts[:_TREE_ROWS], actions[:_TREE_ROWS])
+    return fitted
 
 
-_MODELS: Mapping[str, Callable[[Float64, NDArray[Any]], Callable[[Float64], Float64]]] = {
-    "shares": _shares,
-    "logistic": _logistic,
-    "trees": _trees,
-}
+_Fit = Callable[[Float64, NDArray[Any]], _Classifier]
+_MODELS: Mapping[str, _Fit] = {"shares": _shares, "logistic": _logistic, "trees": _trees}
 
 
 def _cross_fitted(
-    fit: Callable[[Float64, NDArray[Any]], Callable[[Float64], Float64]],
-    contexts: NDArray[np.float32],
-    actions: NDArray[Any],
-    count: int,
-    fold: NDArray[Any],
+    fit: _Fit, contexts: NDArray[np.float32], actions: NDArray[Any], count: int, parts: Sequence[NDArray[Any]]
 ) -> Float64:
-    """Probabilities of all actions, float64[N, K], of each part by a model of the others."""
+    """Probabilities of all actions, float64[N, K], of the rows of each part by a model of the others."""
     predicted = np.zeros((len(actions), count))
-    for part in range(FOLDS):
-        others = np.flatnonzero(fold != part)[:MOST_ROWS]
-        present = np.unique(actions[others])
-        if len(present) > 1:
-            rows = np.flatnonzero(fold == part)
-            model = fit(contexts[others].astype(np.float64), actions[others])
-            predicted[np.ix_(rows, present)] = model(contexts[rows].astype(np.float64))
-        else:
-            predicted[np.ix_(fold == part, present)] = 1.0
+    for i, rows in enumerate(parts):
+        others = np.concatenate([*parts[:i], *parts[i + 1 :]])[:MOST_ROWS]
+        several = len(np.unique(actions[others][:_LOOKED_AT])) > 1
+        model = (fit if several else _shares)(contexts[others].astype(np.float64), actions[others])
+        predicted[np.ix_(rows, model.classes_)] = model.predict_proba(contexts[rows].astype(np.float64))
     return predicted
 
 

@@ -82,6 +82,7 @@ class TableLog:
         skip: Leave out rows that do not fit, instead of refusing the table.
         since: First moment to include; microseconds since 1970.
         until: First moment to exclude; microseconds since 1970.
+        table: Rows of the table, if columns were added to them.
         on_progress: Called with the rows read so far and the total.
 
     Attributes:
@@ -106,12 +107,13 @@ class TableLog:
         skip: bool = False,
         since: int | None = None,
         until: int | None = None,
+        table: pl.LazyFrame | None = None,
         on_progress: Progress | None = None,
     ) -> None:
         self.place, self._columns, self._targets = place, columns, tuple(targets)
         self._on_progress, self._actions, self._position = on_progress, actions, position
         self._carried = tuple(dict.fromkeys([*by, *(name for target in targets for name in target.columns)]))
-        self._table = tables.scan_table(place)
+        self._table = tables.scan_table(place) if table is None else table
         self._check(problem, by)
         if position is not None and problem is None:
             self._table = self._table.with_columns(pl.col(position).cast(pl.String))

@@ -20,8 +20,8 @@ from potstill.errors import InvalidLog
 from potstill.evaluate import (
     ArrayLog,
     Block,
-    EstimatedPropensities,
     Evaluation,
+    PropensityModel,
     WeightHistogram,
     estimate_propensities,
     evaluate,
@@ -33,6 +33,7 @@ from potstill.policy import Policy
 from potstill.problem import Discrete, Observations, Problem
 from potstill.spaces import FiniteSpace, lake_columns
 from potstill.tables import FITS, NAMED, ROW, History, RowRules
+from potstill.teachers import AnyTeacher
 
 #: Rows that a look uses: the latest ones.
 MOST_ROWS = 200_000
@@ -42,16 +43,6 @@ HELD_OUT = 0.2
 FEWEST = 50
 
 OnStage = Callable[[str], None]
-
-
-class PropensityModel(msgspec.Struct, frozen=True, kw_only=True):
-    """How propensities were estimated; see `EstimatedPropensities`."""
-
-    model: str
-    log_loss: float
-    share_loss: float
-    calibration_error: float
-    rare: float
 
 
 class FirstLook(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,11 +79,19 @@ class Looked(NamedTuple):
     weights: WeightHistogram | None
 
 
-def run_first_look(history: History, *, skip: bool = False, seed: int = 0, on_stage: OnStage | None = None) -> Looked:
+def run_first_look(
+    history: History,
+    teacher: AnyTeacher | None = None,
+    *,
+    skip: bool = False,
+    seed: int = 0,
+    on_stage: OnStage | None = None,
+) -> Looked:
     """Learn from the earlier rows of a table, and evaluate on the later ones.
 
     Args:
         history: The table and its problem.
+        teacher: The teacher; the default one of the action space if left out.
         skip: Leave out rows that do not fit, instead of refusing the table.
         seed: Seed of everything random.
         on_stage: Called with the name of each stage as it begins.
@@ -114,7 +113,7 @@ def run_first_look(history: History, *, skip: bool = False, seed: int = 0, on_st
         return Looked(FirstLook(**found, propensities=None, evaluation=None, why_not=why), None)
     rows = _block(frame, history.problem, propensities)
     told("learn")
-    policy = _learnt(history.problem, rows[:first], seed)
+    policy = _learnt(history.problem, rows[:first], teacher, seed)
     told("evaluate")
     one = target(history.problem, policy, "the new policy")
     weights = WeightHistogram(one)
@@ -178,17 +177,12 @@ def _propensities(
         return None, None
     contexts = tables.encode_contexts(frame, history.problem)
     actions = lake_columns(space).actions(frame["action"])
-    estimated = estimate_propensities(contexts, actions, len(space), key)
-    return estimated.propensities, _model(estimated)
+    return estimate_propensities(contexts, actions, len(space), key)
 
 
-def _model(estimated: EstimatedPropensities) -> PropensityModel:
-    return PropensityModel(**{name: getattr(estimated, name) for name in PropensityModel.__struct_fields__})
-
-
-def _learnt(problem: Problem, rows: Block, seed: int) -> Policy:
-    """The policy of the default teacher after one update."""
-    still = Still(problem, seed=seed)
+def _learnt(problem: Problem, rows: Block, teacher: AnyTeacher | None, seed: int) -> Policy:
+    """The policy of a teacher after one update."""
+    still = Still(problem, teacher, seed=seed)
     propensities = rows.propensities.astype(np.float32)
     still.update(Observations(problem, rows.contexts, rows.actions, rows.rewards, propensities))
     return still.policy

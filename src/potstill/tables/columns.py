@@ -84,7 +84,7 @@ def check_columns(
     where: str,
     error: type[PotstillError] = InvalidLog,
 ) -> None:
-    """Raise if a table lacks a column; `others` are pairs of an option and a column that it names."""
+    """Raise if a table lacks a column, or one is stated twice; `others` are pairs of an option and its column."""
     present = list(present)
     for option, name in [*columns.roles, *(("--context", name) for name in columns.context), *others]:
         if name not in present:
@@ -92,6 +92,11 @@ def check_columns(
                 f"{where}: there is no column {name!r}; name the right one with {option}. "
                 f"The columns are {', '.join(present)}"
             )
+    stated: dict[str, str] = {}
+    for option, name in columns.roles:
+        if name in stated:
+            raise error(f"{where}: column {name!r} cannot be both {stated[name]} and {option}; name another one")
+        stated[name] = option
 
 
 def feature_columns(problem: Problem, columns: Columns, present: Iterable[str]) -> dict[str, str | None]:

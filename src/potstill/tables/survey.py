@@ -26,6 +26,8 @@ from potstill.tables.infer import MOST_VALUES, feature_of
 SURVEYED = 200_000
 #: Share of rows with a value of their own from which strings and whole numbers are taken for identifiers.
 _IDENTIFIES = 0.95
+#: Pairs of a value and an action, of rows, below which they repeat.
+_REPEATS = 0.5
 #: Share of the variance of the reward that a column may explain alone.
 _LEAK = 0.95
 #: Share of missing values that is worth a remark.
@@ -104,20 +106,21 @@ class _Facts:
         self.rewards = rows[columns.reward].cast(pl.Float64, strict=False)
 
     def explained(self, column: pl.Series) -> float:
-        """Share of the variance of the reward that a column explains alone: by group, or linearly."""
+        """Share of the variance of the reward that a column explains alone: linearly, or by group, adjusted."""
         both = pl.DataFrame({"x": column, "y": self.rewards}).drop_nulls()
-        total = _float(both["y"].var())
-        if not total:
-            return 0.0
-        if column.dtype.is_numeric() and column.n_unique() > MOST_VALUES:
+        total, groups = _float(both["y"].var()), both["x"].n_unique()
+        if column.dtype.is_numeric() and groups > MOST_VALUES:
             return _float(both.select(pl.corr("x", "y")).item()) ** 2
-        groups = both.with_columns(pl.col("y").mean().over("x").alias("mean"))
-        return _float(groups["mean"].var()) / total
+        if not total or groups >= len(both):
+            return 0.0
+        within = both.select((pl.col("y") - pl.col("y").mean().over("x")).pow(2).sum()).item() / (len(both) - groups)
+        return 1 - _float(within) / total
 
     def names_the_action(self, column: pl.Series) -> bool:
-        """Whether values and actions correspond one to one."""
+        """Whether values and actions correspond one to one, in far fewer pairs than rows."""
         pairs = pl.DataFrame({"x": column.cast(pl.String, strict=False), "a": self.actions}).drop_nulls().unique()
-        return len(pairs) > 1 and len(pairs) == pairs["x"].n_unique() == pairs["a"].n_unique()
+        one_to_one = len(pairs) == pairs["x"].n_unique() == pairs["a"].n_unique()
+        return one_to_one and 1 < len(pairs) < _REPEATS * len(column)
 
 
 def _surveyed(column: pl.Series, facts: _Facts, *, wanted: bool) -> SurveyedColumn:

@@ -162,6 +162,13 @@ CONFIG = """\
 # metrics = ["watched"]
 """
 
+_TEACHER = '#type = "auto-ts"\n'
+
+
+def config_text(teacher: str | None = None) -> str:
+    """The configuration, with the name of a teacher if it is not to be the default one."""
+    return CONFIG if teacher is None else CONFIG.replace(_TEACHER, f'type = "{teacher}"\n', 1)
+
 
 UPLOADS = 2_000
 DAY = 86_400

@@ -15,6 +15,19 @@ from rich.table import Table
 from potstill.cli.common import USER_ERRORS, AsJson, default_group, exit_on, fail, make_directory, print_json
 from potstill.cli.extras import requires
 from potstill.cli.root import app
+from potstill.cli.table_options import (
+    OF_TABLES,
+    Action,
+    Context,
+    Density,
+    Propensity,
+    RewardColumn,
+    SkipUnfit,
+    Time,
+    number,
+    split,
+)
+from potstill.cli.table_options import columns as columns_of
 from potstill.errors import InvalidOption
 from potstill.evaluate import Evaluation, OffPolicyEstimate, SegmentEvaluation, text
 
@@ -22,14 +35,12 @@ if TYPE_CHECKING:
     from potstill.cli.evaluate_logs import EvaluationInputs, EvaluationRequest
     from potstill.evaluate import Progress, WeightHistogram
     from potstill.problem import Reward
-    from potstill.tables import Columns
 
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 
 
 evaluate = default_group("evaluate", "log", "Estimate what another policy would have earned on what was logged.")
 Many = list[str]
-_OF_TABLES = "For a CSV or Parquet log"
 
 
 def show_evaluation(
@@ -156,61 +167,37 @@ def log(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of replay and bootstrap.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write an HTML page with charts, such as evaluation.html.")] = None,
-    action: Annotated[str | None, typer.Option(help="Column of the action.", rich_help_panel=_OF_TABLES)] = None,
-    reward: Annotated[str | None, typer.Option(help="Column of the reward.", rich_help_panel=_OF_TABLES)] = None,
-    propensity: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the propensity, a number if it is constant, or `estimated`, from the columns of --context.",
-            rich_help_panel=_OF_TABLES,
-        ),
-    ] = None,
-    density: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the density, or a number if it is constant, instead of --propensity: the action is then a "
-            "number.",
-            rich_help_panel=_OF_TABLES,
-        ),
-    ] = None,
+    action: Action = None,
+    reward: RewardColumn = None,
+    propensity: Propensity = None,
+    density: Density = None,
     low: Annotated[
         float | None,
         typer.Option(
-            help="Smallest possible number. Default: the smallest in the action column.", rich_help_panel=_OF_TABLES
+            help="Smallest possible number. Default: the smallest in the action column.", rich_help_panel=OF_TABLES
         ),
     ] = None,
     high: Annotated[
         float | None,
         typer.Option(
-            help="Largest possible number. Default: the largest in the action column.", rich_help_panel=_OF_TABLES
+            help="Largest possible number. Default: the largest in the action column.", rich_help_panel=OF_TABLES
         ),
     ] = None,
-    moment: Annotated[
-        str | None, typer.Option("--time", help="Column of the time.", rich_help_panel=_OF_TABLES)
-    ] = None,
-    context: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns known before the decision, comma-separated. A reward model on them narrows intervals.",
-            rich_help_panel=_OF_TABLES,
-        ),
-    ] = None,
+    moment: Time = None,
+    context: Context = None,
     position: Annotated[
         str | None,
         typer.Option(
             help="Column of the position that an action was shown at: also evaluates each, and the reward model "
             "distinguishes them.",
-            rich_help_panel=_OF_TABLES,
+            rich_help_panel=OF_TABLES,
         ),
     ] = None,
     reward_range: Annotated[
         str | None,
-        typer.Option(help="Smallest and largest possible reward, such as 0,1.", rich_help_panel=_OF_TABLES),
+        typer.Option(help="Smallest and largest possible reward, such as 0,1.", rich_help_panel=OF_TABLES),
     ] = None,
-    skip_unfit: Annotated[
-        bool,
-        typer.Option("--skip-unfit", help="Skip invalid rows instead of refusing the log.", rich_help_panel=_OF_TABLES),
-    ] = False,
+    skip_unfit: SkipUnfit = False,
     as_json: AsJson = False,
 ) -> None:
     """Estimate what a policy would have earned on logged decisions, and whether the estimate can be trusted.
@@ -244,8 +231,8 @@ def log(
         "context": context,
     }
     options = {
-        "estimators": _split(estimators),
-        "intervals": _split(interval),
+        "estimators": split(estimators),
+        "intervals": split(interval),
         "level": level,
         "seed": seed,
         "bandwidth": bandwidth,
@@ -253,7 +240,7 @@ def log(
     console = Console(stderr=as_json)
     with exit_on(*USER_ERRORS):
         span = logs.moment(since, "--since"), logs.moment(until, "--until")
-        segments = _split(",".join(by or ()))
+        segments = split(",".join(by or ()))
         request = logs.EvaluationRequest(
             place,
             policy,
@@ -295,7 +282,7 @@ def _inputs(
             fail("--unseen needs a workspace, which knows what its policies were trained on")
         if request.over is not None and not columns["time"]:
             fail("--over needs the time of each row: name its column with --time")
-        return logs.of_table(request, _columns(columns), _range(reward_range), on_progress, skip=skip)
+        return logs.of_table(request, columns_of(columns, "propensity"), _range(reward_range), on_progress, skip=skip)
     ends = dict(zip(("low", "high"), request.interval, strict=True))
     of_tables = {**columns, "position": request.position, "reward-range": reward_range, **ends}
     stated = [f"--{name}" for name, column in of_tables.items() if column is not None]
@@ -305,29 +292,13 @@ def _inputs(
     return logs.of_workspace(request, on_progress)
 
 
-def _columns(stated: dict[str, str | None]) -> Columns:
-    from potstill.tables import Columns
-
-    if stated["propensity"] and stated["density"]:
-        raise InvalidOption("state --density if the action is a number, or --propensity if it is of a list, not both")
-    propensity = stated["density"] or stated["propensity"] or "propensity"
-    return Columns(
-        action=stated["action"] or "action",
-        reward=stated["reward"] or "reward",
-        propensity=number if (number := _number(propensity)) is not None else propensity,
-        is_density=stated["density"] is not None,
-        time=stated["time"],
-        context=tuple(_split(stated["context"])),
-    )
-
-
 def _range(stated: str | None) -> Reward:
     from potstill.problem import Reward
 
     if stated is None:
         return Reward()
     low, comma, high = stated.partition(",")
-    ends = _number(low), _number(high)
+    ends = number(low), number(high)
     if not comma or None in ends:
         raise InvalidOption(f"--reward-range must be two numbers, such as 0,1, got {stated!r}")
     return Reward(low=ends[0], high=ends[1])
@@ -359,14 +330,3 @@ def _evaluate(
 
 def _over(stated: str | None) -> Any:
     return int(stated) if stated is not None and stated.isdecimal() else stated
-
-
-def _split(names: str | None) -> list[str]:
-    return [name.strip() for name in (names or "").split(",") if name.strip()]
-
-
-def _number(stated: str) -> float | None:
-    try:
-        return float(stated)
-    except ValueError:
-        return None

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from potstill.cli.common import USER_ERRORS, exit_on, fail, print_json
 from potstill.cli.extras import requires
+from potstill.cli.table_options import columns
 
 if TYPE_CHECKING:
     from potstill.pipeline import FirstLook, Looked, UpdateReport
@@ -91,11 +92,6 @@ def init_from_table(options: FromTable, stated: Mapping[str, str | None], *, as_
     _show_next(workspace, report, place, page, console)
 
 
-def split(names: str | None) -> tuple[str, ...]:
-    """Comma-separated names."""
-    return tuple(part.strip() for part in (names or "").split(",") if part.strip())
-
-
 def _refuse_taken(place: str) -> None:
     """Refuse a place that has a workspace, before anything takes time."""
     from potstill.workspace import NoWorkspace, Workspace
@@ -108,28 +104,14 @@ def _refuse_taken(place: str) -> None:
 
 
 def _columns(stated: Mapping[str, str | None], table: str) -> Columns:
-    from potstill.tables import Columns, scan_table
+    """The columns as stated; a propensity that is neither stated nor in the table is to be estimated."""
+    from potstill.cli.evaluate_logs import ESTIMATED
+    from potstill.tables import scan_table
 
-    if stated["propensity"] and stated["density"]:
-        fail("state --density if the action is a number, or --propensity if it is of a list, not both")
     present = scan_table(table).collect_schema().names()
-    by_default = "propensity" if "propensity" in present else None
-    propensity = stated["density"] or stated["propensity"] or by_default
-    return Columns(
-        action=stated["action"] or "action",
-        reward=stated["reward"] or "reward",
-        propensity=_number_or_name(propensity),
-        is_density=stated["density"] is not None,
-        time=stated["time"],
-        context=split(stated["context"]),
-    )
-
-
-def _number_or_name(text: str | None) -> str | float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
+    if stated["propensity"] == ESTIMATED and ESTIMATED not in present:
+        return columns({**stated, "propensity": None}, None)
+    return columns(stated, "propensity" if "propensity" in present else None)
 
 
 def _named(place: str) -> str:

@@ -11,13 +11,22 @@ import typer
 
 from potstill.cli.common import USER_ERRORS, AsJson, Place, exit_on, fail, print_json
 from potstill.cli.extras import requires
-from potstill.cli.init_from_table import FromTable, init_from_table, split
+from potstill.cli.init_from_table import FromTable, init_from_table
 from potstill.cli.root import app
+from potstill.cli.table_options import (
+    OF_TABLES,
+    Action,
+    Context,
+    Density,
+    Propensity,
+    RewardColumn,
+    SkipUnfit,
+    Time,
+    split,
+)
 
 if TYPE_CHECKING:
     from potstill.workspace import Workspace
-
-_OF_TABLES = "From a table of past decisions"
 
 
 @app.command()
@@ -37,60 +46,30 @@ def init(
             "--from",
             help="A table of your past decisions: .csv, .tsv, .jsonl, .parquet, also .gz, or a Delta Lake folder. The "
             "problem is inferred from it.",
-            rich_help_panel=_OF_TABLES,
+            rich_help_panel=OF_TABLES,
         ),
     ] = None,
-    action: Annotated[
-        str | None, typer.Option(help="Column of the action. Default: action.", rich_help_panel=_OF_TABLES)
-    ] = None,
-    reward: Annotated[
-        str | None, typer.Option(help="Column of the reward. Default: reward.", rich_help_panel=_OF_TABLES)
-    ] = None,
-    propensity: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the probability of the action, or a number if it was always the same. Default: "
-            "estimated from the table.",
-            rich_help_panel=_OF_TABLES,
-        ),
-    ] = None,
-    density: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the density, or a number: the action is then a number.", rich_help_panel=_OF_TABLES
-        ),
-    ] = None,
-    moment: Annotated[
-        str | None,
-        typer.Option("--time", help="Column of the time. Default: rows are in order.", rich_help_panel=_OF_TABLES),
-    ] = None,
-    context: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns that were known before the decision, comma-separated. Default: all that look like it.",
-            rich_help_panel=_OF_TABLES,
-        ),
-    ] = None,
+    action: Action = None,
+    reward: RewardColumn = None,
+    propensity: Propensity = None,
+    density: Density = None,
+    moment: Time = None,
+    context: Context = None,
     without: Annotated[
-        str | None, typer.Option(help="Columns to leave out, comma-separated.", rich_help_panel=_OF_TABLES)
+        str | None, typer.Option(help="Columns to leave out, comma-separated.", rich_help_panel=OF_TABLES)
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the problem. Default: that of the folder.", rich_help_panel=_OF_TABLES),
+        typer.Option(help="Name of the problem. Default: that of the folder.", rich_help_panel=OF_TABLES),
     ] = None,
     teacher: Annotated[
         str | None,
         typer.Option(
             help="Name of the teacher, such as linear-ts, which takes seconds. Default: auto-ts.",
-            rich_help_panel=_OF_TABLES,
+            rich_help_panel=OF_TABLES,
         ),
     ] = None,
-    skip_unfit: Annotated[
-        bool,
-        typer.Option(
-            "--skip-unfit", help="Leave out rows that cannot be read, and count them.", rich_help_panel=_OF_TABLES
-        ),
-    ] = False,
+    skip_unfit: SkipUnfit = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a workspace: a problem, a configuration with every option explained, events and policies.

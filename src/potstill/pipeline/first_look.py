@@ -98,12 +98,10 @@ def run_first_look(
     """
     told = on_stage or _silent
     told("read")
-    frame, unfit = _rows(history, skip=skip)
+    frame, unfit = _latest(history, skip=skip)
     by_time = history.columns.time is not None
-    frame = frame.sort("time", maintain_order=True) if by_time else frame
     if len(frame) < FEWEST:
         raise InvalidLog(f"{history.place}: {len(frame)} rows fit, and at least {FEWEST} are needed to learn from")
-    frame = frame.tail(MOST_ROWS)
     first = len(frame) - round(HELD_OUT * len(frame))
     found: dict[str, Any] = {"rows": len(frame), "unfit": unfit, "learnt_from": first, "by_time": by_time}
     told("propensities")
@@ -149,18 +147,24 @@ def _log(problem: Problem, rows: Block) -> ArrayLog:
     )
 
 
-def _rows(history: History, *, skip: bool) -> tuple[pl.DataFrame, int]:
-    """The rows that fit, and how many do not."""
-    table, problem = tables.scan_table(history.place), history.problem
+def _latest(history: History, *, skip: bool) -> tuple[pl.DataFrame, int]:
+    """The latest `MOST_ROWS` that fit, oldest first, and how many of the table do not fit."""
+    table, problem = tables.scan_table(history.place).with_row_index(ROW), history.problem
     rules = RowRules(tables.decision_rules(problem, history.columns, table.collect_schema(), history.place))
-    checked = rules.rows(table.with_row_index(ROW)).collect(engine="streaming")
-    fitting = checked.filter(FITS)
-    unfit = len(checked) - len(fitting)
-    if unfit and not skip:
-        first = rules.unfit(table.with_row_index(ROW)).head(NAMED).collect(engine="streaming").rows()
+    checked = rules.rows(table)
+    total, fitting = checked.select(pl.len(), pl.col(FITS).sum().alias("fitting")).collect(engine="streaming").row(0)
+    if fitting < total and not skip:
+        first = rules.unfit(table).head(NAMED).collect(engine="streaming").rows()
         way_out = "Correct these rows, or leave them out with --skip-unfit"
-        raise InvalidLog(f"{tables.refusal(history.place, first, unfit)} {way_out}")
-    return fitting, unfit
+        raise InvalidLog(f"{tables.refusal(history.place, first, total - fitting)} {way_out}")
+    rows = checked.filter(FITS)
+    if history.columns.time is None:
+        return rows.tail(MOST_ROWS).collect(engine="streaming"), total - fitting
+    # Only times of all rows are held in memory, to find where the latest begin.
+    times = rows.select("time").collect(engine="streaming").to_series()
+    if len(times) > MOST_ROWS:
+        rows = rows.filter(pl.col("time") >= times.top_k(MOST_ROWS).min())
+    return rows.collect(engine="streaming").sort("time", maintain_order=True).tail(MOST_ROWS), total - fitting
 
 
 def _propensities(

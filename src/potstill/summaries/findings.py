@@ -43,6 +43,7 @@ class Facts(NamedTuple):
     """What findings are derived from.
 
     Attributes:
+        problem: Name of the problem.
         now: Microseconds since 1970, UTC.
         has_policy: Whether a usable policy is loaded.
         mode: Mode of the service.
@@ -60,6 +61,7 @@ class Facts(NamedTuple):
         notices: What else the service says about its files.
     """
 
+    problem: str
     now: int
     has_policy: bool
     mode: str
@@ -118,7 +120,7 @@ def _traffic(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             tone="warn",
             what="No decision has been logged yet.",
-            then="Send one: POST /v1/PROBLEM/decide; /docs has a form.",
+            then=f"Send one: POST /v1/{facts.problem}/decide; /docs has a form.",
         )
     elif facts.now - facts.decisions.newest > QUIET:
         yield Finding(

@@ -47,6 +47,7 @@ class Service(NamedTuple):
         experiment: State of the experiment, in words.
     """
 
+    problem: str
     mode: str
     version: int | None
     decides: str | None

@@ -80,6 +80,7 @@ def _service(service: ProblemService) -> Service:
     snapshot, workspace = service.snapshots.current, service.workspace
     policy, fault = snapshot.policy, service.log_fault
     return Service(
+        problem=service.name,
         mode=snapshot.mode,
         version=None if policy is None else policy.version,
         decides=None if policy is None else in_words(policy),

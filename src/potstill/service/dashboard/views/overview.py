@@ -39,7 +39,7 @@ async def render(call: Call) -> Html:
         findings(found.findings),
         _figures(found),
         ranges(name, VIEW.name, asked.hours),
-        _series(found),
+        _series(found, name),
         _compared(found),
         _updates(found),
     )
@@ -70,11 +70,11 @@ def _last_update(found: Overview) -> Html:
     return card("last update", run.outcome, ended)
 
 
-def _series(found: Overview) -> Html:
+def _series(found: Overview, problem: str) -> Html:
     if not found.points:
         return empty(
             "No decision is in the lake in this range.",
-            "A decision shows here within seconds: POST /v1/PROBLEM/decide, or choose a longer range.",
+            f"A decision shows here within seconds: POST /v1/{problem}/decide, or choose a longer range.",
         )
     if len(found.points) < FEWEST_POINTS:
         return empty("One point is no line yet.", "Wait a few minutes, or choose a shorter range.")

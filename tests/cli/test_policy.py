@@ -3,12 +3,14 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from examples import random_layers
 from typer.testing import CliRunner
 
 import potstill as ps
 from potstill.cli import app
+from potstill.pipeline import run_update
 from potstill.workspace import Workspace
 
 CONTEXT = '{"bandwidth_kbps": 900, "connection": "4g", "hd_screen": true}'
@@ -50,7 +52,46 @@ def test_explain_names_the_features(file):
     assert "mass moved" in result.stdout
     effects = json.loads(run("explain", file, CONTEXT, "--json").stdout)["effects"]
     assert {effect["feature"] for effect in effects} == {"bandwidth_kbps", "connection", "hd_screen"}
-    assert effects == sorted(effects, key=lambda effect: -effect["moved"])
+    assert effects == sorted(effects, key=lambda effect: -round(effect["moved"], 3))
+
+
+def test_explain_tells_features_apart_where_probabilities_saturate(problem, tmp_path):
+    layers = random_layers(problem)
+    layers[-1] = layers[-1]._replace(weight=100 * layers[-1].weight)
+    ps.Policy.build(problem, layers, version=1).save(tmp_path / "sure.policy")
+    found = json.loads(run("explain", tmp_path / "sure.policy", CONTEXT, "--json").stdout)
+    p = np.sort(list(found["probabilities"].values()))
+    assert p[-1] > 0.999
+    assert found["log_odds"] == pytest.approx(np.log(p[-1] / p[-2]), rel=1e-5)
+    assert found["rewards"] is None  # a file has no teacher
+    assert all(np.isfinite(effect["log_odds"]) for effect in found["effects"])
+    shown = run("explain", tmp_path / "sure.policy", CONTEXT).stdout
+    assert f"log-odds of {found['best']} over {found['runner_up']}" in shown
+    assert re.search(r"\de-\d\d", shown)  # small probabilities by their size
+
+
+def test_versions_of_a_workspace(problem, file, tmp_path):
+    from potstill.workspace import template
+
+    made = Workspace.create(tmp_path / "w", template.PROBLEM.encode(), template.CONFIG.encode())
+    made.start()
+    assert "version 0" in run("show", tmp_path / "w", "--version", "0").stdout
+    assert "has no version 7" in run("explain", tmp_path / "w", CONTEXT, "--version", "7").output
+    assert "--version is for a workspace's folder" in run("decide", file, CONTEXT, "--version", "1").output
+
+
+def test_explain_shows_the_rewards_that_the_serving_teacher_expects(tmp_path):
+    from potstill.workspace import log_example, template
+
+    config = template.config_text("linear-ts")
+    made = Workspace.create(tmp_path / "w", template.PROBLEM.encode(), config.encode())
+    log_example(made, uploads=300)
+    run_update(made)
+    found = json.loads(run("explain", tmp_path / "w", CONTEXT, "--json").stdout)
+    assert list(found["rewards"]) == list(found["probabilities"])
+    assert all(low < mean < high for mean, low, high in found["rewards"].values())
+    assert "expected reward" in run("explain", tmp_path / "w", CONTEXT).stdout
+    assert json.loads(run("explain", tmp_path / "w", CONTEXT, "--version", "0", "--json").stdout)["rewards"] is None
 
 
 def test_show_says_what_the_file_is_and_gives_a_context_that_works(file):

@@ -15,15 +15,17 @@ from rich.table import Table
 from rich.text import Text
 
 from potstill.cli.common import USER_ERRORS, AsJson, exit_on, print_json
-from potstill.cli.extras import requires
+from potstill.cli.extras import is_installed, requires
 from potstill.cli.root import app
 from potstill.errors import InvalidOption
-from potstill.policy import NumberExplanation, Policy, explain_number
+from potstill.policy import Explanation, NumberExplanation, Policy, explain_number
 from potstill.policy import explain as explained
 from potstill.problem import Problem
 from potstill.spaces import Continuous, FiniteSpace
 
 BAR = 32
+#: Probabilities below this are shown by their size.
+_SMALL = 5e-5
 
 PolicyFile = Annotated[
     Path,
@@ -47,23 +49,28 @@ Floor = Annotated[
 ]
 
 
-def read_policy(path: Path) -> Policy:
-    """A policy from its file, or the serving one of a workspace's folder."""
+Version = Annotated[int | None, typer.Option(help="Version of the workspace. Default: the serving one.")]
+
+
+def read_policy(path: Path, version: int | None = None) -> Policy:
+    """A policy from its file, or a version of a workspace's folder: the serving one if none is named."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file; name a policy file or a workspace's folder")
     if not path.is_dir():
+        if version is not None:
+            raise InvalidOption(f"--version is for a workspace's folder; {path} is a policy file")
         return Policy.load(path)
     with requires("lake"):
         from potstill.workspace import Workspace
 
-        return Workspace(path).registry.policy()
+        return Workspace(path).registry.policy(version)
 
 
 @app.command()
-def show(policy: PolicyFile, as_json: AsJson = False) -> None:
+def show(policy: PolicyFile, version: Version = None, as_json: AsJson = False) -> None:
     """Show a policy file: its problem, lineage, fidelity, and an example context."""
     with exit_on(*USER_ERRORS):
-        loaded = read_policy(policy)
+        loaded = read_policy(policy, version)
     metadata, problem = loaded.metadata, loaded.problem
     example = {feature.name: feature.example for feature in problem.context}
     if as_json:
@@ -90,6 +97,7 @@ def decide(
     id: Annotated[str | None, typer.Option(help="Id of the decision; the same id gives the same action.")] = None,  # noqa: A002
     eligible: Eligible = None,
     floor: Floor = None,
+    version: Version = None,
     as_json: AsJson = False,
 ) -> None:
     """Decide once, and show the probability of every action, or of ranges of a number.
@@ -97,7 +105,7 @@ def decide(
     Example: potstill decide video.policy '{"bandwidth_kbps": 900, "hd_screen": true}' --id upload-123
     """
     with exit_on(*USER_ERRORS):
-        loaded = read_policy(policy)
+        loaded = read_policy(policy, version)
         values = read_context(context)
         allowed = _restriction(eligible, loaded.problem)
         decision = loaded.decide(values, id=id, eligible=allowed, floor=floor)
@@ -126,16 +134,19 @@ def explain(
     eligible: Eligible = None,
     floor: Floor = None,
     top: Annotated[int, typer.Option(min=1, help="Number of features to show.")] = 10,
+    version: Version = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which features change the probabilities, or the number that is expected.
 
     The effect of a feature is the change when it is replaced by its mean over the training contexts. Effects of
-    interacting features do not add up.
+    interacting features do not add up. Log-odds compare the most probable action with the next one: they tell features
+    apart where probabilities are all but 0 and 1. For a workspace, the serving version's teacher adds the expected
+    reward of each action.
     """
     console = Console()
     with exit_on(*USER_ERRORS):
-        loaded, values = read_policy(policy), read_context(context)
+        loaded, values = read_policy(policy, version), read_context(context)
         allowed = _restriction(eligible, loaded.problem)
         if isinstance(loaded.problem.actions, Continuous):
             number = explain_number(loaded, values, eligible=allowed, floor=floor)
@@ -146,19 +157,39 @@ def explain(
                 console.print(_number_effects(number, top))
             return
         explanation = explained(loaded, values, eligible=allowed, floor=floor)
+        rewards = _expected_rewards(policy, loaded, values)
     if as_json:
-        print_json(explanation)
+        print_json({**msgspec.to_builtins(explanation), "rewards": rewards})
         return
-    best = max(explanation.probabilities, key=explanation.probabilities.__getitem__)
-    console.print(_bars(explanation.probabilities, best))
-    table = Table(
-        "feature", "value", "mass moved", "most for", "most against", title="Effects of features", title_justify="left"
-    )
+    console.print(_bars(explanation.probabilities, explanation.best, rewards))
+    console.print(_effects(explanation, top))
+
+
+def _effects(explanation: Explanation, top: int) -> Table:
+    odds = f"log-odds of {explanation.best} over {explanation.runner_up}: {explanation.log_odds:+.2f}"
+    table = Table(title=escape(f"Effects of features; {odds}"), title_justify="left")
+    for title in ("feature", "value", "mass moved", "most for", "most against", "log-odds"):
+        table.add_column(title, justify="right" if title == "log-odds" else "left")
     for effect in explanation.effects[:top]:
         up, down = (pick(effect.change, key=effect.change.__getitem__) for pick in (max, min))
         moved = (f"{up} {effect.change[up]:+.3f}", f"{down} {effect.change[down]:+.3f}") if effect.moved else ("", "")
-        table.add_row(*map(Text, (effect.feature, _shown(effect.value), f"{effect.moved:.3f}", *moved)))
-    console.print(table)
+        cells = (effect.feature, _shown(effect.value), f"{effect.moved:.3f}", *moved, f"{effect.log_odds:+.2f}")
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _expected_rewards(place: Path, policy: Policy, values: dict[str, Any]) -> dict[str, list[float]] | None:
+    """Mean and interval of the reward of each action, by the serving version's teacher; None if it is not known."""
+    if not place.is_dir() or not is_installed("learn"):
+        return None
+    from potstill.pipeline.queries import expect
+    from potstill.workspace import Workspace
+
+    found = expect.expect(Workspace(place), contexts=[values])
+    if found["version"] != policy.version or not found["mean"]:
+        return None
+    ends = [found[name][0] if found[name] else found["mean"][0] for name in ("low", "high")]
+    return {label: list(one) for label, *one in zip(found["labels"], found["mean"][0], *ends, strict=True)}
 
 
 @app.command()
@@ -168,6 +199,7 @@ def export(
     to: Annotated[str, typer.Option(help="Target: c, js or onnx.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path(),
     name: Annotated[str | None, typer.Option(help="Base name of the files. Default: the problem's name.")] = None,
+    version: Version = None,
     as_json: AsJson = False,
 ) -> None:
     """Export a policy to run without Python.
@@ -179,7 +211,7 @@ def export(
     from potstill.policy.export import export as exported
 
     with exit_on(*USER_ERRORS):
-        loaded = read_policy(policy)
+        loaded = read_policy(policy, version)
         written = exported(loaded, to, out, name or file_name(loaded.problem))
     if as_json:
         print_json({"written": [str(path) for path in written]})
@@ -251,14 +283,23 @@ def _number_effects(found: NumberExplanation, top: int) -> Table:
     return table
 
 
-def _bars(probabilities: dict[str, float], marked: str) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 1))
+def _bars(probabilities: dict[str, float], marked: str, rewards: dict[str, list[float]] | None = None) -> Table:
+    """Probabilities as bars; with mean, low and high of the reward of each action, these too."""
+    table = Table(box=None, show_header=rewards is not None, padding=(0, 1), header_style="dim")
+    for title in ("", "probability", "", *(["expected reward", "95 % interval"] if rewards else [])):
+        table.add_column(title, justify="right" if title == "expected reward" else "left")
     longest = max(probabilities.values())
     for name, p in probabilities.items():
-        length = round(BAR * p / longest)
+        length = round((BAR // 2 if rewards else BAR) * p / longest)
         label = Text(name, style="bold" if name == marked else "")
-        table.add_row(label, f"{p:.4f}", "█" * length if length else "▏")
+        reward = [f"{rewards[name][0]:.4g}", f"{rewards[name][1]:.4g} to {rewards[name][2]:.4g}"] if rewards else []
+        table.add_row(label, _probability(p), "█" * length if length else "▏", *reward)
     return table
+
+
+def _probability(p: float) -> str:
+    """Four decimals; small ones by their size, since 0.0000 tells nothing."""
+    return f"{p:.4f}" if p >= _SMALL or not p else f"{p:.0e}"
 
 
 def _shown(value: object) -> str:

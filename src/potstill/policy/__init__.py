@@ -3,7 +3,7 @@
 from potstill.policy.artifact import InvalidPolicy, Lineage, Metadata
 from potstill.policy.decision import Decision
 from potstill.policy.draw import SALT_BYTES, uniform
-from potstill.policy.explain import explain
+from potstill.policy.explain import Explanation, explain
 from potstill.policy.explain_number import NumberExplanation, explain_number
 from potstill.policy.native_runtime import digests
 from potstill.policy.network import Activation, Layer, outputs
@@ -15,6 +15,7 @@ __all__ = [
     "UNDERFLOW",
     "Activation",
     "Decision",
+    "Explanation",
     "InvalidPolicy",
     "Layer",
     "Lineage",

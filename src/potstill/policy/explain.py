@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from potstill.policy.policy import Policy
 from potstill.spaces import finite
 
+_SMALLEST = float(np.finfo(np.float32).tiny)
+
 
 class Effect(msgspec.Struct, frozen=True):
     """Effect of one feature.
@@ -24,12 +26,14 @@ class Effect(msgspec.Struct, frozen=True):
         value: Value in the context; None if it was missing.
         moved: Probability mass that the feature moved, from 0 to 1: half the sum of absolute changes.
         change: Change of each action's probability: actual probability minus that at the feature's mean.
+        log_odds: Change of the explanation's `log_odds`: that of the context minus that at the feature's mean.
     """
 
     feature: str
     value: object
     moved: float
     change: dict[str, float]
+    log_odds: float
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -38,12 +42,18 @@ class Explanation(msgspec.Struct, frozen=True):
     Attributes:
         probabilities: Probability of each action.
         average: Probability of each action at the mean of every feature.
-        effects: Effect of each feature, strongest first.
+        effects: Effect of each feature, strongest first; where probabilities saturate, by log-odds.
+        best: The most probable action.
+        runner_up: The next one.
+        log_odds: Natural logarithm of the best action's probability over the runner-up's.
     """
 
     probabilities: dict[str, float]
     average: dict[str, float]
     effects: list[Effect]
+    best: str
+    runner_up: str
+    log_odds: float
 
 
 def explain(
@@ -57,16 +67,29 @@ def explain(
     problem, names = policy.problem, finite(policy.problem.actions, "explain").labels
     mask = None if eligible is None else problem.actions.restrict(eligible).allowed[0]
     p, average, *without = policy.probabilities_many(ablated(policy, context), eligible=mask, floor=floor)
+    second, first = np.argsort(p, kind="stable")[-2:]
 
     def by_action(values: Sequence[float]) -> dict[str, float]:
         return {name: float(value) for name, value in zip(names, values, strict=True)}
 
+    def log_odds(values: NDArray[np.float32]) -> float:
+        # A probability below the smallest float32 counts as that: logarithms stay finite.
+        chosen, other = np.log(np.maximum(values[[first, second]].astype(np.float64), _SMALLEST))
+        return float(chosen - other)
+
+    lead = log_odds(p)
     effects = [
-        Effect(feature.name, context.get(feature.name), float(np.abs(p - q).sum() / 2), by_action(p - q))
+        Effect(
+            feature.name,
+            context.get(feature.name),
+            float(np.abs(p - q).sum() / 2),
+            by_action(p - q),
+            lead - log_odds(q),
+        )
         for feature, q in zip(problem.context, without, strict=True)
     ]
-    effects.sort(key=lambda effect: -effect.moved)
-    return Explanation(by_action(p), by_action(average), effects)
+    effects.sort(key=lambda effect: (-round(effect.moved, 3), -abs(effect.log_odds)))
+    return Explanation(by_action(p), by_action(average), effects, names[first], names[second], lead)
 
 
 def ablated(policy: Policy, context: Mapping[str, object]) -> NDArray[np.float32]:

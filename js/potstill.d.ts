@@ -116,6 +116,8 @@ export type Feature =
 export interface DiscreteActions {
   readonly type: "discrete";
   readonly names: readonly string[];
+  /** Actions that are no longer chosen, unless a request allows no other. */
+  readonly retired?: readonly string[];
 }
 
 /** A number from an interval. */

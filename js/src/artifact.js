@@ -7,9 +7,9 @@ import { Problem } from "./problem.js";
 import { metadataEntry, readHeader, readTensors } from "./safetensors.js";
 import { sha256 } from "./sha256.js";
 
-/** Formats that are read; a file has the lowest that its features need. */
+/** Formats that are read; a file has the lowest that its problem needs. */
 const FIRST_FORMAT = 1;
-const LAST_FORMAT = 2;
+const LAST_FORMAT = 3;
 const ZERO_DIGIT = 0x30;
 
 /** A policy's parts from the bytes of its file; throws `InvalidPolicy` on any defect. */
@@ -18,7 +18,7 @@ export function readArtifact(data) {
   const metadata = readMetadata(header);
   const problem = new Problem(field(metadata, "problem", ["object"], "$"), "$.problem");
   if (metadata.format !== problem.format) {
-    throw new InvalidPolicy(`format version ${metadata.format}, but its features are of format ${problem.format}`);
+    throw new InvalidPolicy(`format version ${metadata.format}, but its problem is of format ${problem.format}`);
   }
   verifyChecksum(data, metadata.sha256);
   const tensors = readTensors(data, header, start);

@@ -10,13 +10,17 @@ export class Problem {
   constructor(described, path) {
     this.name = checkName(field(described, "name", ["str"], path), `${path}.name`);
     this.features = readFeatures(field(described, "context", ["array"], path), `${path}.context`);
-    /** The format of policy files: the lowest that the features need. */
-    this.format = Math.max(1, ...this.features.map((feature) => feature.format ?? 1));
-    const space = readActions(field(described, "actions", ["object"], path), `${path}.actions`);
+    const actions = field(described, "actions", ["object"], path);
+    const space = readActions(actions, `${path}.actions`);
     /** The space of a number; null for a list of actions. */
     this.number = space instanceof Continuous ? space : null;
     /** The names of a list of actions. */
     this.actions = this.number ? [] : space;
+    const retired = this.number ? [] : readRetired(actions, this.actions, `${path}.actions`);
+    /** Whether each action is chosen, Uint8Array[K] of 0 and 1; null if none is retired. */
+    this.chosen = retired.length ? Uint8Array.from(this.actions, (name) => (retired.includes(name) ? 0 : 1)) : null;
+    /** The format of policy files: the lowest that the features and the actions need. */
+    this.format = Math.max(this.chosen ? 3 : 1, ...this.features.map((feature) => feature.format ?? 1));
     this.outputs = this.number ? this.number.outputs : this.actions.length;
     this.labels = this.features.flatMap((feature) => feature.labels);
     this.width = this.labels.length;
@@ -34,8 +38,18 @@ export class Problem {
     else throw new InvalidContext(`a context must be a mapping of feature names to values, got ${shown(context)}`);
   }
 
-  /** The eligible actions as Uint8Array[K] of 0 and 1; null if all are. */
+  /**
+   * What to choose from as Uint8Array[K] of 0 and 1, null for all: the eligible actions without retired ones, or all
+   * eligible ones where only retired ones are eligible.
+   */
   mask(eligible) {
+    const asked = this.#asked(eligible);
+    if (this.chosen === null || asked === null) return this.chosen;
+    const left = asked.map((one, i) => one & this.chosen[i]);
+    return left.includes(1) ? left : asked;
+  }
+
+  #asked(eligible) {
     if (eligible === null || eligible === undefined) return null;
     if (!Array.isArray(eligible)) {
       throw new InvalidContext(`eligible must be a list of action names, got ${shown(eligible)}`);
@@ -97,6 +111,18 @@ function readActions(described, path) {
   const names = field(described, "names", ["array"], path);
   if (names.length < 2) throw misfit("actions must be a list of at least two names", `${path}.names`);
   return checkNames(names, "action", `${path}.names`);
+}
+
+/** The actions that are no longer chosen. */
+function readRetired(described, actions, path) {
+  if (described.retired === undefined) return [];
+  const retired = checkNames(field(described, "retired", ["array"], path), "retired action", `${path}.retired`);
+  const unknown = retired.find((name) => !actions.includes(name));
+  if (unknown !== undefined) throw misfit(`retired: unknown action ${shown(unknown)}`, `${path}.retired`);
+  if (retired.length && actions.length - retired.length < 2) {
+    throw misfit("retired leaves fewer than two actions", `${path}.retired`);
+  }
+  return retired;
 }
 
 /** Also true for arrays of another realm (a frame, a test runner's sandbox), where `instanceof` fails. */

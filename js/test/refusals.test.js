@@ -57,8 +57,8 @@ test("files of another kind", () => {
 });
 
 test("other format versions", () => {
-  for (const format of [0, 3, -1]) {
-    const reason = new RegExp(`^format version ${format}; this version of Potstill reads 1 to 2$`);
+  for (const format of [0, 4, -1]) {
+    const reason = new RegExp(`^format version ${format}; this version of Potstill reads 1 to 3$`);
     assertRefused(policyFile({ metadata: { format } }), reason);
   }
   // Of a later format nothing else is known, so that nothing else is complained about.

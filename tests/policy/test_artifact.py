@@ -67,8 +67,8 @@ def resealed(policy, layers=None, **changes):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"format": 3}, "format version 3; this version of Potstill reads 1 to 2"),
-        ({"format": 2}, "format version 2, but its features are of format 1"),
+        ({"format": 4}, "format version 4; this version of Potstill reads 1 to 3"),
+        ({"format": 2}, "format version 2, but its problem is of format 1"),
         ({"salt": "00"}, "its salt must be 32 hex digits, got '00'"),
         ({"salt": "zz" * 16}, "its salt must be 32 hex digits"),
         ({"floor": 0.7}, "floor must be a number from 0 to 1/4"),

@@ -23,6 +23,7 @@ COMMANDS = {
     "unpin": "versions",
     "pause": "versions",
     "resume": "versions",
+    "actions": "actions",
     "events": "events",
     "update": "update",
     "reproduce": "update",

@@ -17,8 +17,8 @@ from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import ACTIVATIONS, Activation, Layer
 from potstill.problem import Problem
 
-#: Formats that are read. A file has the lowest that its features need, so that earlier readers read what they can.
-FORMATS = (1, 2)
+#: Formats that are read. A file has the lowest that its problem needs, so that earlier readers read what they can.
+FORMATS = (1, 2, 3)
 _KEY = "potstill"
 _NO_CHECKSUM = "0" * 64
 #: The deepest nesting of JSON that is read. Potstill writes about six levels; parsers run out of stack at thousands.
@@ -158,14 +158,14 @@ class _Format(msgspec.Struct):
 
 
 def format_of(problem: Problem) -> int:
-    """The format of a problem's policy files: the lowest that its features need."""
-    return max((feature.format for feature in problem.context), default=1)
+    """The format of a problem's policy files: the lowest that its features and actions need."""
+    return max([getattr(problem.actions, "format", 1), *(feature.format for feature in problem.context)])
 
 
 def _check_values(metadata: Metadata) -> None:
     needed = format_of(metadata.problem)
     if metadata.format != needed:
-        raise InvalidPolicy(f"format version {metadata.format}, but its features are of format {needed}")
+        raise InvalidPolicy(f"format version {metadata.format}, but its problem is of format {needed}")
     try:
         salt = bytes.fromhex(metadata.salt)
     except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from potstill.policy.runtime import start
 from potstill.problem import Context, Contexts, Problem
 from potstill.spaces import Actions, Allowed, Distribution, FiniteSpace, finite
 from potstill.spaces.continuous import HistogramHead
-from potstill.spaces.discrete import SoftmaxHead
+from potstill.spaces.discrete import Discrete, SoftmaxHead
 
 #: Unit of `Policy.agreement`: 16 float32 roundoffs. The native kernel and ONNX Runtime stay below 6
 #: (tests/policy/test_agreement.py).
@@ -57,6 +57,8 @@ class Policy:
         self._runtime = start(metadata, self._layers, self._head, runtime)
         self._named_runtime = runtime
         self._decide_at_once, self._decide_row_at_once = self._runtime.decide, self._runtime.decide_row
+        space = metadata.problem.actions
+        self._narrowing = space if isinstance(space, Discrete) and space.retired else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (
@@ -228,6 +230,7 @@ class Policy:
         finite(self.problem.actions, "Policy.probabilities")
         allowed = None if eligible is None else self.problem.actions.restrict(eligible).allowed
         encoded = self._runtime.encode(context)[None]
+        allowed = self._allowed(allowed, 1)
         p: Float32 = self._finite(self._runtime.probabilities(encoded, allowed, self._floor(floor)))[0]
         return p
 
@@ -263,11 +266,15 @@ class Policy:
             eligible: Allowed actions; all by default.
             floor: Smallest propensity of an eligible action; the policy's own by default.
         """
+        if self._narrowing is not None:
+            return self._decide_narrowed(self._decide_at_once, context, id, eligible, floor)
         decision = self._decide_at_once(context, id, eligible, floor)
         return self._decide_by_steps(context, id, eligible, floor) if decision is NotImplemented else decision
 
     def decide_row(self, values: Row, *, id: str | None = None, eligible: Any = None) -> Decision:  # noqa: A002
         """`decide` for the values of a context in the order of the features; None is a missing value."""
+        if self._narrowing is not None:
+            return self._decide_narrowed(self._decide_row_at_once, values, id, eligible, None)
         decision = self._decide_row_at_once(values, id, eligible, None)
         if decision is NotImplemented:
             return self._decide_by_steps(self.encode_rows([values])[0], id, eligible, None)
@@ -307,6 +314,32 @@ class Policy:
         """Encoded contexts, float32[N, d], from their values in the order of the features; None is a missing value."""
         return self._runtime.encode_rows(rows)
 
+    def _decide_narrowed(
+        self,
+        at_once: Callable[..., Any],
+        given: Any,
+        decision_id: str | None,
+        eligible: Any,
+        floor: float | None,
+    ) -> Decision:
+        """A decision of a policy with retired actions; it states what the request allows, not what was left of it.
+
+        Args:
+            at_once: `decide` or `decide_row` of the runtime.
+            given: A context, or the values of one.
+            decision_id: Id of the decision.
+            eligible: Allowed actions.
+            floor: Smallest propensity.
+        """
+        assert self._narrowing is not None
+        if eligible is None or isinstance(eligible, (list, tuple)):
+            found = at_once(given, decision_id, self._narrowing.narrow_names(eligible), floor)
+            if found is not NotImplemented:
+                stated = None if eligible is None else tuple(eligible)
+                return Decision(found.id, found.action, found.propensity, found.policy, stated, found.floor)
+        encoded = self.encode_rows([given])[0] if isinstance(given, tuple) else given
+        return self._decide_by_steps(encoded, decision_id, eligible, floor)
+
     def _decide_by_steps(
         self, context: Context, decision_id: str | None, eligible: Any, floor: float | None
     ) -> Decision:
@@ -315,7 +348,7 @@ class Policy:
         smallest = self._floor(floor)
         if decision_id is None:
             decision_id = uuid.uuid4().hex
-        allowed = None if restriction is None else restriction.allowed
+        allowed = self._allowed(None if restriction is None else restriction.allowed, 1)
         chosen, propensities = self._runtime.choose(encoded, self._runtime.uniforms([decision_id]), allowed, smallest)
         action, propensity = self.problem.actions.decode(chosen)[0], float(self._finite(propensities)[0])
         stated = None if restriction is None else restriction.value
@@ -329,13 +362,17 @@ class Policy:
 
     def _allowed(self, eligible: Allowed | None, count: int) -> Allowed | None:
         space = self.problem.actions
-        if eligible is None or not isinstance(space, FiniteSpace):
+        if not isinstance(space, FiniteSpace):
             return eligible
+        if eligible is None:
+            return None if self._narrowing is None else self._narrowing.narrow(None, count)
         mask, actions = np.asarray(eligible, bool), len(space)
         if mask.shape not in ((actions,), (count, actions)):
             raise ValueError(f"eligible must be bool[{actions}] or bool[{count}, {actions}], got shape {mask.shape}")
         if not mask.any(axis=-1).all():
             raise ValueError("eligible has a row without any action; allow at least one")
+        if self._narrowing is not None:
+            return self._narrowing.narrow(mask, count)
         return np.broadcast_to(mask, (count, actions))
 
     def _finite(self, p: NDArray[Any]) -> NDArray[Any]:

@@ -16,16 +16,21 @@ class Difference(NamedTuple):
         added: Actions that the earlier one does not have.
         removed: Actions that only the earlier one has.
         others: All other differences, in words.
+        retired: Actions of both that are retired in the later one alone.
+        restored: Actions of both that are retired in the earlier one alone.
     """
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
     others: tuple[str, ...]
+    retired: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
 
     @property
     def in_words(self) -> str:
         """All differences, such as ``action '4k' was added, feature 'device' was removed``."""
-        told = [*_told("action", self.added, "added"), *_told("action", self.removed, "removed"), *self.others]
+        told = [*_told("action", self.added, "added"), *_told("action", self.removed, "removed")]
+        told += [*_told("action", self.retired, "retired"), *_told("action", self.restored, "restored"), *self.others]
         return ", ".join(told) or "nothing was changed"
 
 
@@ -36,11 +41,14 @@ def difference(before: Problem, after: Problem) -> Difference:
     others = [*_features(before, after)]
     if before.name != after.name:
         others.append(f"the name was changed from {before.name!r} to {after.name!r}")
-    if before.actions != after.actions and not (added or removed):
+    old, new = (frozenset(getattr(one.actions, "retired", ())) for one in (before, after))
+    retired = tuple(name for name in names[1] if name in new - old and name not in added)
+    restored = tuple(name for name in names[1] if name in old - new)
+    if before.actions != after.actions and not (added or removed or retired or restored):
         others.append(_actions(before.actions, after.actions))
     if before.reward != after.reward:
         others.append("the reward was changed")
-    return Difference(added, removed, tuple(others))
+    return Difference(added, removed, tuple(others), retired, restored)
 
 
 def _actions(before: ActionSpace, after: ActionSpace) -> str:

@@ -145,6 +145,7 @@ class Registry:
         serve: bool = True,
         expected: int,
         note: str = "",
+        by: str = "",
         replaces: bool = False,
         release: bool = False,
     ) -> Entry:
@@ -159,6 +160,7 @@ class Registry:
                 one is staged in any case.
             expected: The number of the last entry when the work on this version began; 0 if there was none.
             note: Kept with the change.
+            by: Who asks for it; empty for an update.
             replaces: Serve it also in place of a pinned version, which it is then pinned for: that one cannot serve
                 any more, because the problem has changed.
             release: Release the pin, so that the next version serves.
@@ -185,6 +187,7 @@ class Registry:
                 expected,
                 event="published",
                 latest=policy.version,
+                by=by,
                 note=note,
                 **described(policy, tuple(reasons), files),
                 **(holds(head) | (forward(head, policy.version) if serves else unmoved(head)) | released),

@@ -26,10 +26,12 @@ class FiniteLearning(msgspec.Struct, frozen=True):
     Attributes:
         outputs: Number of actions.
         geometry: Distances between them; None if they have none.
+        chosen: Whether each action is chosen; None if none is retired. Labels are then among those chosen.
     """
 
     outputs: int
     geometry: Line | Bins | Metric | None = None
+    chosen: tuple[bool, ...] | None = None
 
     def label(self, teacher: Any, state: Any, contexts: Float32, key: Any) -> Float32:
         """The teacher's propensities."""
@@ -104,8 +106,10 @@ def _rows(values: Float64) -> Float64:
 
 def learning(space: FiniteSpace) -> FiniteLearning:
     """Imitation on a list of actions; with distances if the space has positions or distances."""
+    retired = getattr(space, "retired", ())
+    chosen = tuple(name not in retired for name in space.labels) if retired else None
     if positions := getattr(space, "positions", None):
-        return FiniteLearning(len(space), Line(positions))
+        return FiniteLearning(len(space), Line(positions), chosen)
     if distances := getattr(space, "distances", None):
-        return FiniteLearning(len(space), Metric(distances))
-    return FiniteLearning(len(space))
+        return FiniteLearning(len(space), Metric(distances), chosen)
+    return FiniteLearning(len(space), chosen=chosen)

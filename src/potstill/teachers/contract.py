@@ -7,7 +7,7 @@ key. `check_teacher` tests any teacher, your own included, against this contract
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -162,6 +162,33 @@ class NeedsFiniteActions:
     def count(self, space: ActionSpace) -> int:
         """Number of actions."""
         return len(finite(space, type(self).__name__))
+
+
+@runtime_checkable
+class Restricting(Protocol):
+    """A finite teacher that labels contexts as if only some actions existed; without it, labels are renormalised."""
+
+    def propensities_among(self, state: Any, contexts: Float32, key: Key, chosen: NDArray[np.bool_]) -> Float32:
+        """The posterior probability that each action is the best of those in `chosen`, bool[K]; 0 for the others."""
+
+
+@runtime_checkable
+class PerAction(Protocol):
+    """A teacher whose state keeps statistics of each action, so that the list of actions may change under it."""
+
+    def with_actions(self, state: Any, before: Problem, after: Problem, like: Mapping[str, str]) -> Any:
+        """The state for another list of actions; features are the same.
+
+        Actions of both lists keep what was learnt of them. Others start at their prior; those that are keys of `like`
+        as the action that is the value, with each of its observations worth `LIKE` of one.
+
+        Raises:
+            ValueError: This state does not keep its actions apart; the message says why.
+        """
+
+
+#: Weight of the observations that a new action takes over from the one that it is like: the same mean, far wider.
+LIKE = 0.1
 
 
 class Stats(Protocol):

@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING
 
 from potstill.lazy import lazy
 from potstill.workspace import template
-from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform
+from potstill.workspace.actions import (
+    ActionsReport,
+    ActionStatus,
+    CannotChangeActions,
+    add_action,
+    list_actions,
+    remove_action,
+    retire_action,
+)
+from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform, source_of
 from potstill.workspace.backup import (
     BackupReport,
     CorruptBackup,
@@ -29,6 +38,7 @@ from potstill.workspace.design import (
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
 from potstill.workspace.notices import change_notice, notices
 from potstill.workspace.overview import Overview, overview
+from potstill.workspace.problem_edit import CannotEdit
 from potstill.workspace.problem_file import problem_text
 from potstill.workspace.registry_access import RegistryAccess, open_registry
 from potstill.workspace.teacher_code import (
@@ -57,8 +67,12 @@ __all__ = [
     "DESIGN",
     "PROBLEM",
     "PROGRAM",
+    "ActionStatus",
+    "ActionsReport",
     "Adaptation",
     "BackupReport",
+    "CannotChangeActions",
+    "CannotEdit",
     "Config",
     "CorruptBackup",
     "DesignPoint",
@@ -78,6 +92,7 @@ __all__ = [
     "Workspace",
     "WorkspaceExists",
     "adapt_again",
+    "add_action",
     "back_up",
     "change_notice",
     "check_code",
@@ -93,6 +108,7 @@ __all__ = [
     "installed_teachers",
     "is_own_code",
     "is_uniform",
+    "list_actions",
     "list_backups",
     "log_example",
     "model_reference",
@@ -102,9 +118,12 @@ __all__ = [
     "problem_text",
     "read_config",
     "read_design",
+    "remove_action",
     "restore",
+    "retire_action",
     "rules_of",
     "same_code",
+    "source_of",
     "states_prior",
     "template",
     "write_design",

@@ -3,10 +3,12 @@
 Actions that were removed are dropped, and the others are renormalised. Actions that were added get a score that no
 softmax sees, and the floor gives them their propensity: with share ε and K actions every decision is drawn uniformly
 with probability ε, and by the policy otherwise. So each new action has the propensity ε / K exactly, in the policy
-format as it is, and an audit recomputes it.
+format as it is, and an audit recomputes it. Retired actions keep their scores, and the list of actions masks them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 import numpy as np
@@ -21,15 +23,16 @@ UNSEEN = -1e4
 _ORIGIN = "adapted"
 
 
-class Adaptation(msgspec.Struct, frozen=True, kw_only=True):
+class Adaptation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a policy was adapted; in its lineage.
 
     Attributes:
         version: Version that it was adapted from.
-        untrained: Actions that have only the floor's propensity.
+        untrained: Actions whose scores mean nothing, so that they have only the floor's propensity.
         removed: Actions of that version that were dropped.
         share: Share of decisions that are drawn uniformly from all actions, if any is untrained.
         floor: The floor that was configured.
+        like: Added actions that begin as another one at the next update, and that one.
     """
 
     version: int
@@ -37,6 +40,7 @@ class Adaptation(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...]
     share: float
     floor: float
+    like: dict[str, str] = {}
 
     @classmethod
     def of(cls, policy: Policy) -> Adaptation | None:
@@ -53,7 +57,16 @@ def can_adapt(policy: Policy, problem: Problem) -> bool:
     return policy.problem.context == problem.context and bool({*before.names} & {*after.names})
 
 
-def adapt(policy: Policy, problem: Problem, *, version: int, seed: int, floor: float, share: float) -> Policy:
+def adapt(
+    policy: Policy,
+    problem: Problem,
+    *,
+    version: int,
+    seed: int,
+    floor: float,
+    share: float,
+    like: Mapping[str, str] | None = None,
+) -> Policy:
     """The policy for a changed list of actions; see `can_adapt`.
 
     Args:
@@ -63,20 +76,22 @@ def adapt(policy: Policy, problem: Problem, *, version: int, seed: int, floor: f
         seed: Seed of the draws.
         floor: The configured floor.
         share: Share of decisions to spread evenly over all actions, if any action is new.
+        like: Added actions that begin as another one at the next update, and that one.
     """
-    before, changed = Adaptation.of(policy), difference(policy.problem, problem)
-    untrained = {*changed.added, *(before.untrained if before else ())} & {*_names(problem)}
+    changed, untrained = difference(policy.problem, problem), _untrained(policy, problem)
     adaptation = Adaptation(
         version=policy.version,
         untrained=tuple(name for name in _names(problem) if name in untrained),
         removed=changed.removed,
         share=share,
         floor=floor,
+        like=dict(like or {}),
     )
-    smallest = max(floor, share / len(_names(problem))) if untrained else floor
+    explored = untrained & {*_available(problem)}
+    smallest = max(floor, _evenly(share, problem)) if explored else floor
     return Policy.build(
         problem,
-        [*policy.layers[:-1], _outputs(policy, problem)],
+        [*policy.layers[:-1], _outputs(policy, problem, untrained)],
         version=version,
         seed=seed,
         parent=policy.version,
@@ -101,7 +116,24 @@ def adapt_again(policy: Policy, adapted: Policy, adaptation: Adaptation) -> Poli
         seed=adapted.metadata.lineage.seed or 0,
         floor=adaptation.floor,
         share=adaptation.share,
+        like=adaptation.like,
     )
+
+
+def source_of(policy: Policy, read: Callable[[int], Policy]) -> tuple[Policy, dict[str, str]]:
+    """The version that a policy was adapted from, maybe in several steps, and the new actions that are like others.
+
+    Args:
+        policy: A policy; one that was not adapted is its own source.
+        read: Reads a version.
+    """
+    like: dict[str, str] = {}
+    removed: set[str] = set()
+    while (adaptation := Adaptation.of(policy)) is not None:
+        like = {**{name: other for name, other in adaptation.like.items() if name not in removed}, **like}
+        removed.update(adaptation.removed)
+        policy = read(adaptation.version)
+    return policy, like
 
 
 def is_uniform(policy: Policy) -> bool:
@@ -125,8 +157,10 @@ def _adapted_in_words(policy: Policy, adaptation: Adaptation) -> str:
     told = [f"adapted from version {adaptation.version} until the next update"]
     if adaptation.removed:
         told.append(f"without {', '.join(map(repr, adaptation.removed))}")
-    if adaptation.untrained:
-        names = ", ".join(map(repr, adaptation.untrained))
+    if retired := [name for name in _names(policy.problem) if name not in _available(policy.problem)]:
+        told.append(f"{', '.join(map(repr, retired))} retired")
+    if explored := [name for name in adaptation.untrained if name not in retired]:
+        names = ", ".join(map(repr, explored))
         told.append(f"{names}: {100 * policy.floor:.3g} % of decisions each, where all actions are eligible")
     return "; ".join(told)
 
@@ -135,10 +169,27 @@ def _names(problem: Problem) -> tuple[str, ...]:
     return finite(problem.actions, "adapting a policy").labels
 
 
-def _outputs(policy: Policy, problem: Problem) -> Layer:
+def _available(problem: Problem) -> tuple[str, ...]:
+    """The actions that are not retired."""
+    return problem.actions.available if isinstance(problem.actions, Discrete) else _names(problem)
+
+
+def _evenly(share: float, problem: Problem) -> float:
+    """The share of each action that is not retired; the format takes a floor of at most one over all actions."""
+    return min(share / len(_available(problem)), 1 / len(_names(problem)))
+
+
+def _untrained(policy: Policy, problem: Problem) -> set[str]:
+    """Actions without a score that means something: added ones, and those that were retired when it was distilled."""
+    before = Adaptation.of(policy)
+    earlier = before.untrained if before else getattr(policy.problem.actions, "retired", ())
+    return {*difference(policy.problem, problem).added, *earlier} & {*_names(problem)}
+
+
+def _outputs(policy: Policy, problem: Problem, untrained: Collection[str]) -> Layer:
     """The output layer for the new list: known actions keep their weights."""
     weight, bias = policy.layers[-1]
-    known = {name: place for place, name in enumerate(_names(policy.problem))}
+    known = {name: place for place, name in enumerate(_names(policy.problem)) if name not in untrained}
     places = [known.get(name) for name in _names(problem)]
     columns = np.zeros((len(weight), len(places)), np.float32)
     scores = np.full(len(places), UNSEEN, np.float32)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from potstill.errors import PotstillError
 from potstill.events import EventLog, Horizon, LogWatermark, Watermarks
@@ -16,7 +18,7 @@ from potstill.policy import Policy
 from potstill.problem import Problem, difference
 from potstill.registry import Conflict, Hold, OtherProblem, Registry, UnknownVersion
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_storage
-from potstill.workspace.adapt import adapt, can_adapt, in_words, is_uniform
+from potstill.workspace.adapt import Adaptation, adapt, can_adapt, in_words, is_uniform
 from potstill.workspace.config import Config, InvalidConfig, read_config
 from potstill.workspace.teacher_code import states_prior
 
@@ -36,6 +38,22 @@ class WorkspaceExists(PotstillError, FileExistsError):
 
 class NoFirstPolicy(PotstillError, LookupError):
     """Nothing is published yet, and the first policy is to be distilled from the teacher's prior."""
+
+
+class Change(NamedTuple):
+    """A change of the actions.
+
+    Attributes:
+        reason: Why, for the registry's history.
+        by: Who asks for it.
+        share: Share of decisions that are drawn uniformly until the next update; that of `potstill.toml` if left out.
+        like: Added actions that begin as another one at the next update, and that one.
+    """
+
+    reason: str = ""
+    by: str = ""
+    share: float | None = None
+    like: Mapping[str, str] = MappingProxyType({})
 
 
 class Workspace:
@@ -129,19 +147,22 @@ class Workspace:
         adapted to the changed actions; where the features have changed, the last one that served this problem, or a
         uniform one. `start` publishes what is not published.
         """
+        return self._following(Change())
+
+    def _following(self, change: Change) -> Policy:
         try:
             return self.registry.policy()
         except UnknownVersion:
             return self._uniform()
         except OtherProblem:
-            return self._fitting(self.before())
+            return self._fitting(self.before(), change)
 
     def before(self) -> Policy:
         """The serving policy, also if it is for an earlier problem."""
         head = self.registry.head()
         return self.registry.policy(None if head is None else head.serving)
 
-    def start(self, *, fresh: bool = False) -> Policy:
+    def start(self, *, fresh: bool = False, change: Change | None = None) -> Policy:
         """The serving policy; if none is published for this problem, what `serving` gives is published first.
 
         A process that keeps an earlier problem than that of `problem.toml` changes nothing: it gets the last version
@@ -150,12 +171,14 @@ class Workspace:
         Args:
             fresh: Start from a uniform policy where the problem has changed so that none fits. It releases a pin: a
                 pinned uniform policy would serve until somebody noticed.
+            change: Who changed the actions, why, and how new ones begin.
 
         Raises:
             NoFirstPolicy: Nothing is published, the configuration states a prior, and `fresh` is false.
             OtherProblem: The problem has changed so that no version fits, and `fresh` is false.
         """
-        head, policy = self.registry.head(), self.serving()
+        stated = change or Change()
+        head, policy = self.registry.head(), self._following(stated)
         if head is None and not fresh and states_prior(self.config.teacher):
             raise NoFirstPolicy(
                 f"{self.url}: no policy is published yet, and the teacher of potstill.toml has a prior that the first "
@@ -169,7 +192,7 @@ class Workspace:
         expected = head.number if head else 0
         try:
             if head is not None and policy.version <= head.latest:
-                self._serve_again(policy.version, head.pinned)
+                self._serve_again(policy.version, head.pinned, stated)
             else:
                 note, forgets = self._check_start(policy, fresh=fresh)
                 self.registry.publish(
@@ -177,7 +200,8 @@ class Workspace:
                     teacher=None,
                     report=b"{}",
                     expected=expected,
-                    note=note,
+                    note=f"{note}: {stated.reason}" if stated.reason else note,
+                    by=stated.by,
                     replaces=True,
                     release=forgets,
                 )
@@ -185,20 +209,35 @@ class Workspace:
             return self.registry.policy()  # another process published first
         return policy
 
-    def _serve_again(self, version: int, pinned: Hold | None) -> None:
+    def _serve_again(self, version: int, pinned: Hold | None, change: Change) -> None:
         """Serve a version of a problem that `problem.toml` has again; a pin stays."""
+        note = "problem.toml is again that of this version"
         if pinned is not None:
             self.registry.pin(version, pinned.reason, pinned.by)
         else:
-            self.registry.serve(version, "problem.toml is again that of this version")
+            self.registry.serve(version, f"{note}: {change.reason}" if change.reason else note, change.by)
 
-    def _fitting(self, before: Policy) -> Policy:
+    def _fitting(self, before: Policy, change: Change) -> Policy:
         """A policy for this problem in place of one for an earlier problem."""
         stated, version = self.config.policy, self.registry.next_version()
         if can_adapt(before, self.problem) and not is_uniform(before):
-            share = stated.new_action_share
-            return adapt(before, self.problem, version=version, seed=stated.seed, floor=stated.floor, share=share)
+            return adapt(
+                before,
+                self.problem,
+                version=version,
+                seed=stated.seed,
+                floor=stated.floor,
+                share=self._share(before, change),
+                like=change.like,
+            )
         return self._served_before() or self._uniform()
+
+    def _share(self, before: Policy, change: Change) -> float:
+        """Share of decisions that are drawn uniformly: as stated, as for actions that are new already, or configured."""
+        if change.share is not None:
+            return change.share
+        adaptation = Adaptation.of(before)
+        return adaptation.share if adaptation and adaptation.untrained else self.config.policy.new_action_share
 
     def _served_before(self) -> Policy | None:
         """The last version that served this problem; None if there is none."""

@@ -10,6 +10,7 @@ from potstill.events.lake.lake import Lake
 from potstill.events.lake.maintenance import compact, expire, vacuum
 from potstill.events.lake.observations import (
     ObservationChunk,
+    count_by_action,
     count_observations,
     observation_chunks,
     read_observations,
@@ -43,6 +44,7 @@ __all__ = [
     "arrived_files",
     "check_files_exist",
     "compact",
+    "count_by_action",
     "count_observations",
     "decision_frame",
     "erase",

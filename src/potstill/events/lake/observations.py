@@ -41,6 +41,12 @@ def count_observations(
     return int(rows.select(pl.len()).collect().item())
 
 
+def count_by_action(lake: Lake) -> dict[str, int]:
+    """Number of observations of each action, by the name that the lake has; for a list of actions."""
+    counted = lake.scan("observations").group_by("action").len().collect().sort("action")
+    return {str(name): int(count) for name, count in counted.rows()}
+
+
 def read_observations(
     lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000, *, without: Collection[str] = ()
 ) -> Iterator[Observations]:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from potstill.decode import unknown_name
 from potstill.errors import InvalidAction, InvalidProblem, check_distinct, check_name, shown
 from potstill.spaces.contract import Actions, Bool, ColumnType, Float32, WireTypes
 from potstill.spaces.discrete.distances import check_distances, check_positions
@@ -24,11 +25,14 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
         positions: Position of each action on a line, such as the bitrate that it names. Imitation is then also measured
             by how far it moves actions, and `Student(distance="wasserstein")` minimises that.
         distances: The same for actions that are not on a line: a symmetric matrix of distances.
+        retired: Actions that are no longer chosen, while what was observed of them still teaches. One is chosen only
+            where a request allows no other.
     """
 
     names: Sequence[str]
     positions: Sequence[float] | None = None
     distances: Sequence[Sequence[float]] | None = None
+    retired: Sequence[str] = ()
 
     measure: ClassVar[Literal["counting"]] = "counting"
     columns: ClassVar[Mapping[str, ColumnType]] = {"action": "string", "eligible": "strings"}
@@ -46,6 +50,7 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
             msgspec.structs.force_setattr(self, "positions", check_positions(self.positions, self.names))
         if self.distances is not None:
             msgspec.structs.force_setattr(self, "distances", check_distances(self.distances, self.names))
+        msgspec.structs.force_setattr(self, "retired", check_retired(self.retired, self.names))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -57,8 +62,42 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
 
     @property
     def examples(self) -> Sequence[str]:
-        """The first two names."""
-        return self.names[:2]
+        """The first two names that are not retired."""
+        return self.available[:2]
+
+    @property
+    def format(self) -> int:
+        """The lowest format of policy files that can state this list."""
+        return 3 if self.retired else 1
+
+    @cached_property
+    def available(self) -> tuple[str, ...]:
+        """The names that are not retired, in the order of the list."""
+        return tuple(name for name in self.names if name not in self.retired)
+
+    @cached_property
+    def chosen(self) -> Bool:
+        """Whether each action is chosen, bool[K]: false where it is retired."""
+        return np.array([name not in self.retired for name in self.names])
+
+    def narrow(self, allowed: Bool | None, rows: int) -> Bool | None:
+        """What a policy chooses from, bool[N, K], where a request allows `allowed`, bool[K] or bool[N, K].
+
+        The allowed actions without retired ones; all allowed ones where only retired ones are allowed.
+        """
+        if not self.retired:
+            return allowed
+        asked = np.broadcast_to(True if allowed is None else allowed, (rows, len(self.names)))
+        left = asked & self.chosen
+        return np.where(left.any(axis=1, keepdims=True), left, asked)
+
+    def narrow_names(self, eligible: Sequence[str] | None) -> Sequence[str] | None:
+        """The same for the names that one request allows."""
+        if not self.retired:
+            return eligible
+        if eligible is None:
+            return self.available
+        return [name for name in eligible if name not in self.retired] or eligible
 
     @cached_property
     def wire(self) -> WireTypes:
@@ -137,6 +176,21 @@ class Discrete(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag_f
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.names)}
+
+
+def check_retired(retired: object, names: Sequence[str]) -> tuple[str, ...]:
+    """Retired actions as a tuple; `InvalidProblem` if they are not names of the list, or leave fewer than two."""
+    if isinstance(retired, str) or not isinstance(retired, (list, tuple)):
+        raise InvalidProblem(f"retired must be a list of actions, got {shown(retired)}")
+    for name in retired:
+        if name not in names:
+            raise InvalidProblem(f"retired: {unknown_name('action', name, names)}")
+    check_distinct(tuple(retired), "retired action")
+    if retired and len(names) - len(retired) < 2:
+        raise InvalidProblem(
+            f"retired leaves fewer than two of the actions {', '.join(names)}; leave two or more that can be chosen"
+        )
+    return tuple(retired)
 
 
 class EligibleNames(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
+from potstill.teachers.among import best_among
 from potstill.teachers.auto.stacking import Errors
 from potstill.teachers.contract import EXACT, Exactness, Float32, Float64, NeedsFiniteActions
 from potstill.teachers.forest import ForestTS
@@ -155,6 +156,17 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
     def propensities(self, state: AutoState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
         """The probability that each action is best, float32[N, K]."""
         parts = [probability_best(*self.marginals(state, contexts[rows])) for rows in _chunks(len(contexts))]
+        return np.concatenate([np.zeros((0, len(state.errors.n)), np.float32), *parts])
+
+    def propensities_among(
+        self,
+        state: AutoState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        chosen: NDArray[np.bool_],
+    ) -> Float32:
+        """The probability that each action is the best of those in `chosen`, float32[N, K]."""
+        parts = [best_among(self.marginals(state, contexts[rows]), chosen) for rows in _chunks(len(contexts))]
         return np.concatenate([np.zeros((0, len(state.errors.n)), np.float32), *parts])
 
     def sample_actions(self, state: AutoState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:

@@ -131,6 +131,19 @@ class ForestTS(
         parts = [vote_shares(self.draws(state, contexts[rows])) for rows in self._chunks(state, len(contexts))]
         return np.concatenate([np.zeros((0, len(state.seen)), np.float32), *parts])
 
+    def propensities_among(
+        self,
+        state: ForestState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        chosen: NDArray[np.bool_],
+    ) -> Float32:
+        """The probability that each action is the best of those in `chosen`, float32[N, K]."""
+        found = np.zeros((len(contexts), len(chosen)), np.float32)
+        for rows in self._chunks(state, len(contexts)):
+            found[rows, chosen] = vote_shares(self.draws(state, contexts[rows])[:, chosen])
+        return found
+
     def sample_actions(self, state: ForestState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Thompson-sampled actions, int64[N, n]."""
         return sample_rows(self.propensities(state, contexts, key), n, key)

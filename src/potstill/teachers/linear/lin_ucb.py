@@ -32,6 +32,16 @@ class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb
         """Probability 1 on the action with the highest bound, float32[N, K]; ties are split evenly."""
         return split_ties(self.bounds(state, contexts))
 
+    def propensities_among(
+        self,
+        state: LinearState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        chosen: NDArray[np.bool_],
+    ) -> Float32:
+        """The probability that each action is the best of those in `chosen`, float32[N, K]."""
+        return split_ties(np.where(chosen, self.bounds(state, contexts), -np.inf))
+
     def sample_actions(self, state: LinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Actions with the highest bound, int64[N, n]; ties are broken at random."""
         return sample_rows(self.propensities(state, contexts, key), n, key)

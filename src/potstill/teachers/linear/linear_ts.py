@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
-from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
+from potstill.spaces import finite
+from potstill.teachers.among import best_among
+from potstill.teachers.contract import EXACT, LIKE, Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.linear import nig
 from potstill.teachers.linear.prior import Coefficients, decoded, resolve
 from potstill.teachers.memory import Weighting, Weights, weights
@@ -108,6 +111,30 @@ class LinearTS(
         """The probability that each action is best, float32[N, K]."""
         return probability_best(*self.marginals(state, contexts))
 
+    def propensities_among(
+        self,
+        state: LinearState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        chosen: NDArray[np.bool_],
+    ) -> Float32:
+        """The probability that each action is the best of those in `chosen`, float32[N, K]."""
+        return best_among(self.marginals(state, contexts), chosen)
+
+    def with_actions(self, state: LinearState, before: Problem, after: Problem, like: Mapping[str, str]) -> LinearState:
+        """The posterior for another list of actions: each keeps its own statistics."""
+        if not isinstance(state.sums, nig.Sums):
+            raise InvalidOption(
+                f"{type(self).__name__}: weights of {self.weighting!r} are normalised over all observations, so that "
+                "no action keeps its own; it learns from all observations again"
+            )
+        known, names = (finite(one.actions, "LinearTS").labels for one in (before, after))
+        rows = [_source(name, known, like) for name in names]
+        empty = self.summarise(Observations.none(after))
+        total = nig.Sums(*(_picked(old, new, rows) for old, new in zip(state.sums, empty.normalised(), strict=True)))
+        prior = () if self.prior is msgspec.UNSET else resolve(self.prior, after, self.precision)
+        return self._state(total, prior)
+
     def sample_actions(self, state: LinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Thompson-sampled actions, int64[N, n]."""
         return nig.sample_best(self.marginals(state, contexts), n, key)
@@ -125,6 +152,23 @@ class LinearTS(
         if isinstance(prior, nig.Prior):
             return LinearState(total, nig.posterior(prior.added_to(sums), 0.0, self.alpha, self.beta), prior)
         return LinearState(total, nig.posterior(sums, self.precision, self.alpha, self.beta))
+
+
+def _source(name: str, known: Sequence[str], like: Mapping[str, str]) -> tuple[int, float] | None:
+    """Whose statistics an action takes over, and with what weight; None if it starts at its prior."""
+    if name in known:
+        return known.index(name), 1.0
+    other = like.get(name)
+    return (known.index(other), LIKE) if other in known else None
+
+
+def _picked(old: nig.Float64, new: nig.Float64, rows: Sequence[tuple[int, float] | None]) -> nig.Float64:
+    """Statistics of each action: a row of `old` times a weight, or that of `new` where there is none."""
+    found = new.copy()
+    for at, row in enumerate(rows):
+        if row is not None:
+            found[at] = old[row[0]] if row[1] == 1.0 else row[1] * old[row[0]]
+    return found
 
 
 class DiagonalLinearTS(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="diagonal-linear-ts"):

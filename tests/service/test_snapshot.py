@@ -131,8 +131,8 @@ def test_a_running_service_says_what_to_do_when_the_problem_changes(serving, wor
     Workspace(workspace.url).start()  # what a service does that is started now
     serving.reload()
     assert serving.current.policy.version == 1
-    said = "version 2 is for the changed problem (action '4k' was added): restart potstill serve to follow"
-    assert serving.fault == said
+    assert serving.fault is None
+    assert serving.following == Workspace(workspace.url).problem  # another service takes its place
     watcher.reload(serving.current.policy)
     assert "action '4k' was added; version 2, which fits it, is published: restart potstill serve" in watcher.notice
     assert "adapted" not in watcher.notice
@@ -153,7 +153,7 @@ def test_a_service_of_the_earlier_problem_neither_follows_nor_publishes(workspac
     serving = SnapshotWatcher(Workspace(workspace.url, workspace.problem))
     serving.start()
     assert serving.current.policy.version == 1
-    assert "version 2 is for the changed problem" in serving.fault
+    assert serving.following == Workspace(workspace.url).problem  # which `App` then follows
     assert workspace.registry.head() == head
 
 

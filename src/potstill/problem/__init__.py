@@ -1,7 +1,7 @@
 """The decision problem: context features, actions and reward, encoded the same way online and offline."""
 
 from potstill.errors import InvalidContext, InvalidObservation, InvalidProblem
-from potstill.problem.difference import Difference, difference
+from potstill.problem.difference import Difference, difference, only_actions_differ
 from potstill.problem.features import (
     FIRST_SECOND,
     LARGEST_FLOAT32,
@@ -83,6 +83,7 @@ __all__ = [
     "encode_actions",
     "inferred_kind",
     "numbers",
+    "only_actions_differ",
     "propensities_fit",
     "propensity_must_be",
     "propensity_range",

@@ -51,6 +51,12 @@ def difference(before: Problem, after: Problem) -> Difference:
     return Difference(added, removed, tuple(others), retired, restored)
 
 
+def only_actions_differ(before: Problem, after: Problem) -> bool:
+    """Whether two problems have the same name and features, and a list of actions each."""
+    lists = isinstance(before.actions, FiniteSpace) and isinstance(after.actions, FiniteSpace)
+    return lists and before.name == after.name and before.context == after.context
+
+
 def _actions(before: ActionSpace, after: ActionSpace) -> str:
     """The difference of spaces with the same names, or without any."""
     if isinstance(before, Continuous) and isinstance(after, Continuous):

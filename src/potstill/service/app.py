@@ -7,9 +7,12 @@ import gc
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+from potstill.errors import PotstillError
 from potstill.events import read_scrub
+from potstill.registry import OtherProblem
 from potstill.service import routes
 from potstill.service.auth import check
 from potstill.service.dashboard import pages
@@ -39,6 +42,8 @@ from potstill.workspace import Workspace
 _logger = logging.getLogger(__name__)
 #: Seconds between two looks for tokens that were created or revoked.
 TOKEN_SECONDS = 1.0
+#: Seconds between two looks whether a service that another one follows still answers requests.
+_LEAVE = 0.05
 
 
 def create_app(workspaces: Sequence[Workspace], options: Options | None = None) -> Any:
@@ -100,7 +105,13 @@ class App:
             )
             for workspace in workspaces
         ]
-        self.routes = _routes(self._problems, ServiceEndpoints(self._problems, options, metrics), options)
+        self._whole = ServiceEndpoints(self._problems, options, metrics)
+        self.routes = _routes(self._problems, self._whole, options)
+        self._following = asyncio.Lock()
+        self._closing = False
+        self._leaving: set[asyncio.Task[None]] = set()
+        for place, service in enumerate(self._problems):
+            service.follow = partial(self._follow, place)
         self._load = Load(
             requests=options.max_in_flight, bytes=options.max_bytes_in_flight, seconds=options.read_seconds
         )
@@ -130,10 +141,12 @@ class App:
 
     async def open(self) -> None:
         """Open the logs, and start to follow the registries."""
-        for service in self._problems:
+        for place, service in enumerate(list(self._problems)):
             await service.open()
+            if service.snapshots.following is not None:  # a worker that is restarted after the actions have changed
+                service = await self._follow(place)
             seconds = self._options.reload_seconds or service.workspace.config.serve.reload_seconds
-            self._background.append(asyncio.create_task(_repeat(seconds, service.reload)))
+            self._background.append(asyncio.create_task(_repeat(seconds, partial(self._follow, place))))
         self._background.append(asyncio.create_task(_repeat(TOKEN_SECONDS, self._reload_tokens)))
         self._background.append(asyncio.create_task(self._load.watch()))
 
@@ -143,8 +156,45 @@ class App:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         self._background.clear()
+        self._closing = True
+        await asyncio.gather(*self._leaving)
         for service in self._problems:
             await service.close()
+
+    async def _follow(self, place: int) -> ProblemService:
+        """Look for changes of a problem. Where its actions have changed, another service takes its place.
+
+        Requests are dispatched to one of them or the other, and none is refused in between.
+        """
+        async with self._following:
+            before = self._problems[place]
+            await before.reload()
+            problem = before.snapshots.following
+            if problem is None:
+                return before
+            after = before.successor(problem)
+            try:
+                await after.open()
+                _check_serves(after)
+            except (PotstillError, OSError) as error:
+                after.hand_over()
+                await after.close()
+                before.snapshots.cannot_follow(error)
+                return before
+            after.follow = before.follow
+            self._problems[place] = after
+            self.routes = _routes(self._problems, self._whole, self._options)
+            leaving = asyncio.create_task(self._leave(before))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+            return after
+
+    async def _leave(self, service: ProblemService) -> None:
+        """Close a service that another one follows, when the requests that it has taken are answered."""
+        service.hand_over()
+        while (service.users or service.queries.busy) and not self._closing:
+            await asyncio.sleep(_LEAVE)
+        await service.close()
 
     def _route(self, scope: Scope) -> Route:
         methods = self.routes.get(scope["path"])
@@ -162,6 +212,7 @@ class App:
         check(self._options.guards, route.service.name, headers, route.scope)
         body = query
         self._load.enter()
+        route.service.users += 1
         try:
             if route.max_body:
                 _refuse_other_types(headers)
@@ -172,6 +223,7 @@ class App:
                     refuse_crowded(body, route.max_values)
             return await route.handle(body, headers)
         finally:
+            route.service.users -= 1
             self._load.leave(body)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -242,7 +294,7 @@ def _methods(row: routes.Endpoint, route: Route) -> dict[str, Route]:
     return dict.fromkeys(("GET", "HEAD") if row.method == "GET" else (row.method,), route)
 
 
-async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+async def _repeat(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
     """Run a task at an interval; log what it raises and continue."""
     while True:
         await asyncio.sleep(seconds)
@@ -250,6 +302,13 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
             await work()
         except Exception:
             _logger.exception("a background task failed; retrying")
+
+
+def _check_serves(service: ProblemService) -> None:
+    """Refuse a service without the policy of its problem, with the reason."""
+    policy = service.snapshots.current.policy
+    if policy is None or policy.problem.hash != service.workspace.problem.hash:
+        raise OtherProblem(service.snapshots.fault or "problem.toml has changed again; following it next")
 
 
 def _tune_gc() -> None:

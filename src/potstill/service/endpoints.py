@@ -31,11 +31,12 @@ from potstill.service.metrics import CONTENT_TYPE, Metrics
 from potstill.service.openapi import document
 from potstill.service.problem_service import ProblemService
 from potstill.service.read_body import read_body
-from potstill.service.reads import ReadEndpoints, evaluation
+from potstill.service.reads import ReadEndpoints, actions, evaluation
 from potstill.service.snapshot import write_mode
 from potstill.service.status import in_thread, is_ready
 from potstill.service.wire import (
     AcceptedReply,
+    ActionRequest,
     AdminReply,
     BatchReply,
     ChangeRequest,
@@ -189,6 +190,13 @@ class ProblemEndpoints(ReadEndpoints):
         with _refusing():
             await asyncio.to_thread(change, self._service.workspace.registry, asked, by)
         return await self._admin_reply()
+
+    async def change_actions(self, body: bytes, headers: Headers) -> Reply:
+        """Add, retire or remove an action."""
+        asked: ActionRequest = self._read(msgspec.json.Decoder(ActionRequest).decode, body)
+        by = author(self._guards, self._service.name, headers, asked.by)
+        with _refusing():
+            return json(await actions.change_actions(self._service, asked, by))
 
     async def evaluate(self, body: bytes, headers: Headers) -> Reply:
         """Begin an evaluation."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from potstill.errors import InvalidAction
 from potstill.events import DecisionBlock, DecisionRow, Event, InvalidEvent, LogUnavailable
 from potstill.policy import InvalidPolicy
-from potstill.problem import InvalidContext
+from potstill.problem import InvalidContext, Problem
 from potstill.service.async_log import AsyncCommit, AsyncLog
 from potstill.service.decide import (
     Batch,
@@ -94,6 +94,10 @@ class ProblemService:
         self.designs = DesignWatcher(workspace, recorder.count_reload)
         self.problems = ProblemWatcher(workspace)
         self.counts = Counts()
+        #: Requests that are being answered: a service that another one follows is closed when there are none.
+        self.users = 0
+        #: Follows a change of the actions at once; returns the service that serves from now on. Set by `App`.
+        self.follow: Callable[[], Awaitable[ProblemService]] = self._follow_nothing
         self.queries = Queries(workspace.url)
         self.children: list[subprocess.Popen[bytes]] = []  # they end when their standard input does
         self._decider = Decider(workspace.problem, fallback_of(workspace))
@@ -102,6 +106,7 @@ class ProblemService:
         self._log_timeout = log_timeout
         self._log: AsyncLog | None = None
         self._reloading = asyncio.Lock()
+        self._inherits = False  # the decisions of another service
 
     async def open(self) -> None:
         """Load the serving policy, the experiment, the design and the last decisions, and open the log.
@@ -112,8 +117,33 @@ class ProblemService:
         await asyncio.to_thread(self.snapshots.start)
         await asyncio.to_thread(self.experiments.start)
         await asyncio.to_thread(self.designs.reload)
-        self._cache.recall(await asyncio.to_thread(self._recall.last, self._size), self.workspace.problem.actions)
+        if not self._inherits:
+            self._cache.recall(await asyncio.to_thread(self._recall.last, self._size), self.workspace.problem.actions)
         self._log = AsyncLog(await asyncio.to_thread(self.workspace.event_log), self._log_timeout)
+
+    def successor(self, problem: Problem) -> ProblemService:
+        """What serves after the actions have changed; it shares what was decided, counted and started here.
+
+        Requests that this service has taken are answered by it: a request sees one list of actions.
+        """
+        after = ProblemService(
+            Workspace(self.workspace.url, problem, self.workspace.config),
+            self.recorder,
+            log_timeout=self._log_timeout,
+            idempotency_size=self._size,
+            shared=self._recall.shared,
+        )
+        after.counts, after.children, after._cache = self.counts, self.children, self._cache
+        after._inherits = True
+        return after
+
+    async def _follow_nothing(self) -> ProblemService:
+        await self.reload()
+        return self
+
+    def hand_over(self) -> None:
+        """Leave what was started here to the successor, so that `close` does not end it."""
+        self.children = []
 
     async def close(self) -> None:
         """Wait until all submitted events are on disk, and close the log."""
@@ -131,6 +161,8 @@ class ProblemService:
         """Look for a new version, mode, experiment, design or problem."""
         async with self._reloading:
             await asyncio.to_thread(self.snapshots.reload)
+            if self.snapshots.following is not None:
+                return
             await asyncio.to_thread(self.experiments.reload)
             await asyncio.to_thread(self.designs.reload)
             await asyncio.to_thread(self.problems.reload, self.snapshots.current.policy)

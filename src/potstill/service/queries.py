@@ -64,6 +64,11 @@ class Queries:
             raise Refusal(answer.status, "query", answer.error)
         return msgspec.json.decode(answer.reply, type=kind)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a query waits for its answer."""
+        return self._waiting > 0
+
     async def close(self) -> None:
         """End the process; a query that runs is refused, since a service stops within seconds."""
         await self._end()

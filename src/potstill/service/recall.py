@@ -7,7 +7,8 @@ import logging
 from collections.abc import Sequence
 
 from potstill.events import DecisionRow
-from potstill.events.wal import find_decisions, last_decisions
+from potstill.events.wal import Header, find_decisions, last_decisions
+from potstill.problem import only_actions_differ
 from potstill.service.shared_ids import SharedIds
 from potstill.workspace import Workspace
 
@@ -27,7 +28,8 @@ class Recall:
     """
 
     def __init__(self, workspace: Workspace, shared: SharedIds | None) -> None:
-        self._spool, self._problem = workspace.segments, workspace.problem.hash
+        self._spool, self._problem = workspace.segments, workspace.problem
+        self._fitting = {workspace.problem.hash: True}  # by hash of a problem
         self.shared = shared if self._spool.remember else None
         self._searches = asyncio.Semaphore(SEARCHES)
 
@@ -36,7 +38,7 @@ class Recall:
         if not self._spool.remember:
             return []
         try:
-            found = last_decisions(self._spool, self._problem, count)
+            found = last_decisions(self._spool, self._fits, count)
         except OSError as error:  # repeated requests are then decided again, which is better than none
             _logger.warning("earlier decisions cannot be read from %s: %s", self._spool.path, error)
             return []
@@ -56,7 +58,14 @@ class Recall:
 
     def _find(self, ids: Sequence[str]) -> dict[str, DecisionRow]:
         try:
-            return find_decisions(self._spool, self._problem, ids)
+            return find_decisions(self._spool, self._fits, ids)
         except OSError as error:
             _logger.warning("earlier decisions cannot be read from %s: %s", self._spool.path, error)
             return {}
+
+    def _fits(self, header: Header) -> bool:
+        """Whether decisions of a segment are of this problem, maybe with other actions: their contexts are the same."""
+        known = self._fitting.get(header.problem_hash)
+        if known is None:
+            known = self._fitting[header.problem_hash] = only_actions_differ(header.problem, self._problem)
+        return known

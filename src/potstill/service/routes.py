@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from potstill.service import wire
-from potstill.service.reads import compare, decisions, evaluation, expect, experiment, insights, versions
+from potstill.service.reads import actions, compare, decisions, evaluation, expect, experiment, insights, versions
 from potstill.service.tokens import Scope
 from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
 
@@ -290,6 +290,19 @@ PROBLEM_ENDPOINTS = (
     ),
     Endpoint(
         "POST",
+        "admin/actions",
+        "change_actions",
+        "admin",
+        "Change the actions",
+        "Adds, retires or removes an action without a restart: `problem.toml` changes, and a version adapted to it is "
+        "published. The reply comes when this worker follows it; others follow within seconds.",
+        (wire.ActionRequest,),
+        (actions.ActionsReply,),
+        (*_BODY, 409),
+        "single",
+    ),
+    Endpoint(
+        "POST",
         "admin/evaluate",
         "evaluate",
         "admin",
@@ -303,6 +316,16 @@ PROBLEM_ENDPOINTS = (
         202,
     ),
     # What the pages show, as JSON.
+    Endpoint(
+        "GET",
+        "actions",
+        "actions",
+        "read",
+        "List the actions",
+        "The actions in their order, and whether each is chosen, new or retired.",
+        reply=(actions.ActionsReply,),
+        refusals=(422, 503),
+    ),
     Endpoint(
         "GET",
         "versions",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from potstill.policy import InvalidPolicy, Policy
-from potstill.problem import InvalidProblem, difference
+from potstill.problem import InvalidProblem, Problem, difference, only_actions_differ
 from potstill.registry import Conflict, CorruptVersion, Entry, Hold, OtherProblem, UnknownVersion
 from potstill.storage import Storage, child
 from potstill.workspace import InvalidConfig, NoFirstPolicy, ServeConfig, ServeMode, Workspace, check_mode
@@ -24,6 +24,20 @@ CONFIRM = 10
 _logger = logging.getLogger(__name__)
 #: Errors of an unusable version or mode; the current one keeps serving.
 _UNUSABLE = (CorruptVersion, InvalidPolicy, InvalidProblem, OtherProblem, UnknownVersion, InvalidConfig, NoFirstPolicy)
+
+
+class _ActionsChanged(Exception):
+    """The serving version is for the present `problem.toml`, which differs in its actions alone.
+
+    Attributes:
+        problem: That problem.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.problem = problem
+
+
 #: Errors of unavailable storage.
 _UNAVAILABLE = (OSError, Conflict)
 
@@ -119,6 +133,9 @@ class SnapshotWatcher:
         self._fault: str | None = None
         self._known: Entry | None = None  # the last entry that was loaded
         self._reloads = 0
+        #: The problem of the serving version, if it is for other actions than this one: `App` follows it by another
+        #: `ProblemService`.
+        self.following: Problem | None = None
         self.current = Snapshot(None, 0, workspace.config.serve.mode, datetime.now(UTC))
 
     @property
@@ -147,10 +164,13 @@ class SnapshotWatcher:
         """Load a new version or mode, if there is one and it is usable."""
         try:
             found = self._load()
+        except _ActionsChanged as changed:
+            self.following = changed.problem
+            return
         except (*_UNUSABLE, *_UNAVAILABLE) as error:
             self._report(error)
             return
-        self._fault = None
+        self._fault, self.following = None, None
         if found != self.current:
             self._swap(found)
 
@@ -198,20 +218,26 @@ class SnapshotWatcher:
             raise UnknownVersion("no version serves yet; potstill update makes the first")
         policy = self._workspace.registry.policy(entry.serving)
         if policy.problem.hash != problem.hash:
-            raise OtherProblem(self._other_problem(policy))
+            now = Workspace(self._workspace.url).problem
+            if now.hash == policy.problem.hash and only_actions_differ(problem, now):
+                raise _ActionsChanged(now)
+            raise OtherProblem(self._other_problem(policy, now))
         policy.decide({feature.name: feature.example for feature in problem.context})
         return policy
 
-    def _other_problem(self, policy: Policy) -> str:
+    def _other_problem(self, policy: Policy, now: Problem) -> str:
         """What to do about a version for another problem than the one that this service was started with."""
-        problem, now = self._workspace.problem, Workspace(self._workspace.url).problem
-        changed = difference(problem, policy.problem).in_words
+        changed = difference(self._workspace.problem, policy.problem).in_words
         if now.hash == policy.problem.hash:
             return f"version {policy.version} is for the changed problem ({changed}): restart potstill serve to follow"
         return (
             f"version {policy.version} is for another problem than problem.toml ({changed}): run potstill update and "
             "restart potstill serve, or restart it with --fresh to start from a uniform policy"
         )
+
+    def cannot_follow(self, error: Exception) -> None:
+        """Say why the present actions of `problem.toml` are not followed; what serves here keeps serving."""
+        self._report(error)
 
     def _swap(self, found: Snapshot) -> None:
         _ = found.etag  # computed in the reloading thread rather than for the first request

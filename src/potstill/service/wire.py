@@ -155,6 +155,20 @@ class ModeRequest(ChangeRequest, frozen=True, kw_only=True):
     mode: ServeMode
 
 
+class ActionRequest(ChangeRequest, frozen=True, kw_only=True):
+    """Add, retire or remove an action; `add` also brings a retired one back.
+
+    `share` and `like` are for `add`: the share of decisions that are drawn uniformly until the next update, and the
+    action as which the new one begins then. `confirm` removes an action although its observations are left out.
+    """
+
+    change: Literal["add", "retire", "remove"]
+    action: Text
+    like: Text | None = None
+    share: Annotated[float, Meta(ge=0, lt=1)] | None = None
+    confirm: bool = False
+
+
 class DecideReply(Struct, frozen=True, omit_defaults=True, gc=False):
     """A decision.
 

@@ -45,9 +45,7 @@ def propensities_among(
     return normalised
 
 
-def _without_labels(
-    teacher: AnyFiniteTeacher, state: Any, contexts: Float32, chosen: NDArray[np.bool_]
-) -> Float32:
+def _without_labels(teacher: AnyFiniteTeacher, state: Any, contexts: Float32, chosen: NDArray[np.bool_]) -> Float32:
     if not isinstance(teacher, MeanRewards):
         return np.broadcast_to(chosen.astype(np.float32), (len(contexts), len(chosen)))
     means = np.where(chosen, teacher.mean_rewards(state, contexts), -np.inf)

@@ -233,7 +233,7 @@ class Workspace:
         return self._served_before() or self._uniform()
 
     def _share(self, before: Policy, change: Change) -> float:
-        """Share of decisions that are drawn uniformly: as stated, as for actions that are new already, or configured."""
+        """Share of decisions that are drawn uniformly: as stated, as for earlier new actions, or as configured."""
         if change.share is not None:
             return change.share
         adaptation = Adaptation.of(before)

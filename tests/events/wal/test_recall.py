@@ -19,6 +19,10 @@ def decision(name: str, time: int = 1, action: str = "hi", mode: str | None = No
     return DecisionRow(name, time, action, 0.5, 1, None, None, None, mode, (True,))
 
 
+def of_problem(header) -> bool:
+    return header.problem_hash == HASH
+
+
 def write(spool: Path, name: str, *rows: Row | DecisionBlock, writer: str = "w", problem: ps.Problem = PROBLEM) -> Path:
     (spool / writer).mkdir(parents=True, exist_ok=True)
     frames = [frame(msgspec.msgpack.encode(row)) for row in rows]
@@ -41,25 +45,25 @@ def spool(tmp_path: Path) -> Spool:
 def test_decisions_are_found_in_segments_of_every_state(spool, few, monkeypatch):
     monkeypatch.setattr(recall, "FEW", few)
     names = ["a", "b", "c", "d", "f", "x", "none"]
-    assert sorted(find_decisions(spool, HASH, names)) == ["a", "b", "c", "d", "f"]
-    assert find_decisions(spool, HASH, ["f"])["f"].action == "hello"
-    assert find_decisions(spool, "another problem", names) == {}
-    assert sorted(last_decisions(spool, HASH, 100)) == ["a", "b", "bb", "c", "d", "e", "f"]
+    assert sorted(find_decisions(spool, of_problem, names)) == ["a", "b", "c", "d", "f"]
+    assert find_decisions(spool, of_problem, ["f"])["f"].action == "hello"
+    assert find_decisions(spool, lambda header: False, names) == {}
+    assert sorted(last_decisions(spool, of_problem, 100)) == ["a", "b", "bb", "c", "d", "e", "f"]
 
 
 def test_the_last_segments_are_read_first_and_no_more_than_needed(tmp_path):
     for i in range(5):
         path = write(tmp_path, f"000000000{i}.done", *[decision(f"{i}-{j}") for j in range(10)])
         os.utime(path, (0, path.stat().st_mtime - 10 + i))
-    found = last_decisions(Spool(tmp_path, remember=60), HASH, 15)
+    found = last_decisions(Spool(tmp_path, remember=60), of_problem, 15)
     assert {name[0] for name in found} == {"4", "3"}
 
 
 def test_a_fallback_that_was_answered_comes_before_the_decision_that_it_replaced(tmp_path):
     spool = Spool(tmp_path, remember=60)
     write(tmp_path, "0000000001.open", decision("a", 10), decision("a", 9, "hello", "fallback"))
-    assert find_decisions(spool, HASH, ["a"])["a"].mode == "fallback"
-    assert last_decisions(spool, HASH, 9)["a"].mode == "fallback"
+    assert find_decisions(spool, of_problem, ["a"])["a"].mode == "fallback"
+    assert last_decisions(spool, of_problem, 9)["a"].mode == "fallback"
 
 
 def test_segments_that_are_renamed_deleted_or_damaged_meanwhile_are_no_fault(spool, monkeypatch):
@@ -68,11 +72,11 @@ def test_segments_that_are_renamed_deleted_or_damaged_meanwhile_are_no_fault(spo
     for path in listed:
         if path.suffix != ".done":
             path.rename(path.with_suffix(".done" if path.stem.endswith("3") else ".log"))
-    assert len(last_decisions(spool, HASH, 100)) == len(find_decisions(spool, HASH, "abcdef")) + 1 == 7
+    assert len(last_decisions(spool, of_problem, 100)) == len(find_decisions(spool, of_problem, "abcdef")) + 1 == 7
     for path in spool.path.glob("w/*"):
         path.unlink()
     (spool.path / "other" / "0000000001.log").write_bytes(b"damaged d")
-    assert last_decisions(spool, HASH, 100) == find_decisions(spool, HASH, ["a", "d"]) == {}
+    assert last_decisions(spool, of_problem, 100) == find_decisions(spool, of_problem, ["a", "d"]) == {}
 
 
 def test_rows_come_from_the_last_frame_back_and_damaged_ones_are_left_out(tmp_path):

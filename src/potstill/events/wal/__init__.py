@@ -3,7 +3,7 @@
 from potstill.events.wal.group_commit import Commit, LogUnavailable
 from potstill.events.wal.log import EventLog, frames
 from potstill.events.wal.recall import find_decisions, last_decisions
-from potstill.events.wal.segment import Damage, LaterFormat, UnreadableSegment, newest_first, read, read_header
+from potstill.events.wal.segment import Damage, Header, LaterFormat, UnreadableSegment, newest_first, read, read_header
 from potstill.events.wal.spool import QUARANTINE, Pending, Spool
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Commit",
     "Damage",
     "EventLog",
+    "Header",
     "LaterFormat",
     "LogUnavailable",
     "Pending",

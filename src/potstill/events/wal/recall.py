@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from potstill.events.records import DecisionRow
-from potstill.events.wal.segment import CLOSED, OPEN, UnreadableSegment, newest_first
+from potstill.events.wal.segment import CLOSED, OPEN, Header, UnreadableSegment, newest_first
 from potstill.events.wal.spool import DONE, Spool
 
 #: Number of ids up to which a segment is searched for their bytes before it is decoded: 100 times faster.
@@ -15,21 +15,25 @@ FEW = 16
 _SUFFIXES = (OPEN, CLOSED, DONE)
 
 
-def last_decisions(spool: Spool, problem_hash: str, count: int) -> dict[str, DecisionRow]:
+#: Whether the decisions of a segment are wanted, by its header.
+Fits = Callable[[Header], bool]
+
+
+def last_decisions(spool: Spool, fits: Fits, count: int) -> dict[str, DecisionRow]:
     """The last decisions of all logs of a spool: `count`, if there are so many.
 
     Of several with one id it is the earliest, which the join counts too.
     """
     found: dict[str, DecisionRow] = {}
     for path in spool.recent():
-        for row in _decisions(path, problem_hash):
+        for row in _decisions(path, fits):
             _keep_earliest(found, row)
             if len(found) >= count:
                 return found
     return found
 
 
-def find_decisions(spool: Spool, problem_hash: str, ids: Collection[str]) -> dict[str, DecisionRow]:
+def find_decisions(spool: Spool, fits: Fits, ids: Collection[str]) -> dict[str, DecisionRow]:
     """Decisions with some ids, as far as they are on disk; of several with one id the earliest in its segment."""
     found: dict[str, DecisionRow] = {}
     for path in spool.recent():
@@ -37,7 +41,7 @@ def find_decisions(spool: Spool, problem_hash: str, ids: Collection[str]) -> dic
         if not missing:
             break
         if len(missing) > FEW or _mentions(path, missing):
-            for row in _decisions(path, problem_hash):
+            for row in _decisions(path, fits):
                 if row.id in missing:
                     _keep_earliest(found, row)
     return found
@@ -49,15 +53,15 @@ def _keep_earliest(found: dict[str, DecisionRow], row: DecisionRow) -> None:
         found[row.id] = row
 
 
-def _decisions(path: Path, problem_hash: str) -> Iterator[DecisionRow]:
-    """Decisions of a segment that were taken under a problem, last first; none if it cannot be read."""
+def _decisions(path: Path, fits: Fits) -> Iterator[DecisionRow]:
+    """Decisions of a segment that is wanted, last first; none if it cannot be read."""
     for name in _names(path):
         with contextlib.suppress(FileNotFoundError):
             try:
                 header, rows = newest_first(name)
             except UnreadableSegment:
                 return
-            if header.problem_hash == problem_hash:
+            if fits(header):
                 yield from (row for row in rows if isinstance(row, DecisionRow))
             return
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from potstill.service.http import Headers, Reply, json, read_query
 from potstill.service.problem_service import ProblemService
 from potstill.service.read_body import read_body
-from potstill.service.reads import compare, decisions, evaluation, expect, experiment, insights, versions
+from potstill.service.reads import actions, compare, decisions, evaluation, expect, experiment, insights, versions
 from potstill.service.status import in_thread
 
 
@@ -18,6 +18,10 @@ class ReadEndpoints:
 
     def __init__(self, service: ProblemService) -> None:
         self._service = service
+
+    async def actions(self, _: bytes, __: Headers) -> Reply:
+        """The actions, and how each is chosen."""
+        return json(await in_thread(actions.read_actions, self._service))
 
     async def versions(self, query: bytes, _: Headers) -> Reply:
         """The latest versions and changes."""

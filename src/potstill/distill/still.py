@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from potstill.distill.search import Chosen, Clock, Search, SearchRows, choice_re
 from potstill.distill.streamed import OnProgress, StreamedImitation, UnlabelledContexts, imitate_streamed
 from potstill.distill.student import AutoStudent, Student, check_distance, default_student
 from potstill.distill.synthetic import synthetic
+from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.parallel import Map, in_turn
 from potstill.policy import Layer, Lineage, Policy
@@ -32,7 +33,9 @@ from potstill.teachers import (
     AnyTeacher,
     Exactness,
     Informative,
+    InvalidState,
     MeanRewards,
+    PerAction,
     Rereading,
     Selecting,
     Summarising,
@@ -213,10 +216,37 @@ class Still:
         """What the next batch needs beside the policy: the teacher's state, and what was seen. Never pickle."""
         return pack((self.state, self.seen), self.teacher, self.problem)
 
-    def recall(self, policy: Policy, memory: bytes) -> None:
-        """Continue from a policy and the memory of the still that made it, to the bit as that still would."""
-        state, seen = unpack(memory, (self.state, self.seen), self.teacher, self.problem)
+    def recall(
+        self, policy: Policy, memory: bytes, before: Problem | None = None, like: Mapping[str, str] | None = None
+    ) -> None:
+        """Continue from a policy and the memory of the still that made it, to the bit as that still would.
+
+        Args:
+            policy: The policy.
+            memory: The memory.
+            before: Problem of that still, if its list of actions was another one; the teacher must keep them apart.
+            like: Actions that were added since and begin as another one, and that one.
+
+        Raises:
+            InvalidState: The memory is not of such a still.
+        """
+        if before is None or before.hash == self.problem.hash:
+            state, seen = unpack(memory, (self.state, self.seen), self.teacher, self.problem)
+        else:
+            state, seen = unpack(memory, (self.teacher.init(before), self.seen), self.teacher, before)
+            state = self._with_actions(state, before, like or {})
         self.policy, self.state, self.seen = policy, state, seen
+
+    def _with_actions(self, state: Any, before: Problem, like: Mapping[str, str]) -> Any:
+        """The state for this problem's list of actions; unchanged if the same ones are retired now."""
+        if getattr(before.actions, "labels", None) == getattr(self.problem.actions, "labels", None):
+            return state
+        if not isinstance(self.teacher, PerAction):
+            raise InvalidState(f"{type(self.teacher).__name__} does not keep what it learns of each action apart")
+        try:
+            return self.teacher.with_actions(state, before, self.problem, like)
+        except InvalidOption as error:
+            raise InvalidState(str(error)) from error
 
     def _learnt(
         self,

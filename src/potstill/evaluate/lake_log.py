@@ -15,7 +15,7 @@ from potstill.evaluate.log import Block
 from potstill.policy import Policy
 from potstill.problem import Discrete, Problem
 from potstill.registry import CorruptVersion, UnknownVersion
-from potstill.spaces import FiniteDistribution, lake_columns
+from potstill.spaces import Actions, Allowed, FiniteDistribution, lake_columns
 from potstill.tables import context_column, decision_fits, encode_contexts, moment, reward_fits
 from potstill.workspace import Workspace
 
@@ -63,6 +63,7 @@ class LakeLog:
         self._by, self._on_progress = tuple(by), on_progress
         self._files = self._lake.files("observations")
         self._versions: dict[Any, Policy | None] = {}
+        self._retired_by: dict[Any, tuple[str, ...]] = {}
         self._within = _within(after, to, since, until)
         _check_features(self.problem, self._by)
 
@@ -148,10 +149,34 @@ class LakeLog:
             actions=columns.actions(frame["action"]),
             rewards=frame["reward"].to_numpy(),
             propensities=self._propensities(frame, contexts),
-            eligible=columns.allowed(frame["eligible"]),
+            eligible=self._eligible(frame, columns.actions(frame["action"])),
             times=frame["time"].dt.epoch("us").to_numpy(),
             groups={name: raw_values(frame[context_column(name)]) for name in self._by},
         )
+
+    def _eligible(self, frame: pl.DataFrame, actions: Actions) -> Allowed | None:
+        """What each decision chose from: what its request allowed, without actions that its version had retired."""
+        allowed = lake_columns(self.problem.actions).allowed(frame["eligible"])
+        if not isinstance(self.problem.actions, Discrete):
+            return allowed
+        for (version,), rows in frame.with_row_index("row").group_by("policy"):
+            retired = self._retired(version)
+            if retired:
+                allowed = _without(retired, allowed, self.problem.actions, rows["row"].to_numpy(), actions)
+        return allowed
+
+    def _retired(self, version: Any) -> tuple[str, ...]:
+        """The actions that a version has retired; none if it cannot be read."""
+        if version not in self._retired_by:
+            policy = self._policy(version)
+            self._retired_by[version] = tuple(getattr(policy.problem.actions, "retired", ())) if policy else ()
+        return self._retired_by[version]
+
+    def _policy(self, version: Any) -> Policy | None:
+        try:
+            return self._registry.policy(int(version))
+        except (UnknownVersion, CorruptVersion, TypeError):
+            return None
 
     def _propensities(self, frame: pl.DataFrame, contexts: NDArray[np.float32]) -> NDArray[np.float64]:
         """Propensities given that the action is one of the problem's.
@@ -171,14 +196,21 @@ class LakeLog:
     def _wider(self, version: Any) -> Policy | None:
         """A version with the features of the problem and actions that the problem no longer has; None for others."""
         if version not in self._versions:
-            try:
-                policy = self._registry.policy(int(version))
-            except (UnknownVersion, CorruptVersion, TypeError):
-                self._versions[version] = None
-            else:
-                wider = policy.problem.context == self.problem.context and bool(_removed(policy, self.problem))
-                self._versions[version] = policy if wider else None
+            policy = self._policy(version)
+            same = policy is not None and policy.problem.context == self.problem.context
+            self._versions[version] = policy if policy and same and _removed(policy, self.problem) else None
         return self._versions[version]
+
+
+def _without(
+    retired: tuple[str, ...], allowed: Allowed | None, space: Discrete, rows: NDArray[Any], actions: Actions
+) -> Allowed:
+    """Allowed actions bool[N, K] without retired ones in some rows, unless nothing is left or one was taken."""
+    found = np.ones((len(actions), len(space)), bool) if allowed is None else np.array(allowed)
+    left = found[rows] & np.array([name not in retired for name in space.names])
+    taken = left[np.arange(len(rows)), actions[rows]]  # a fixed action, such as a fallback, may be a retired one
+    found[rows] = np.where(taken[:, None], left, found[rows])
+    return found
 
 
 def _removed(policy: Policy, problem: Problem) -> list[int]:

@@ -21,7 +21,7 @@ from potstill.pipeline.resume import continue_from
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import AnyTeacher, InvalidState, Source, from_config, to_config
-from potstill.workspace import Adaptation, Workspace, adapt_again
+from potstill.workspace import Adaptation, Workspace, adapt_again, source_of
 
 #: Defaults of student options that early lineages lack.
 _EARLY_DEFAULTS = {"contexts": 0}
@@ -139,12 +139,17 @@ def _parent(workspace: Workspace, published: Policy) -> Policy | None:
 
 
 def _restore_memory(still: Still, workspace: Workspace, version: int, replayed: list[int]) -> None:
-    """Restore the teacher's state of a version: from the registry, or by reproducing the version."""
+    """Restore the teacher's state of a version: from the registry, or by reproducing the version.
+
+    It may have learnt another list of actions, which the policy to continue from is adapted from.
+    """
+    base = workspace.registry.policy(version)
+    _, like = source_of(still.policy, workspace.registry.policy)
     try:
-        still.recall(still.policy, workspace.registry.teacher(version))
+        still.recall(still.policy, workspace.registry.teacher(version), base.problem, like)
     except (NoState, InvalidState):
-        memory = _reproduce(workspace, workspace.registry.policy(version), replayed).memory()
-        still.recall(still.policy, memory)
+        memory = _reproduce(workspace, base, replayed).memory()
+        still.recall(still.policy, memory, base.problem, like)
 
 
 def _contexts(workspace: Workspace, origin: Origin, store: LabelStore) -> ExtraContexts | None:

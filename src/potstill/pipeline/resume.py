@@ -8,7 +8,7 @@ from potstill.distill import AutoStudent, Still, Student
 from potstill.pipeline.backlog import SameTeacher
 from potstill.pipeline.check import check_student, check_teacher
 from potstill.pipeline.load_teacher import is_recorded
-from potstill.pipeline.origin import Origin, left_out
+from potstill.pipeline.origin import Origin, learnt_by, left_out
 from potstill.policy import Policy
 from potstill.registry import NoState
 from potstill.teachers import AnyTeacher, InvalidState
@@ -61,13 +61,17 @@ def start(workspace: Workspace, serving: Policy) -> Start:
     still = Still(workspace.problem, teacher, student=student, seed=stated.seed, floor=stated.floor)
     policy = continue_from(still, serving.with_floor(stated.floor))
     without = left_out(workspace, serving)
-    if policy.metadata.lineage.teacher is None or Origin.of(policy).prior:
+    learnt = learnt_by(workspace, serving)
+    base = learnt.policy
+    if base.metadata.lineage.teacher is None or Origin.of(base).prior:
         return Start(still, None, 0, without, None)
+    if learnt.why_not is not None:
+        return Start(still, None, 0, without, learnt.why_not)
     try:
-        still.recall(policy, workspace.registry.teacher(policy.version))
+        still.recall(policy, workspace.registry.teacher(base.version), base.problem, learnt.like)
     except NoState:
-        return Start(still, None, 0, without, f"the teacher's state of version {policy.version} was deleted")
+        return Start(still, None, 0, without, f"the teacher's state of version {base.version} was deleted")
     except InvalidState as error:
-        why = f"the teacher's state of version {policy.version} does not fit: {error}"
+        why = f"the teacher's state of version {base.version} does not fit: {error}"
         return Start(still, None, 0, without, why)
-    return Start(still, policy.version, Origin.of(policy).cut, without, None)
+    return Start(still, base.version, Origin.of(base).cut, without, None)

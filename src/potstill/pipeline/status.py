@@ -16,7 +16,7 @@ from potstill.events.join import JoinReport, last_cut, preview
 from potstill.events.wal import Pending, Spool
 from potstill.pipeline.backlog import Backlog, backlog
 from potstill.pipeline.design_progress import DesignProgress, read_design_progress
-from potstill.pipeline.origin import Origin, left_out
+from potstill.pipeline.origin import Origin, is_stand_in, learnt_by, left_out
 from potstill.policy import Policy
 from potstill.registry import Entry, Hold, NoState
 from potstill.summaries import ApprenticeReport, UpdateRun, read_report, read_updates
@@ -166,8 +166,11 @@ def forecast(workspace: Workspace, serving: Policy, now: int) -> Forecast:
     if head is not None and head.paused is not None:
         due, why = False, paused_text(head.paused)
     else:
-        due, pending = found.unseen >= observations_needed(workspace), Spool(workspace.spool).pending().bytes
+        stand_in = is_stand_in(workspace, serving, head.latest if head else None)
+        due = stand_in or found.unseen >= observations_needed(workspace)
+        pending = Spool(workspace.spool).pending().bytes
         why = f"an update would learn from {found.observations:,} new observations"
+        why += f", and replace version {serving.version}, which is only adapted" if stand_in else ""
         why = why + _staging(head) if due else too_few_text(workspace, found)
         why += f"; an update first moves {pending:,} bytes of the log into the lake" if pending else ""
     return Forecast(
@@ -219,7 +222,10 @@ def _learnt_up_to(workspace: Workspace, serving: Policy) -> int:
     It is taken from the registry and the teacher's type. Whether the state fits in every option is known only to an
     update.
     """
-    return Origin.of(serving).cut if _can_resume(workspace, serving) else 0
+    learnt = learnt_by(workspace, serving)
+    if learnt.why_not is not None:
+        return 0
+    return Origin.of(learnt.policy).cut if _can_resume(workspace, learnt.policy) else 0
 
 
 def _can_resume(workspace: Workspace, serving: Policy) -> bool:

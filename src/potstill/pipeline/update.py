@@ -27,7 +27,7 @@ from potstill.pipeline.engines import Engine, LocalEngine
 from potstill.pipeline.first_policy import publish_first
 from potstill.pipeline.gates import Comparison, compare, objections
 from potstill.pipeline.labels import FOLDER, LabelStore, forget_labels
-from potstill.pipeline.origin import Origin
+from potstill.pipeline.origin import Origin, is_stand_in
 from potstill.pipeline.record import lacks_reports, recorded, summarise, write_reports
 from potstill.pipeline.resume import Start, configured, same_teacher, start
 from potstill.pipeline.status import forecast, observations_needed, paused_text, too_few_text
@@ -187,7 +187,8 @@ def _update(
         flushed=flushed,
         joined=joined,
     )
-    if not force and found.unseen < observations_needed(workspace):
+    stand_in = is_stand_in(workspace, serving, head.latest if head else None)
+    if not (force or stand_in) and found.unseen < observations_needed(workspace):
         waits = write_reports(workspace, serving, moment) if joined.cut is not None or lacks_reports(workspace) else []
         steps.begin("done")
         return msgspec.structs.replace(so_far, notices=[*so_far.notices, *waits], seconds=steps.seconds)

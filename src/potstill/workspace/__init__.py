@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 from potstill.lazy import lazy
 from potstill.workspace import template
 from potstill.workspace.actions import (
+    PER_ACTION,
     ActionsReport,
     ActionStatus,
     CannotChangeActions,
     add_action,
+    keeps_actions_apart,
     list_actions,
     remove_action,
     retire_action,
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIG",
     "DESIGN",
+    "PER_ACTION",
     "PROBLEM",
     "PROGRAM",
     "ActionStatus",
@@ -108,6 +111,7 @@ __all__ = [
     "installed_teachers",
     "is_own_code",
     "is_uniform",
+    "keeps_actions_apart",
     "list_actions",
     "list_backups",
     "log_example",

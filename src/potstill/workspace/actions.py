@@ -80,6 +80,11 @@ class _Lists(NamedTuple):
     retired: tuple[str, ...]
 
 
+def keeps_actions_apart(teacher: Mapping[str, Any]) -> bool:
+    """Whether a teacher, by its configuration, keeps the statistics of each action when the list changes."""
+    return teacher.get("type") in PER_ACTION and teacher.get("weighting", "equal") == "equal"
+
+
 def list_actions(workspace: Workspace) -> ActionsReport:
     """The actions of a workspace and how each is chosen."""
     return _report(workspace)
@@ -292,7 +297,7 @@ def _check_like(teacher: Mapping[str, Any], space: Discrete, name: str, like: st
     others = [one for one in space.names if one != name]
     if like not in others:
         raise CannotChangeActions(f"like: {unknown_name('action', like, others)}")
-    if teacher.get("type") not in PER_ACTION or teacher.get("weighting", "equal") != "equal":
+    if not keeps_actions_apart(teacher):
         raise CannotChangeActions(
             f"like = {like!r} needs a teacher that keeps the statistics of each action apart ({', '.join(PER_ACTION)}; "
             f"weighting 'equal'); {teacher.get('type')} learns from all observations again. Leave it out: the new "

@@ -79,6 +79,14 @@ class Workspace:
         self.config.join.check(self.problem.reward)
         self.registry = Registry(self.storage.within("registry"), self.problem)
 
+    def current(self) -> Workspace:
+        """This workspace with the present problem; itself while that is the same, or cannot be read."""
+        try:
+            problem = self._read_problem()
+        except (PotstillError, OSError):
+            return self
+        return self if problem == self.problem else Workspace(self.url, problem, self.config)
+
     @classmethod
     def create(cls, place: str | Path, problem: bytes, config: bytes) -> Workspace:
         """A new workspace from the text of its two files. An existing ``potstill.toml`` is kept."""

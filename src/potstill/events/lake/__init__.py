@@ -12,6 +12,7 @@ from potstill.events.lake.observations import (
     ObservationChunk,
     count_by_action,
     count_observations,
+    count_of_actions,
     observation_chunks,
     read_observations,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "compact",
     "count_by_action",
     "count_observations",
+    "count_of_actions",
     "decision_frame",
     "erase",
     "expire",

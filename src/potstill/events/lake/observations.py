@@ -47,6 +47,12 @@ def count_by_action(lake: Lake) -> dict[str, int]:
     return {str(name): int(count) for name, count in counted.rows()}
 
 
+def count_of_actions(lake: Lake, actions: Collection[str], to: int) -> int:
+    """Number of observations of some actions in the cuts up to `to`; for a list of actions."""
+    rows = _of_cuts(lake.scan("observations"), 0, to).filter(pl.col("action").is_in(sorted(actions)))
+    return int(rows.select(pl.len()).collect().item())
+
+
 def read_observations(
     lake: Lake, problem: Problem, after: int, to: int, rows: int = 200_000, *, without: Collection[str] = ()
 ) -> Iterator[Observations]:

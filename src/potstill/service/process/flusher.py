@@ -55,7 +55,7 @@ class WorkspaceFlusher:
         """Bring the summaries that pages and metrics show up to date, if it is due."""
         if time.monotonic() < self._due:
             return
-        behind = ""
+        behind, self._workspace = "", self._workspace.current()  # the actions may have changed
         try:
             refresh_summaries(self._workspace, now())
         except (OSError, PotstillError) as error:

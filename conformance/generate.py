@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +87,12 @@ def problems() -> dict[str, ps.Problem]:
         "texts": problem("texts", TEXTS, ACTIONS),
         "times": problem("times", TIMES, ACTIONS),
         "many-actions": problem("many-actions", EVERY_FEATURE[:4], [f"item {i}" for i in range(200)]),
+        "retired-actions": problem("retired-actions", EVERY_FEATURE[:4], ACTIONS, retired=["left", "down"]),
     }
 
 
-def problem(name: str, context: list[Any], actions: list[str]) -> ps.Problem:
-    return ps.Problem(name=name, context=context, actions=ps.Discrete(actions))
+def problem(name: str, context: list[Any], actions: list[str], retired: Sequence[str] = ()) -> ps.Problem:
+    return ps.Problem(name=name, context=context, actions=ps.Discrete(actions, retired=retired))
 
 
 #: file: problem, hidden layers, activation, scale of the weights, floor
@@ -108,6 +110,7 @@ POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
     # Scores 14 to 90 apart: propensities down to the smallest float32, where rounding matters most.
     "far-apart.policy": ("numbers", (50,), "tanh", 20.0, 0.0),
     "farther-apart.policy": ("many-actions", (24, 24), "relu", 6.0, 0.0),
+    "retired-actions.policy": ("retired-actions", (12,), "tanh", 1.0, 0.02),
 }
 
 
@@ -313,13 +316,14 @@ def refused_files(policy: ps.Policy) -> dict[str, tuple[bytes, str]]:
     broken = policy.layers[0].weight.copy()
     broken[0, 0] = np.nan
     not_finite = [Layer(broken, policy.layers[0].bias), *policy.layers[1:]]
-    later, latest = (msgspec.structs.replace(policy.metadata, format=number) for number in (2, 3))
+    later, latest, newest = (msgspec.structs.replace(policy.metadata, format=number) for number in (2, 3, 4))
     return {
         "empty.refused": (b"", "truncated"),
         "truncated.refused": (data[: len(data) // 2], "truncated"),
         "altered.refused": (data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "altered"),
         "later-format.refused": (artifact.to_bytes(later, policy.layers, policy.mean), "format version 2"),
         "latest-format.refused": (artifact.to_bytes(latest, policy.layers, policy.mean), "format version 3"),
+        "newest-format.refused": (artifact.to_bytes(newest, policy.layers, policy.mean), "format version 4"),
         "not-finite.refused": (artifact.to_bytes(policy.metadata, not_finite, policy.mean), "not finite"),
         "shapes.refused": (artifact.to_bytes(policy.metadata, policy.layers[1:], policy.mean), "layers.0.weight"),
     }

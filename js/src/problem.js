@@ -44,7 +44,8 @@ export class Problem {
    */
   mask(eligible) {
     const asked = this.#asked(eligible);
-    if (this.chosen === null || asked === null) return this.chosen;
+    if (this.chosen === null) return asked;
+    if (asked === null) return this.chosen;
     const left = asked.map((one, i) => one & this.chosen[i]);
     return left.includes(1) ? left : asked;
   }

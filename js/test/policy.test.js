@@ -95,6 +95,19 @@ test("eligible actions and a floor are taken into account, and logged", () => {
   assert.equal(policy.decide(CONTEXT, { id: "a", floor: 0 }).floor, 0);
 });
 
+test("a retired action is chosen only where nothing else is eligible", () => {
+  const actions = { type: "discrete", names: ["low", "high", "best"], retired: ["high"] };
+  const problem = { ...policy.problem, actions };
+  const retired = Policy.load(policyFile({ metadata: { format: 3, problem } }));
+  const among = (eligible) => policy.probabilities(CONTEXT, { eligible, floor: 0.1 });
+  const found = (eligible) => retired.probabilities(CONTEXT, { eligible, floor: 0.1 });
+  assert.deepEqual(found(null), among(["low", "best"]));
+  assert.deepEqual(found(["low", "high"]), among(["low"]));
+  assert.deepEqual(found(["high"]), among(["high"]));
+  assert.equal(retired.decide(CONTEXT, { id: "a" }).eligible, undefined);
+  assert.deepEqual(retired.decide(CONTEXT, { id: "a", eligible: ["high"] }).action, "high");
+});
+
 test("the policy's own floor holds unless another is asked for", () => {
   const floored = Policy.load(policyFile({ metadata: { floor: 0.25 } }));
   assert.equal(floored.floor, 0.25);

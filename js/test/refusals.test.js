@@ -62,7 +62,7 @@ test("other format versions", () => {
     assertRefused(policyFile({ metadata: { format } }), reason);
   }
   // Of a later format nothing else is known, so that nothing else is complained about.
-  assertRefused(policyFile({ text: '{"format": 3}' }), /^format version 3;/);
+  assertRefused(policyFile({ text: '{"format": 4}' }), /^format version 4;/);
 });
 
 test("a checksum that is not the file's", () => {
@@ -143,6 +143,9 @@ for (const [context, reason] of BAD_FEATURES) {
 test("a problem with no choice of actions", () => {
   for (const [actions, reason] of [
     [{ type: "discrete", names: ["a"] }, /at least two names/],
+    [{ type: "discrete", names: ["a", "b", "c"], retired: ["d"] }, /retired: unknown action/],
+    [{ type: "discrete", names: ["a", "b", "c"], retired: ["a", "b"] }, /fewer than two actions/],
+    [{ type: "discrete", names: ["a", "b", "c"], retired: "a" }, /retired/],
     [{ type: "discrete", names: ["a", "a"] }, /action 'a' is named twice/],
     [{ type: "discrete", names: "ab" }, /Expected `array`/],
     [{ type: "cube", names: ["a", "b"] }, /expected "discrete" or "continuous"/],

@@ -18,9 +18,6 @@ TARGETS = {
     "onnx": "potstill.policy.export.onnx",
 }
 
-#: Targets whose models know nothing of retired actions.
-_WITHOUT_RETIRED = ("c", "onnx")
-
 
 def export(policy: Policy, to: str, directory: str | Path, name: str = "policy") -> list[Path]:
     """Export a policy to another runtime, and return the paths of the files.
@@ -36,12 +33,6 @@ def export(policy: Policy, to: str, directory: str | Path, name: str = "policy")
     if not policy.problem.actions.head().kernel:
         raise UnsupportedSpace(
             f"only policies over a list of actions or a number can be exported, got {shown(policy.problem.actions)}"
-        )
-    retired = getattr(policy.problem.actions, "retired", ())
-    if retired and to in _WITHOUT_RETIRED:
-        raise UnsupportedSpace(
-            f"a policy with retired actions ({', '.join(retired)}) cannot be exported to {to}, which would choose "
-            "them; remove them with potstill actions remove and export the version of the next update, or export to js"
         )
     target = importlib.import_module(TARGETS[to])
     directory = Path(directory)

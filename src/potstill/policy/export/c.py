@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from potstill._version import __version__
+from potstill.policy.export.retired import refuse_retired
 from potstill.policy.network import Float32, Layer
 from potstill.policy.policy import Policy
 from potstill.problem import Feature, KernelFeature
@@ -31,6 +32,7 @@ _LANES = 16
 
 def write(policy: Policy, directory: Path, name: str) -> list[Path]:
     """Write the kernel, the policy's header and source, and an example."""
+    refuse_retired(policy, "c")
     name = _identifier(name).lower()
     if name in ("potstill", "example"):
         raise ValueError(f"the name {name!r} is taken by another file of the export; give the policy another one")

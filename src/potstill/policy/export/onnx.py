@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from potstill.policy.export.retired import refuse_retired
 from potstill.policy.policy import Policy
 from potstill.spaces import Continuous
 
@@ -37,6 +38,8 @@ def to_model(policy: Policy, *, eligible: bool = False) -> Any:
     """
     import onnx
     from onnx import TensorProto, helper
+
+    refuse_retired(policy, "onnx")
 
     actions = len(policy.layers[-1].bias)
     nodes = [*_network(policy), *(_eligible_head() if eligible else _head())]

@@ -284,6 +284,22 @@ test("a policy that is not sound, or for another problem, never replaces a good 
   assert.equal((await device({ problemHash: "f".repeat(32) })).policy.version, 4);
 });
 
+test("retired actions are followed, and new ones are not", async () => {
+  const client = await device();
+  const [first, ...others] = PROBLEM.actions.names;
+  const retired = { ...PROBLEM, actions: { ...PROBLEM.actions, retired: [first] } };
+  service.file = newer(4, { format: 3, problem: retired, problem_hash: "a".repeat(32) });
+  assert.equal((await client.sync()).policy, 4);
+  assert.equal(client.policy.probabilities(CONTEXT)[0], 0);
+  const swapped = { ...PROBLEM, actions: { ...PROBLEM.actions, names: ["new", ...others] } };
+  service.file = newer(5, { problem: swapped, problem_hash: "b".repeat(32) });
+  const { policy: version, policyError } = await client.sync();
+  assert.equal(version, 4);
+  assert.match(policyError, /not as this device knows it/);
+  service.file = newer(6);
+  assert.equal((await client.sync()).policy, 6);
+});
+
 test("a store that fails is not taken for a bad policy", async () => {
   const client = await device();
   service.file = newer(4);

@@ -6,6 +6,7 @@ import threading
 import time
 from datetime import UTC, datetime
 
+import msgspec
 import numpy as np
 import pytest
 from examples import random_layers
@@ -283,6 +284,22 @@ class TestPolicy:
         assert device().policy.version == 3
         service.serve(ps.Policy.uniform(changed, version=10))
         assert device(problem=changed).policy.version == 10
+
+    def test_retired_actions_are_followed_unless_the_problem_was_stated(self, device, service, problem):
+        client = device()
+        names = problem.actions.names
+        retired = msgspec.structs.replace(problem, actions=ps.Discrete(names, retired=names[:1]))
+        service.serve(ps.Policy.uniform(retired, version=9))
+        assert client.sync().policy == 9
+        more = msgspec.structs.replace(problem, actions=ps.Discrete([*names, "new"]))
+        service.serve(ps.Policy.uniform(more, version=10))  # an action that the device may not know how to carry out
+        assert "not as this device knows it" in client.sync().policy_error
+        service.serve(ps.Policy.uniform(problem, version=11))
+        assert client.sync().policy == 11
+        client.close()
+        stated = device(problem=problem)
+        service.serve(ps.Policy.uniform(retired, version=12))
+        assert "not as this device knows it" in stated.sync().policy_error
 
     def test_it_starts_without_a_network(self, device, service, context, policy):
         device()

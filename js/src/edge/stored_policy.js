@@ -43,6 +43,16 @@ export class StoredPolicy {
     this.etag = etagOf(bytes);
   }
 
+  /** Whether a problem that was not stated differs in which actions are retired alone: all of them are known. */
+  #follows(problem) {
+    const known = this.current?.problem;
+    if (this.#hash !== null || !known?.actions.names || !problem.actions.names) return false;
+    const names = (one) => JSON.stringify([...one.actions.names].sort());
+    const retired = (one) => JSON.stringify(one.actions.retired ?? []);
+    if (retired(known) === retired(problem)) return false;
+    return JSON.stringify(known.context) === JSON.stringify(problem.context) && names(known) === names(problem);
+  }
+
   #checked(bytes) {
     const policy = Policy.load(bytes);
     const { problem, problem_hash: found } = policy.metadata;
@@ -50,7 +60,7 @@ export class StoredPolicy {
     if (problem.name !== this.#name) {
       throw new InvalidPolicy(`a policy for problem ${quoted(problem.name)}, not for ${quoted(this.#name)}`);
     }
-    if (found !== wanted) {
+    if (found !== wanted && !this.#follows(problem)) {
       throw new InvalidPolicy(
         `a policy for problem ${quoted(problem.name)} as it is now (${found}), not as this device knows it ` +
           `(${wanted}); to go over to it, open with problemHash as it is now`,

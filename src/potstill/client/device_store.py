@@ -11,7 +11,7 @@ from potstill.client.calls import etag_of
 from potstill.client.errors import FolderInUse
 from potstill.files import PRIVATE, make_folder, remove_stale, write_atomically
 from potstill.policy import InvalidPolicy, Policy
-from potstill.problem import Problem
+from potstill.problem import Problem, only_actions_differ
 
 log = logging.getLogger("potstill.client")
 
@@ -74,12 +74,17 @@ class PolicyStore:
         found, wanted = policy.problem, self._wanted()
         if found.name != self._name:
             raise InvalidPolicy(f"a policy for problem {found.name!r}, not for {self._name!r}")
-        if wanted is not None and found.hash != wanted.hash:
+        if wanted is not None and found.hash != wanted.hash and not self._follows(found, wanted):
             raise InvalidPolicy(
                 f"a policy for problem {found.name!r} as it is now ({found.hash}), not as this device knows it "
                 f"({wanted.hash}); to use it, start with problem= as it is now"
             )
         return policy
+
+    def _follows(self, found: Problem, wanted: Problem) -> bool:
+        """Whether a problem that was not stated differs in which actions are retired alone: all of them are known."""
+        before, after = (frozenset(getattr(one.actions, "labels", ())) for one in (wanted, found))
+        return self._problem is None and only_actions_differ(wanted, found) and before == after
 
     def _wanted(self) -> Problem | None:
         if self._problem is not None or self.current is None:

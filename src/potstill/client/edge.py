@@ -43,7 +43,7 @@ class EdgeClient:
         folder: Folder of this device or process.
         token: Token of the service, if it needs one.
         problem: Problem that policies must be for. Default: the name in the address, and the problem of the first
-            policy from then on.
+            policy from then on; actions of it may be retired and come back.
         survives: What a decision survives once `decide` has returned: a ``"power"`` loss, or only the end of the
             ``"process"``, which is much faster.
         max_rows: The most rows in the queue; beyond that, `decide` and `reward` raise `QueueFull`.

@@ -17,12 +17,15 @@ from potstill.policy.export import export
 from potstill.workspace import (
     Adaptation,
     CannotChangeActions,
+    DesignPoint,
+    InitialDesign,
     Workspace,
     add_action,
     list_actions,
     remove_action,
     retire_action,
     template,
+    write_design,
 )
 
 ROWS = contexts(100)
@@ -160,6 +163,15 @@ def test_what_is_in_use_stays(place, more, change, said):
     with pytest.raises(CannotChangeActions, match=said):
         change(place, "720p")
     assert states(place) == {"360p": "chosen", "720p": "chosen", "1080p": "chosen"}
+
+
+def test_an_initial_design_ends_first(place):
+    workspace = Workspace(place)
+    points = [DesignPoint("ann", "720p", 1.0)]
+    stated = {"problem": workspace.problem.hash, "teacher": {}, "contexts": {}, "information_gain": 1.0}
+    write_design(workspace.storage, InitialDesign(id="d", time=1, points=points, **stated), replace=False)
+    with pytest.raises(CannotChangeActions, match="potstill design DIR --end first"):
+        add_action(place, "4k")
 
 
 def test_like_needs_a_teacher_that_keeps_actions_apart(place):

@@ -23,6 +23,7 @@ from potstill.registry import Conflict
 from potstill.storage import child
 from potstill.workspace.adapt import Adaptation, can_adapt, is_uniform
 from potstill.workspace.check import check_config
+from potstill.workspace.design import read_design
 from potstill.workspace.experiment import control_of, rules_of
 from potstill.workspace.problem_edit import with_actions
 from potstill.workspace.workspace import PROBLEM, Change, Workspace
@@ -214,6 +215,11 @@ def _check_uses(workspace: Workspace, problem: Problem, what: What, name: str) -
         )
     if what == "remove" and name in config.teacher.get("prior", {}):
         raise CannotChangeActions(f"cannot remove {name!r}: teacher.prior in potstill.toml names it; take it out first")
+    if read_design(workspace.storage) is not None:
+        raise CannotChangeActions(
+            f"cannot {what} {name!r} while the points of an initial design are handed out: they are for the present "
+            "actions. End it with potstill design DIR --end first"
+        )
     changed = Workspace(workspace.url, problem, config)
     check_config(changed)
     _check_experiment(changed, what, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from potstill.events import read_scrub
 from potstill.policy import Policy
-from potstill.problem import Problem, difference
+from potstill.problem import Problem, difference, only_actions_differ
 from potstill.workspace.adapt import Adaptation, can_adapt, in_words, is_uniform
 from potstill.workspace.workspace import Workspace
 
@@ -27,9 +27,10 @@ def change_notice(before: Policy, earlier: Problem, problem: Problem) -> str:
     if earlier.hash == problem.hash:
         return f"problem.toml has changed: {changed}; restart potstill serve to follow"
     if can_adapt(before, problem) or is_uniform(before):
+        follows = ", and running services follow" if only_actions_differ(earlier, problem) else ""
         return (
             f"problem.toml has changed: {changed}; restart potstill serve to follow: version {before.version} then "
-            "serves adapted to it. potstill update learns the changed problem"
+            f"serves adapted to it. potstill update learns the changed problem{follows}"
         )
     return (
         f"problem.toml has changed: {changed}; version {before.version} does not fit it. Run potstill update, which "

@@ -12,9 +12,9 @@ from potstill.workspace.workspace import Workspace
 
 PROBLEM = """\
 # The problem: features of a context, actions, and reward.
-# This is an example: replace it before the first decision is logged. Actions may be added and removed later: restart
-# the service then. After a change of the features run potstill update before that: it learns again from the
-# observations that still fit. The reward may be changed at any time.
+# This is an example: replace it before the first decision is logged. potstill actions adds, retires and removes actions
+# later, while a service runs. After a change of the features run potstill update, which learns again from the
+# observations that still fit, and restart the service. The reward may be changed at any time.
 
 name = "video-upload"
 

@@ -107,7 +107,7 @@ class App:
         ]
         self._whole = ServiceEndpoints(self._problems, options, metrics)
         self.routes = _routes(self._problems, self._whole, options)
-        self._following = asyncio.Lock()
+        self._following = [asyncio.Lock() for _ in self._problems]
         self._closing = False
         self._leaving: set[asyncio.Task[None]] = set()
         for place, service in enumerate(self._problems):
@@ -166,19 +166,15 @@ class App:
 
         Requests are dispatched to one of them or the other, and none is refused in between.
         """
-        async with self._following:
+        async with self._following[place]:
             before = self._problems[place]
             await before.reload()
             problem = before.snapshots.following
             if problem is None:
                 return before
-            after = before.successor(problem)
             try:
-                await after.open()
-                _check_serves(after)
+                after = await _opened(before.successor(problem))
             except (PotstillError, OSError) as error:
-                after.hand_over()
-                await after.close()
                 before.snapshots.cannot_follow(error)
                 return before
             after.follow = before.follow
@@ -304,11 +300,18 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[object]]) -> None
             _logger.exception("a background task failed; retrying")
 
 
-def _check_serves(service: ProblemService) -> None:
-    """Refuse a service without the policy of its problem, with the reason."""
-    policy = service.snapshots.current.policy
-    if policy is None or policy.problem.hash != service.workspace.problem.hash:
-        raise OtherProblem(service.snapshots.fault or "problem.toml has changed again; following it next")
+async def _opened(service: ProblemService) -> ProblemService:
+    """A service that another one hands over to, opened; `OtherProblem` if it has no policy for its problem."""
+    try:
+        await service.open()
+        policy = service.snapshots.current.policy
+        if policy is None or policy.problem.hash != service.workspace.problem.hash:
+            raise OtherProblem(service.snapshots.fault or "problem.toml has changed again; that is followed next")
+    except BaseException:
+        service.hand_over()
+        await service.close()
+        raise
+    return service
 
 
 def _tune_gc() -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from potstill.errors import PotstillError
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import InvalidProblem, Problem, difference, only_actions_differ
 from potstill.registry import Conflict, CorruptVersion, Entry, Hold, OtherProblem, UnknownVersion
@@ -26,14 +27,14 @@ _logger = logging.getLogger(__name__)
 _UNUSABLE = (CorruptVersion, InvalidPolicy, InvalidProblem, OtherProblem, UnknownVersion, InvalidConfig, NoFirstPolicy)
 
 
-class _ActionsChanged(Exception):
+class _ActionsChanged(PotstillError):
     """The serving version is for the present `problem.toml`, which differs in its actions alone.
 
     Attributes:
-        problem: That problem.
+        problem: That problem; None while `problem.toml` is ahead of the serving version.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem | None) -> None:
         super().__init__()
         self.problem = problem
 
@@ -219,8 +220,9 @@ class SnapshotWatcher:
         policy = self._workspace.registry.policy(entry.serving)
         if policy.problem.hash != problem.hash:
             now = Workspace(self._workspace.url).problem
-            if now.hash == policy.problem.hash and only_actions_differ(problem, now):
-                raise _ActionsChanged(now)
+            if now.hash != problem.hash and all(only_actions_differ(problem, one) for one in (now, policy.problem)):
+                # Where they differ from each other too, a change is under way, and its version comes next.
+                raise _ActionsChanged(now if now.hash == policy.problem.hash else None)
             raise OtherProblem(self._other_problem(policy, now))
         policy.decide({feature.name: feature.example for feature in problem.context})
         return policy

@@ -23,7 +23,9 @@ from potstill.teachers.contract import (
     AnyContinuousTeacher,
     AnyFiniteTeacher,
     MeanRewards,
+    PerAction,
     Rereading,
+    Restricting,
     ResultT,
     Summarising,
     reward_kinds,
@@ -279,6 +281,40 @@ def hard_data_stay_finite(teacher: AnyCheckable) -> None:
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
 
 
+def labels_among_some_leave_the_others_out(teacher: AnyCheckable) -> None:
+    """Labels among some actions are probabilities, 0 for the others; among all they are the propensities."""
+    if not isinstance(teacher, Restricting):
+        return
+    contexts, some = example_contexts(20), np.array([True, False, True])
+    for state in _states(teacher):
+        p = teacher.propensities_among(state, contexts, _KEY, some)
+        assert p.dtype == np.float32, f"propensities_among must be float32, got {p.dtype}"
+        assert (p[:, 1] == 0).all(), "propensities_among must be 0 for actions that are not among them"
+        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5, err_msg="propensities_among must sum to 1")
+        whole = teacher.propensities_among(state, contexts, _KEY, np.ones(3, bool))
+        _close(teacher, whole, teacher.propensities(state, contexts, _KEY), 1e-5, "propensities_among all must agree")
+
+
+def a_changed_list_keeps_each_action(teacher: AnyCheckable) -> None:
+    """The state for another list of actions knows of each what it knew, and of a new one what the prior says."""
+    if not (isinstance(teacher, PerAction) and isinstance(teacher, MeanRewards)):
+        return
+    problem, contexts = problem_for(teacher), example_contexts(20)
+    changed = msgspec.structs.replace(problem, actions=Discrete(["high", "new", "low"]))
+    state = _states(teacher)[1]
+    try:
+        kept = teacher.with_actions(state, problem, changed, {})
+    except ValueError:  # as the contract allows
+        return
+    before, after = (teacher.mean_rewards(one, contexts) for one in (state, kept))
+    message = "with_actions must keep what is known of each action"
+    np.testing.assert_allclose(after[:, [0, 2]], before[:, [2, 0]], rtol=1e-9, atol=1e-9, err_msg=message)
+    like = teacher.mean_rewards(teacher.with_actions(state, problem, changed, {"new": "high"}), contexts)
+    np.testing.assert_allclose(like[:, [0, 2]], after[:, [0, 2]], rtol=1e-9, atol=1e-9, err_msg=message)
+    nearer = np.abs(like[:, 1] - after[:, 0]).mean() < np.abs(after[:, 1] - after[:, 0]).mean()
+    assert nearer, "a new action that is like another must be expected to do as well"
+
+
 def _assert_same(a: Any, b: Any, message: str) -> None:
     left, right = _leaves(a), _leaves(b)
     assert len(left) == len(right), message
@@ -306,4 +342,6 @@ CHECKS: tuple[Callable[[AnyCheckable], None], ...] = (
     parts_are_read_as_the_whole,
     no_observations_change_nothing,
     hard_data_stay_finite,
+    labels_among_some_leave_the_others_out,
+    a_changed_list_keeps_each_action,
 )

@@ -49,7 +49,7 @@ def parsed(arguments):
         context = command.make_context("potstill", list(rest), parent=context, resilient_parsing=False)
         if not hasattr(command, "commands"):
             return context
-        name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        _, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
     raise AssertionError(arguments)
 
 

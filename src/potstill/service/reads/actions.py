@@ -23,10 +23,15 @@ from potstill.workspace import (
 
 
 class ActionsReply(Struct, frozen=True, kw_only=True):
-    """The actions in their order, the hash of the problem, and the version that serves.
+    """The actions of a problem, after a change if one was asked for.
 
-    After a change, `text` says what was done, `changed` whether anything was, and `left_out` how many observations a
-    removed action leaves out. `state` of an action is chosen, new or retired; `least` is its smallest propensity.
+    Attributes:
+        actions: The actions in their order.
+        hash: Hash of the problem.
+        serving: The version that serves; null if none is published.
+        text: What was done, in words; empty if nothing was asked for.
+        changed: Whether anything was changed.
+        left_out: Number of observations that a removed action leaves out.
     """
 
     actions: list[ActionStatus]

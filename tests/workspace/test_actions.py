@@ -14,6 +14,7 @@ from worlds import CONFIG, PROBLEM, contexts, made
 import potstill as ps
 from potstill.errors import InvalidAction, InvalidProblem, PotstillError
 from potstill.policy.export import export
+from potstill.registry import Conflict
 from potstill.workspace import (
     Adaptation,
     CannotChangeActions,
@@ -214,6 +215,34 @@ def test_before_the_first_version_only_the_problem_changes(tmp_path):
     text = template.PROBLEM.replace('"1080p"]', '"1080p", "2160p"]')
     assert workspace.storage.read("problem.toml").decode() == text
     assert Workspace(workspace.url).start().version == 0
+
+
+def test_an_object_store_does_as_well(s3):
+    workspace = made(f"{s3}/video")
+    workspace.start()
+    trained(workspace)
+    assert add_action(workspace.url, "4k", by="ann").serving == 2
+    assert retire_action(workspace.url, "360p").changed
+    assert states(workspace.url) == {"360p": "retired", "720p": "chosen", "1080p": "chosen", "4k": "new"}
+
+
+def test_a_machine_that_was_overtaken_says_what_to_do(place, monkeypatch):
+    """Another machine does not see this one's lock: both change problem.toml, and one publishes first."""
+    start = Workspace.start
+
+    def overtaken(workspace, **options):
+        monkeypatch.setattr(Workspace, "start", start)
+        text = workspace.storage.read("problem.toml").replace(b'"4k"', b'"8k"')
+        workspace.storage.replace("problem.toml", text)
+        Workspace(workspace.url).start()
+        return workspace.start(**options)
+
+    monkeypatch.setattr(Workspace, "start", overtaken)
+    with pytest.raises(Conflict, match="repeat the command, which changes what is missing"):
+        add_action(place, "4k")
+    assert states(place)["8k"] == "new"
+    assert add_action(place, "4k").changed
+    assert {"4k", "8k"} <= set(states(place))
 
 
 def test_changes_at_once_are_all_made(place):

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from potstill.errors import PotstillError
-from potstill.events import read_scrub
+from potstill.events import LogUnavailable, read_scrub
 from potstill.registry import OtherProblem
 from potstill.service import routes
 from potstill.service.auth import check
@@ -190,7 +190,10 @@ class App:
         service.hand_over()
         while (service.users or service.queries.busy) and not self._closing:
             await asyncio.sleep(_LEAVE)
-        await service.close()
+        try:
+            await service.close()
+        except LogUnavailable as error:  # the requests that waited for it have been answered with an error
+            _logger.error("%s: the log of the earlier actions could not be closed: %s", service.name, error)
 
     def _route(self, scope: Scope) -> Route:
         methods = self.routes.get(scope["path"])

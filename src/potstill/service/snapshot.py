@@ -26,6 +26,9 @@ _logger = logging.getLogger(__name__)
 #: Errors of an unusable version or mode; the current one keeps serving.
 _UNUSABLE = (CorruptVersion, InvalidPolicy, InvalidProblem, OtherProblem, UnknownVersion, InvalidConfig, NoFirstPolicy)
 
+#: Errors of unavailable storage.
+_UNAVAILABLE = (OSError, Conflict)
+
 
 class _ActionsChanged(PotstillError):
     """The serving version is for the present `problem.toml`, which differs in its actions alone.
@@ -37,10 +40,6 @@ class _ActionsChanged(PotstillError):
     def __init__(self, problem: Problem | None) -> None:
         super().__init__()
         self.problem = problem
-
-
-#: Errors of unavailable storage.
-_UNAVAILABLE = (OSError, Conflict)
 
 
 class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -19,7 +19,7 @@ from potstill.experiments import InvalidExperiment
 from potstill.files import hold, make_folder
 from potstill.policy import Policy
 from potstill.problem import Discrete, Problem, difference
-from potstill.registry import Conflict
+from potstill.registry import Conflict, OtherProblem
 from potstill.storage import child
 from potstill.workspace.adapt import Adaptation, can_adapt, is_uniform
 from potstill.workspace.check import check_config
@@ -248,9 +248,14 @@ def _published(workspace: Workspace, change: Change, before: Policy | None) -> b
         return False
     for _ in range(_ATTEMPTS):
         head = workspace.registry.head()
-        if workspace.start(change=change).problem.hash == workspace.problem.hash:
-            return workspace.registry.head() != head
-    raise Conflict(f"{workspace.url}: other changes of the registry were faster {_ATTEMPTS} times; repeat the command")
+        try:
+            if workspace.start(change=change).problem.hash == workspace.problem.hash:
+                return workspace.registry.head() != head
+        except OtherProblem:
+            if workspace.current() is workspace:
+                raise
+            break  # another machine, which does not see this one's lock, has changed the problem again
+    raise Conflict(f"{workspace.url}: other changes were faster; repeat the command, which changes what is missing")
 
 
 def _report(workspace: Workspace, *, text: str = "", changed: bool = False) -> ActionsReport:

@@ -276,7 +276,8 @@ def test_a_removed_action_leaves_out_its_observations_and_says_how_many(tmp_path
     of_it = int((taken.actions == 1).sum())
     workspace = changed(workspace, b'"720p", ', b"")
     foreseen = preview_update(workspace, now=LATER)
-    assert (foreseen.outcome, foreseen.observations) == ("due", 0)  # the posterior of the others is kept
+    # The posterior of the others is kept.
+    assert (foreseen.outcome, foreseen.observations, foreseen.unfit) == ("due", 0, of_it)
     text = workspace.storage.read("potstill.toml").replace(b'"linear-ts"', b'"linear-ts"\nprecision = 1.0')
     workspace.storage.replace("potstill.toml", text)
     workspace = Workspace(workspace.url)  # with another teacher, which learns from all observations again

@@ -9,7 +9,7 @@ from potstill.events.lake import count_observations
 from potstill.pipeline.origin import Origin
 from potstill.policy import InvalidPolicy, Policy
 from potstill.registry import CorruptVersion, UnknownVersion
-from potstill.workspace import Workspace
+from potstill.workspace import Adaptation, Workspace
 
 #: Whether a teacher's configuration, from a lineage, is the configured one.
 SameTeacher = Callable[[Mapping[str, Any]], bool]
@@ -20,7 +20,8 @@ class Backlog(NamedTuple):
 
     Attributes:
         observations: Number of observations after the cut up to which the resumed teacher has learnt.
-        unfit: Number of further observations there that do not fit the problem, which has changed; they are left out.
+        unfit: Number of further observations that do not fit the problem, which has changed; they are left out. Those
+            before that cut count too while an adapted policy serves.
         unseen: Number of those that the newest version has not learnt from either.
         newest: Version that has learnt from the others and does not serve; None if there is none.
     """
@@ -59,7 +60,10 @@ def backlog(
     """
     lake, problem = workspace.lake, workspace.problem
     observations = count_observations(lake, after, to, without=without, problem=problem)
-    unfit = count_observations(lake, after, to, without=without) - observations
+    # Where only the actions have changed, those before `after` that do not fit were learnt, and are left out now.
+    since = 0 if Adaptation.of(serving) is not None else after
+    fitting = count_observations(lake, since, to, without=without, problem=problem) if since < after else observations
+    unfit = count_observations(lake, since, to, without=without) - fitting
     newest = _newest(workspace)
     if newest is None or newest.version == serving.version or not _same(newest, workspace, without, same):
         return Backlog(observations, unfit, observations, None)

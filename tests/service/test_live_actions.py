@@ -9,6 +9,7 @@ import worlds
 from service_examples import Asker, experiment, flushed, opened, publish
 from service_process import Load, serving, until
 
+from potstill.client import Client
 from potstill.pipeline import run_audit
 from potstill.service.auth import Guard
 from potstill.service.tokens import TokenFile
@@ -165,7 +166,9 @@ def test_requests_and_changes_at_once_lose_nothing(workspace):
 def test_workers_follow_changes_of_the_command_line_and_survive_a_restart(workspace, tmp_path):
     """Two workers; one is killed after a change, and its replacement decides the present actions at once."""
     with serving(tmp_path / "service", workspace.url, "--workers", 2) as running:
-        with Load(running, "video-upload", CONTEXT, threads=2) as load:
+        client = Client(f"http://127.0.0.1:{running.port}/v1/video-upload")
+        with Load(running, "video-upload", CONTEXT, threads=2) as load, client:
+            assert client.decide(CONTEXT, id="before").policy == 1
             add_action(workspace.url, "4k")
 
             def all_follow():
@@ -173,6 +176,8 @@ def test_workers_follow_changes_of_the_command_line_and_survive_a_restart(worksp
                 return all(running.ask("POST", "/v1/video-upload/decide", body)[0] == 200 for body in bodies)
 
             until(all_follow)
+            assert client.decide(CONTEXT, eligible=["4k"]).action == "4k"
+            assert client.decide(CONTEXT, id="before").policy == 1
             retire_action(workspace.url, "720p")
             until(lambda: len(load.rewarded) > 100)
         assert load.failures == []
@@ -183,6 +188,54 @@ def test_workers_follow_changes_of_the_command_line_and_survive_a_restart(worksp
         assert running.stop() == 0
     flushed(Workspace(workspace.url))
     assert run_audit(Workspace(workspace.url)).clean
+
+
+def test_an_experiment_goes_on(workspace):
+    """Its control is a fixed action; treatment gets the new action, and control never does."""
+    text = workspace.storage.read("potstill.toml") + experiment()
+    workspace.storage.replace("potstill.toml", text)
+    seen: dict[str, set[str]] = {"hd:control": set(), "hd:treatment": set()}
+
+    async def work(asker: Asker) -> None:
+        for change in ({"change": "add", "action": "4k", "share": 0.9}, {"change": "retire", "action": "360p"}):
+            assert (await asker.post("admin/actions", change)).status == 200
+            for unit in range(60):
+                request = {"context": CONTEXT, "unit": f"u{unit}", "id": f"{change['change']}-{unit}"}
+                answer = (await asker.post("decide", request)).json
+                seen[answer["arm"]].add(answer["action"])
+        assert (await asker.get("status")).json["experiment_state"] == "running"
+
+    asking(Workspace(workspace.url), work)
+    assert seen["hd:control"] == {"720p"}
+    assert "4k" in seen["hd:treatment"]
+    flushed(Workspace(workspace.url))
+    assert run_audit(Workspace(workspace.url)).clean
+
+
+def test_devices_with_an_earlier_policy_are_heard(workspace):
+    policy = workspace.registry.policy()
+    decided = [policy.decide(CONTEXT, id=f"device-{number}") for number in range(20)]
+
+    async def work(asker: Asker) -> None:
+        for body in ({"change": "add", "action": "4k"}, {"change": "retire", "action": "360p"}):
+            await asker.post("admin/actions", body)
+        rows = [
+            {
+                "id": one.id,
+                "context": CONTEXT,
+                "action": one.action,
+                "propensity": one.propensity,
+                "policy": 1,
+                "time": 9,
+            }
+            for one in decided
+        ]
+        assert (await asker.post("observe", {"observations": rows})).status == 202
+
+    asking(workspace, work)
+    flushed(Workspace(workspace.url))
+    found = run_audit(Workspace(workspace.url))
+    assert (found.clean, found.checked) == (True, 20)
 
 
 def test_a_change_that_was_made_by_hand_is_followed_after_it_is_published(workspace):

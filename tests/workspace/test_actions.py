@@ -166,6 +166,17 @@ def test_what_is_in_use_stays(place, more, change, said):
     assert states(place) == {"360p": "chosen", "720p": "chosen", "1080p": "chosen"}
 
 
+@pytest.mark.parametrize("change", [retire_action, remove_action])
+def test_an_action_of_the_rules_of_control_stays(place, change):
+    rules = b"default = '360p'\n[[rule]]\nwhen = { connection = 'wifi' }\naction = '720p'\n"
+    Workspace(place).storage.replace("rules.toml", rules)
+    configured(place, CONFIG + b'[experiment]\nname = "hd"\ncontrol = { rules = "rules.toml" }\n')
+    with pytest.raises(CannotChangeActions, match=r"experiment 'hd'.*end the experiment first"):
+        change(place, "720p")
+    assert change(place, "1080p").changed
+    assert add_action(place, "4k").changed
+
+
 def test_an_initial_design_ends_first(place):
     workspace = Workspace(place)
     points = [DesignPoint("ann", "720p", 1.0)]

@@ -67,6 +67,11 @@ class Rules:
     def __init__(self, space: ActionSpace, default: Any, rules: Sequence[Rule] = ()) -> None:
         self._space, self._default, self._rules = space, default, tuple(rules)
 
+    @property
+    def actions(self) -> tuple[Any, ...]:
+        """The actions that the rules name, and the default."""
+        return (self._default, *(rule.action for rule in self._rules))
+
     def action(self, values: Sequence[Any], eligible: Any = None) -> Any:
         """The action for a context.
 

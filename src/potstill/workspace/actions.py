@@ -15,7 +15,7 @@ import msgspec
 
 from potstill.decode import unknown_name
 from potstill.errors import InvalidAction, PotstillError, check_name
-from potstill.experiments import InvalidExperiment
+from potstill.experiments import InvalidExperiment, Rules
 from potstill.files import hold, make_folder
 from potstill.policy import Policy
 from potstill.problem import Discrete, Problem, difference
@@ -230,16 +230,14 @@ def _check_experiment(changed: Workspace, what: What, name: str) -> None:
     if experiment is None:
         return
     end = "end the experiment first: take [experiment] out of potstill.toml, or name another control"
-    rules = rules_of(changed, experiment)
-    named = experiment.control.action == name or (rules is not None and f'"{name}"'.encode() in rules)
-    if what != "add" and named:
-        raise CannotChangeActions(f"cannot {what} {name!r}: control of experiment {experiment.name!r} takes it; {end}")
     try:
-        control_of(changed, experiment, rules)
+        control = control_of(changed, experiment, rules_of(changed, experiment))
     except InvalidExperiment as error:
         raise CannotChangeActions(
             f"cannot {what} {name!r} during experiment {experiment.name!r}: {error}; {end}"
         ) from error
+    if what != "add" and isinstance(control, Rules) and name in control.actions:
+        raise CannotChangeActions(f"cannot {what} {name!r}: control of experiment {experiment.name!r} takes it; {end}")
 
 
 def _published(workspace: Workspace, change: Change, before: Policy | None) -> bool:

@@ -16,6 +16,7 @@ COMMANDS = {
     "explain": "policy",
     "export": "policy",
     "init": "workspace",
+    "import": "import_logs",
     "versions": "versions",
     "rollback": "versions",
     "promote": "versions",

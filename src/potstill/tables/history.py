@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ class History(NamedTuple):
         surveyed: What each column was taken for.
         rewards: Smallest, mean and largest reward.
         rows: Number of rows.
+        title: What it was made of, for people; its place if left out.
     """
 
     place: str
@@ -37,9 +38,23 @@ class History(NamedTuple):
     surveyed: list[SurveyedColumn]
     rewards: tuple[float, float, float]
     rows: int
+    title: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What to call it."""
+        return self.title or self.place
 
 
-def read_history(place: str, columns: Columns, name: str, *, without: Collection[str] = ()) -> History:
+def read_history(
+    place: str,
+    columns: Columns,
+    name: str,
+    *,
+    without: Collection[str] = (),
+    actions: Sequence[str] | None = None,
+    title: str = "",
+) -> History:
     """Infer the problem of a table of past decisions.
 
     Args:
@@ -47,6 +62,8 @@ def read_history(place: str, columns: Columns, name: str, *, without: Collection
         columns: Which column is what; see `survey` for `columns.context`.
         name: Name of the problem.
         without: Columns to leave out.
+        actions: All actions that there were; those of the table if left out.
+        title: What it was made of, for people; its place if left out.
     """
     table = scan_table(place)
     surveyed = survey(table, columns, place, without=without)
@@ -54,8 +71,9 @@ def read_history(place: str, columns: Columns, name: str, *, without: Collection
     if not features:
         raise InvalidLog(f"{place}: no column is a feature; name some with --context")
     reward, found, rows = _reward(table, columns.reward, place)
-    problem = Problem(name=name, context=features, actions=_actions(table, columns, place), reward=reward)
-    return History(place, columns, problem, surveyed, found, rows)
+    space = _actions(table, columns, place) if actions is None else Discrete(actions)
+    problem = Problem(name=name, context=features, actions=space, reward=reward)
+    return History(place, columns, problem, surveyed, found, rows, title)
 
 
 def _actions(table: pl.LazyFrame, columns: Columns, place: str) -> Discrete | Continuous:

@@ -1,0 +1,41 @@
+"""Events of dsjson logs as a history, with the problem that is inferred from them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from potstill.problem import Feature
+from potstill.tables.dsjson.convert import Converted
+from potstill.tables.history import History, read_history
+
+
+def dsjson_history(
+    converted: Converted, name: str, title: str, *, context: Sequence[str] = (), without: Collection[str] = ()
+) -> History:
+    """The problem of converted logs. Every feature may be missing, as in Vowpal Wabbit.
+
+    Args:
+        converted: The logs as a table.
+        name: Name of the problem.
+        title: What the logs are called, for people.
+        context: Features that are used; all that say something if there are none.
+        without: Features to leave out.
+    """
+    columns = msgspec.structs.replace(converted.columns, context=tuple(context))
+    found = read_history(converted.table, columns, name, without=without, actions=converted.actions, title=title)
+    surveyed = [
+        one if one.feature is None else msgspec.structs.replace(one, feature=_optional(one.feature, converted))
+        for one in found.surveyed
+    ]
+    features = [one.feature for one in surveyed if one.feature is not None]
+    problem = msgspec.structs.replace(found.problem, context=features)
+    return found._replace(problem=problem, surveyed=surveyed)
+
+
+def _optional(feature: Feature, converted: Converted) -> Feature:
+    """The feature, which may be missing: an indicator is then false, and others say so in a column of their own."""
+    if feature.name in converted.indicators:
+        return msgspec.structs.replace(feature, missing=False)
+    return feature if feature.optional else msgspec.structs.replace(feature, missing="flag")

@@ -7,10 +7,11 @@ import gc
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from potstill.events import read_scrub
-from potstill.service import routes
+from potstill.service import personalizer, routes
 from potstill.service.auth import check
 from potstill.service.dashboard import pages
 from potstill.service.endpoints import ProblemEndpoints, ServiceEndpoints
@@ -57,7 +58,7 @@ def create_app(workspaces: Sequence[Workspace], options: Options | None = None) 
         app,
         allow_origins=list(options.cors),
         allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type", "If-None-Match"],
+        allow_headers=["Authorization", "Content-Type", "If-None-Match", *_key_header(options)],
         expose_headers=["ETag", "Retry-After", "X-Potstill-Time", "X-Potstill-Version"],
     )
 
@@ -66,7 +67,7 @@ class Route(NamedTuple):
     """A row of the endpoint table, bound to what answers it.
 
     Attributes:
-        handle: Answers, given the body and the headers of a request.
+        handle: Answers, given the body and the headers of a request; before them the event, if it is Personalizer's.
         service: The problem; None for an endpoint of the service.
         scope: Scope that a token for that problem needs.
         max_body: The most bytes of a body; 0 if it takes none.
@@ -74,7 +75,7 @@ class Route(NamedTuple):
         query: Whether it is given the query string of the address in place of a body.
     """
 
-    handle: Callable[[bytes, Headers], Awaitable[Reply]]
+    handle: Callable[..., Awaitable[Reply]]
     service: ProblemService | None = None
     scope: TokenScope = "read"
     max_body: int = 0
@@ -101,6 +102,7 @@ class App:
             for workspace in workspaces
         ]
         self.routes = _routes(self._problems, ServiceEndpoints(self._problems, options, metrics), options)
+        self.personalizer_routes = _personalizer_routes(self._problems, options) if options.personalizer else {}
         self._load = Load(
             requests=options.max_in_flight, bytes=options.max_bytes_in_flight, seconds=options.read_seconds
         )
@@ -120,7 +122,7 @@ class App:
         except Refusal as refusal:
             recorder = route.service.recorder if route and route.service else self._recorder
             recorder.count_refusal(refusal.reason)
-            reply = refused(refusal)
+            reply = refused(refusal) if self._is_own(scope) else personalizer.refused(refusal)
         except Disconnected:
             return
         except Exception as error:
@@ -148,6 +150,8 @@ class App:
 
     def _route(self, scope: Scope) -> Route:
         methods = self.routes.get(scope["path"])
+        if methods is None and not self._is_own(scope):
+            methods = self._personalizer(scope)
         if methods is None:
             raise Refusal(404, "unknown", "there is no endpoint at this path; /docs lists them, and / has the pages")
         route = methods.get(scope["method"])
@@ -155,6 +159,20 @@ class App:
             allow = ", ".join(methods)
             raise Refusal(405, "unknown", f"this path accepts {allow} only", ((b"allow", allow.encode()),))
         return route
+
+    def _is_own(self, scope: Scope) -> bool:
+        """Whether a request is none that Personalizer's interface answers."""
+        return not self.personalizer_routes or not personalizer.is_personalizer(scope["path"])
+
+    def _personalizer(self, scope: Scope) -> dict[str, Route] | None:
+        """What answers a request to Personalizer, whose key becomes the token; None for an unknown address."""
+        found = personalizer.match(scope["path"])
+        if found is None:
+            return None
+        scope["headers"] = personalizer.with_key(scope["headers"])
+        methods = self.personalizer_routes.get(found.row, {})
+        bound = {name: one._replace(handle=partial(one.handle, found.event)) for name, one in methods.items()}
+        return bound or None
 
     async def _handle(self, route: Route, headers: Headers, receive: Receive, query: bytes = b"") -> Reply:
         if route.service is None:  # probes and metrics are answered however many requests are in flight
@@ -236,6 +254,25 @@ def _routes(problems: Sequence[ProblemService], whole: ServiceEndpoints, options
     for path, page in pages(problems, options):
         found[path] = dict.fromkeys(("GET", "HEAD"), Route(page, query=True))
     return found
+
+
+def _personalizer_routes(problems: Sequence[ProblemService], options: Options) -> Routes:
+    """The endpoints of Personalizer by their rows, bound to the one problem; handlers take an event first."""
+    if len(problems) != 1:
+        raise ValueError("the interface of Personalizer names no problem: serve one workspace with it")
+    (service,) = problems
+    endpoints = personalizer.PersonalizerEndpoints(service)
+    limits = {None: 0, "single": options.max_body, "batch": options.max_batch_body}
+    found: Routes = {}
+    for row in routes.PERSONALIZER_ENDPOINTS:
+        assert row.scope is not None
+        route = Route(getattr(endpoints, row.handler), service, row.scope, limits[row.limit])
+        found.setdefault(row.path, {}).update(_methods(row, route))
+    return found
+
+
+def _key_header(options: Options) -> list[str]:
+    return [personalizer.KEY_HEADER] if options.personalizer else []
 
 
 def _methods(row: routes.Endpoint, route: Route) -> dict[str, Route]:

@@ -294,6 +294,25 @@ def test_a_deferred_decision_is_logged_when_it_is_activated(workspace):
     assert {name: logged[f"context_{name}"] for name in CONTEXT} == CONTEXT
 
 
+@pytest.mark.parametrize(("waited", "counts_from"), [(0.5, "rank"), (2, "activation")])
+def test_what_time_an_activated_decision_has(workspace, monkeypatch, waited, counts_from):
+    """Within the window of rewards it is that of the request: rewards that came before the activation count."""
+    began = now()
+
+    async def work(asker):
+        await asker.post(f"{ROOT}rank", {**RANK, "deferActivation": True})
+        await asker.post(f"{ROOT}events/{RANK['eventId']}/reward", {"value": 1})
+        activated = now() + round(waited * 3_600 * 1e6)
+        monkeypatch.setattr("potstill.service.personalizer.endpoints.now", lambda: activated)
+        assert (await asker.ask("POST", f"{ROOT}events/{RANK['eventId']}/activate", b"", {})).status == 204
+        return activated
+
+    activated = serve(workspace, work)
+    (logged,) = decisions(workspace)
+    expected = began if counts_from == "rank" else activated
+    assert abs(logged["time"].timestamp() * 1e6 - expected) < 30e6
+
+
 def test_activating_what_is_not_held(workspace):
     async def work(asker):
         await asker.post(f"{ROOT}rank", RANK)

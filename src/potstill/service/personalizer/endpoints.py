@@ -82,10 +82,18 @@ class PersonalizerEndpoints:
                 raise Refusal(404, "unknown", _UNKNOWN)
         elif not held.activated:
             reply, rows = _read_held(held.decision)
-            logged = [msgspec.structs.replace(row, time=now()) for row in rows]
-            await self._service.log_drawn(Decisions([reply], logged))
+            await self._service.log_drawn(Decisions([reply], [self._activated(row) for row in rows]))
             await _on_disk(self._held.mark, event)
         return Reply(b"", 204)
+
+    def _activated(self, row: DecisionRow | DecisionBlock) -> DecisionRow | DecisionBlock:
+        """A row that is activated now: within its window it counts from its request, as in Personalizer; else from now.
+
+        The join has not reached the former yet, and rewards that came before the activation count. The latter would
+        have no window left.
+        """
+        window = self._problem.reward.window_seconds * 1_000_000
+        return row if now() < row.time + window else msgspec.structs.replace(row, time=now())
 
     async def multi_slot(self, _: str, __: bytes, ___: Headers) -> Reply:
         """Refuse a request with several slots."""

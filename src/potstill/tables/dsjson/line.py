@@ -27,7 +27,7 @@ NO_COST = "the cost or reward is not a finite number"
 DROPPED = "`pdrop` is not in [0, 1)"
 SKIPPED = "`_skipLearn`: not to be learnt from"
 NOT_ACTIVATED = "deferred, and not activated"
-APPRENTICE = "apprentice mode: the reward is that of the baseline, another action (`_original_label_cost`)"
+APPRENTICE = "apprentice mode: the label is not what the action earned (`_original_label_cost` differs)"
 TOO_DEEP = "features are nested too deeply"
 
 

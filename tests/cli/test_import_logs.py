@@ -29,7 +29,7 @@ def test_logs_become_a_workspace_that_has_learnt(tmp_path):
     path, place = write(tmp_path / "log.json", lines), tmp_path / "Coffee Bar"
     result = run(path, "--into", place)
     assert result.exit_code == 0, result.output
-    assert "603 lines of 1 file: 600 events imported" in result.output
+    assert "603 lines of 1 file: 600 events\n" in result.output
     assert f"left out: 1 line, damaged or truncated: not JSON ({path}:601)" in result.output
     assert "3 actions, named by their _tag; not all were offered in 1 event" in result.output
     assert "On these 120 decisions, the new policy would have earned" in result.output
@@ -54,6 +54,20 @@ def test_a_short_log_is_imported_without_a_comparison(tmp_path):
     assert "20 lines, the event was logged before" in result.output
     assert "all rows are imported; no version serves yet: 30 new observations" in result.output
     assert len(Workspace(tmp_path / "w").lake.scan("observations").collect()) == 30
+
+
+def test_events_that_do_not_fit_are_counted_and_left_out(tmp_path):
+    lines = log(80)
+    lines[3].update(_label_cost=-1e300, _original_label_cost=-1e300)
+    for number, line in enumerate(lines):
+        line["c"]["FromUrl"].append({"title": f"the title of {number} " * (1_000 if number in (7, 8) else 1)})
+    result = run(write(tmp_path / "a.json", lines), "--into", tmp_path / "w", "--json")
+    assert result.exit_code == 0, result.output
+    unfit = json.loads(result.stdout)["unfit"]
+    assert sorted(unfit.values()) == [1, 2]
+    assert {reason.split(" must ")[0] for reason in unfit} == {"_reward", "title"}
+    assert "left out: 2 events, title must be" in result.stderr
+    assert len(Workspace(tmp_path / "w").lake.scan("observations").collect()) == 77
 
 
 def test_as_json(tmp_path):

@@ -265,6 +265,15 @@ def test_types_of_features_are_the_narrowest_that_hold_all_values(tmp_path):
     assert found.indicators == {"N.a=1", "N.tags.x", "N.big"}
 
 
+def test_of_too_many_features_the_most_frequent_are_columns(tmp_path):
+    contexts = [{"Age": i, **({"age": i} if i else {}), **{f"f{i}_{j}": j for j in range(300)}} for i in range(4)]
+    multi = [{"_tag": "a"}, {"_tag": "b"}]
+    found, table = convert(tmp_path, [event(i, 0, -i, 0.5, c={**x, "_multi": multi}) for i, x in enumerate(contexts)])
+    names = [name for name in table.columns if name[0] != "_"]
+    assert (len(names), names[0], "age" in names) == (1_000, "Age", False)
+    assert found.report.left_out_features == 1_202 - 1_000
+
+
 def test_the_problem_of_a_log(tmp_path):
     lines = log(300)
     for one in lines[::2]:

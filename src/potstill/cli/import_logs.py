@@ -75,7 +75,7 @@ def dsjson(
     """
     console = Console(stderr=as_json)
     with requires("lake", "learn"), exit_on(*USER_ERRORS), TemporaryDirectory(prefix="potstill-") as folder:
-        from potstill.tables.dsjson import convert_dsjson, dsjson_history
+        from potstill.tables.dsjson import convert_dsjson, dsjson_history, unfit_events
 
         rule = _rule(names)
         refuse_taken(into)
@@ -86,9 +86,12 @@ def dsjson(
         history = dsjson_history(
             found, name or problem_name(into), _title(places), context=split(context), without=split(without)
         )
-        made = make_workspace(into, history, console, teacher=teacher, source=_source(places), short=True)
+        unfit = unfit_events(history)
+        for reason, events in unfit.items():
+            _print(f"left out: {plural(events, 'event')}, {reason}", console)
+        made = make_workspace(into, history, console, teacher=teacher, skip=True, source=_source(places), short=True)
     if as_json:
-        print_json({**made.as_json, "logs": found.report})
+        print_json({**made.as_json, "logs": found.report, "unfit": unfit})
         return
     show_made(made, into, console)
 
@@ -129,15 +132,19 @@ def _source(places: Sequence[str]) -> ImportedFile:
 def _show(report: DsjsonReport, console: Console) -> None:
     """Print what became of each line."""
     for line in _lines(report):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+        _print(line, console)
+
+
+def _print(line: str, console: Console) -> None:
+    console.print(escape(line), highlight=False, soft_wrap=True)
 
 
 def _lines(report: DsjsonReport) -> Iterator[str]:
     from potstill.tables.dsjson import IN_WORDS
 
-    yield f"{plural(report.lines, 'line')} of {plural(report.files, 'file')}: {plural(report.events, 'event')} imported"
+    yield f"{plural(report.lines, 'line')} of {plural(report.files, 'file')}: {plural(report.events, 'event')}"
     if report.outcomes:
-        yield f"outcomes logged apart: {report.outcomes:,}, of which {report.dangling:,} belong to no imported event"
+        yield f"outcomes logged apart: {report.outcomes:,}, of which {report.dangling:,} belong to no event"
     for reason, left in sorted(report.left_out.items(), key=lambda one: -one[1].lines):
         more = ", …" if left.lines > len(left.places) else ""
         yield f"left out: {plural(left.lines, 'line')}, {reason} ({', '.join(left.places)}{more})"
@@ -151,5 +158,6 @@ def _lines(report: DsjsonReport) -> Iterator[str]:
         yield f"{plural(report.baselines, 'event')} with a baseline action (_ba), which is not stored"
     if report.untimed:
         yield f"{plural(report.untimed, 'event')} without a usable Timestamp: they have that of the event before"
-    if report.rare_features:
-        yield f"{plural(report.rare_features, 'feature')} left out: there are more frequent ones"
+    if report.left_out_features:
+        found = plural(report.left_out_features, "feature")
+        yield f"{found} left out: others are more frequent, or differ only in upper and lower case"

@@ -198,7 +198,7 @@ class _Conversion:
             actions=actions,
             action_features=self._features,
             restricted=restricted,
-            rare_features=self._types.rare,
+            left_out_features=self._types.left_out,
             **self._counts,
         )
 

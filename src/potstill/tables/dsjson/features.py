@@ -30,8 +30,7 @@ _TYPES: dict[_Kind, pl.DataType] = {
 class FeatureTypes:
     """Names and types of features, counted over events.
 
-    Attributes:
-        unnamed: Number of events with names beyond those that are counted.
+    Names beyond the first `_MOST_NAMES` are ignored.
     """
 
     def __init__(self) -> None:
@@ -39,7 +38,6 @@ class FeatureTypes:
         self._counts: Counter[str] = Counter()
         self._kinds: dict[str, set[_Kind]] = {}
         self._values: dict[str, object] = {}  # the one value of each feature that has been seen with one only
-        self.unnamed = 0
 
     def see(self, context: Flat) -> None:
         """Count the features of an event."""
@@ -53,20 +51,28 @@ class FeatureTypes:
                 self._kinds[name] = {_kind(value)}
                 self._values[name] = value
             else:
-                self.unnamed += 1
                 continue
             self._counts[name] += 1
 
     @property
     def columns(self) -> list[FeatureColumn]:
         """The columns, by first appearance."""
-        kept = {name for name, _ in self._counts.most_common(MOST_FEATURES)}
-        return [self._column(name) for name in self._kinds if name in kept]
+        kept = self._kept
+        return [self._column(name) for name in self._kinds if kept.get(name.lower()) == name]
 
     @property
-    def rare(self) -> int:
-        """Number of names that are left out: there are more frequent ones."""
-        return max(0, len(self._kinds) - MOST_FEATURES)
+    def left_out(self) -> int:
+        """Number of names that are no columns: others are more frequent, or the same but for the case of letters."""
+        return len(self._kinds) - len(self._kept)
+
+    @property
+    def _kept(self) -> dict[str, str]:
+        """The most frequent names by their lower case, in which columns of the lake must differ."""
+        found: dict[str, str] = {}
+        for name, _ in self._counts.most_common():
+            if len(found) < MOST_FEATURES:
+                found.setdefault(name.lower(), name)
+        return found
 
     def _column(self, name: str) -> FeatureColumn:
         kind = _common(self._kinds[name])

@@ -6,9 +6,12 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from potstill.errors import InvalidLog
 from potstill.problem import Feature
 from potstill.tables.dsjson.convert import Converted
 from potstill.tables.history import History, read_history
+from potstill.tables.scan import scan_table
+from potstill.tables.validate import ROW, RowRules, decision_rules
 
 
 def dsjson_history(
@@ -32,6 +35,20 @@ def dsjson_history(
     features = [one.feature for one in surveyed if one.feature is not None]
     problem = msgspec.structs.replace(found.problem, context=features)
     return found._replace(problem=problem, surveyed=surveyed)
+
+
+def unfit_events(history: History) -> dict[str, int]:
+    """Number of events that do not fit the problem, by reason.
+
+    Raises:
+        InvalidLog: None fits.
+    """
+    table = scan_table(history.place).with_row_index(ROW)
+    rules = RowRules(decision_rules(history.problem, history.columns, table.collect_schema(), history.place))
+    found = dict(rules.reasons(table).collect(engine="streaming").rows())
+    if sum(found.values()) == history.rows:
+        raise InvalidLog(f"no event fits the problem that was inferred: {'; '.join(found)}")
+    return found
 
 
 def _optional(feature: Feature, converted: Converted) -> Feature:

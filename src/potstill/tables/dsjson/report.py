@@ -36,7 +36,7 @@ class DsjsonReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         files: Number of files.
         lines: Number of lines that are not blank.
-        events: Events that became rows.
+        events: Events that became rows of the table.
         outcomes: Lines that hold an outcome of an event.
         dangling: Those of them whose event is not among the rows.
         left_out: Other lines, by reason.
@@ -47,7 +47,7 @@ class DsjsonReport(msgspec.Struct, frozen=True, kw_only=True):
         weighted: Events that had a probability of being dropped, and weigh more than 1.
         baselines: Events that name a baseline action.
         untimed: Events without a usable time, which have that of the event before.
-        rare_features: Features that are left out: there are more frequent ones.
+        left_out_features: Features that are left out: others are more frequent, or differ only in case.
     """
 
     files: int
@@ -63,4 +63,4 @@ class DsjsonReport(msgspec.Struct, frozen=True, kw_only=True):
     weighted: int
     baselines: int
     untimed: int
-    rare_features: int
+    left_out_features: int

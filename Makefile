@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NATIVE := $(wildcard src/potstill/policy/native/*)
 
-.PHONY: help demo test install lint sanitize conformance screenshots clean
+.PHONY: help demo test install lint sanitize conformance reference screenshots site clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -30,6 +30,12 @@ sanitize: $(READY)  ## run the native kernel's tests under AddressSanitizer and 
 
 conformance: $(READY)  ## regenerate the conformance vectors, after a change of the specification
 	$(BIN)/python conformance/generate.py
+
+reference: $(READY)  ## regenerate the pages of docs/reference from the code
+	$(BIN)/python docs/reference.py
+
+site: $(READY)  ## build the documentation as a site, in site/
+	$(BIN)/python docs/site.py
 
 screenshots: $(READY)  ## make the pictures of the service's pages in docs/pages; needs chromium
 	$(BIN)/python docs/screenshots.py

@@ -13,6 +13,10 @@ class Key(msgspec.Struct, frozen=True):
 
     >>> Key(7).child("label", 3) == Key(7).child("label", 3)
     True
+
+    Attributes:
+        seed: The seed.
+        path: Names of the children that led here, as numbers.
     """
 
     seed: int

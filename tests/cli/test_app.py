@@ -1,6 +1,7 @@
 """The command line teaches, answers in JSON when asked, and says what is wrong."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 import potstill as ps
-from potstill.cli import COMMANDS, app
+from potstill.cli import COMMANDS, TASKS, app
 from potstill.cli.extras import EXTRAS, requires
 
 PLAIN = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
@@ -39,6 +40,26 @@ def test_help_says_what_there_is_and_what_for():
     assert result.exit_code == 0
     assert "Thompson sampling, distilled" in words(result.stdout)
     assert re.search(r"demo\s+Demonstrate the full cycle", words(result.stdout))
+
+
+def test_help_groups_all_commands_by_task():
+    text = run("--help").stdout
+    places = [text.index(f"─ {task} ─") for task in TASKS]
+    assert places == sorted(places)
+    listed = re.findall(r"(?m)^│ ([a-z][a-z-]+)  ", text)
+    assert listed == list(COMMANDS) == list(dict.fromkeys(listed))
+
+
+def test_flags_have_no_type():
+    for command in ([], *([name] for name in COMMANDS)):
+        assert "<bool>" not in run(*command, "--help").stdout
+
+
+def test_shells_complete_commands():
+    asked = {**os.environ, "_POTSTILL_COMPLETE": "complete_bash", "COMP_WORDS": "potstill roll", "COMP_CWORD": "1"}
+    command = str(Path(sys.executable).with_name("potstill"))
+    done = subprocess.run([command], env=asked, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["rollback"]
 
 
 def test_no_arguments_show_the_help():

@@ -95,7 +95,9 @@ def test_rows_that_are_added_to_delta_lake_meanwhile_do_not_count(place, problem
 
 
 def test_what_cannot_be_read_in_parts_is_named(tmp_path):
-    with pytest.raises(UnreadableTable, match=r"t\.csv: a CSV of 5 rows cannot be read in parts; write it as Parquet"):
+    with pytest.raises(
+        UnreadableTable, match=r"t\.csv: text, here of 5 rows, cannot be read in parts; write it as Parquet"
+    ):
         shards(Table("t.csv"), 5, 5)
     with pytest.raises(UnreadableTable, match="there is no such Delta Lake table"):
         Table.at(str(tmp_path / "nowhere"))

@@ -9,40 +9,33 @@ import importlib
 import sys
 from typing import Any
 
-#: Module of each command.
-COMMANDS = {
-    "show": "policy",
-    "decide": "policy",
-    "explain": "policy",
-    "export": "policy",
-    "init": "workspace",
-    "import": "import_logs",
-    "versions": "versions",
-    "rollback": "versions",
-    "promote": "versions",
-    "pin": "versions",
-    "unpin": "versions",
-    "pause": "versions",
-    "resume": "versions",
-    "events": "events",
-    "update": "update",
-    "reproduce": "update",
-    "audit": "update",
-    "backup": "backup",
-    "restore": "backup",
-    "forget": "backup",
-    "warm-start": "update",
-    "status": "status",
-    "verify": "verify",
-    "serve": "serve",
-    "token": "serve",
-    "experiment": "experiment",
-    "evaluate": "evaluate",
-    "tune": "tune",
-    "design": "design",
-    "lab": "lab",
-    "demo": "lab",
+#: Module of each command, by task, in the order of the help.
+TASKS = {
+    "Start here": {"init": "workspace", "serve": "serve", "update": "update", "status": "status", "demo": "lab"},
+    "Look at a policy": {"show": "policy", "decide": "policy", "explain": "policy", "export": "policy"},
+    "Change what serves": {
+        "versions": "versions",
+        "rollback": "versions",
+        "promote": "versions",
+        "pin": "versions",
+        "unpin": "versions",
+        "pause": "versions",
+        "resume": "versions",
+    },
+    "Evaluate": {"evaluate": "evaluate", "experiment": "experiment", "tune": "tune", "lab": "lab"},
+    "Bring data": {"import": "import_logs", "warm-start": "update", "design": "design"},
+    "Operate": {
+        "token": "serve",
+        "events": "events",
+        "verify": "verify",
+        "audit": "update",
+        "reproduce": "update",
+        "backup": "backup",
+        "restore": "backup",
+        "forget": "backup",
+    },
 }
+COMMANDS = {name: module for commands in TASKS.values() for name, module in commands.items()}
 #: Modules that add commands to a group of another one.
 _MORE = {"evaluate": ("evaluate_plan",), "lab": ("lab_studies", "lab_bakeoff")}
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from pathlib import Path
 
 from potstill.client.calls import etag_of
 from potstill.client.errors import FolderInUse
-from potstill.files import PRIVATE, make_folder, remove_stale, write_atomically
+from potstill.files import OPEN, PRIVATE, lock, make_folder, remove_stale, write_atomically
 from potstill.policy import InvalidPolicy, Policy
 from potstill.problem import Problem
 
@@ -21,9 +20,9 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
-        self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | OPEN, PRIVATE)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._descriptor, wait=False)
         except BlockingIOError:
             os.close(self._descriptor)
             raise FolderInUse(f"{folder} is in use by another client; give each process a folder of its own") from None

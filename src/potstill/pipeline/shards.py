@@ -100,7 +100,7 @@ def shards(table: Table, count: int, at_most: int, rows: int | None = None) -> l
     """
     if not has_parts(table.place):
         raise UnreadableTable(
-            f"{table.place}: a text of {count:,} rows cannot be read in parts; write it as Parquet, "
+            f"{table.place}: text, here of {count:,} rows, cannot be read in parts; write it as Parquet, "
             "for example with polars.scan_csv(…).sink_parquet(…)"
         )
     drawn, rows = min(count, at_most), rows or SHARD_ROWS

@@ -37,6 +37,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
     >>> problem = Problem(name="greeting", context=[Boolean("returning")], actions=Discrete(["hi", "welcome back"]))
     >>> problem.encode({"returning": True})
     array([1.], dtype=float32)
+
+    Attributes:
+        name: Name of the problem, part of URLs.
+        context: Features of a context, known before a decision.
+        actions: Actions to choose from: `Discrete` or `Continuous`.
+        reward: Reward to maximise.
     """
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import logging
 import os
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from potstill.files import make_folder
+from potstill.files import OPEN, PRIVATE, lock, make_folder, unlock
 from potstill.service.decide import Batch
 from potstill.spaces import ActionSpace, Restriction
 from potstill.storage import child
@@ -34,13 +33,13 @@ class Claims:
 
     def __init__(self, path: Path, count: int) -> None:
         make_folder(path.parent)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | OPEN, PRIVATE)
         os.truncate(path, max(os.fstat(self._descriptor).st_size, count * _BYTES))
 
     def take(self, number: int, decision: str) -> bool:
         """Whether a point is free, and then taken, or was taken by this decision: a repeated request gets it again."""
         token, place = hashlib.blake2b(decision.encode(), digest_size=_BYTES).digest(), number * _BYTES
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        lock(self._descriptor, wait=True)
         try:
             found = os.pread(self._descriptor, _BYTES, place)
             if any(found):
@@ -48,7 +47,7 @@ class Claims:
             os.pwrite(self._descriptor, token, place)
             return True
         finally:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            unlock(self._descriptor)
 
     def __del__(self) -> None:
         # Not before: a request that is being decided may still use the descriptor, whose number another file would get.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -16,6 +16,7 @@ from potstill.service.personalizer import wire as personalizer_wire
 from potstill.service.routes import (
     PERSONALIZER,
     PERSONALIZER_ENDPOINTS,
+    PERSONALIZER_REFUSALS,
     PROBLEM_ENDPOINTS,
     REFUSALS,
     SERVICE_ENDPOINTS,
@@ -78,7 +79,9 @@ def _personalizer_paths(problem: Problem, *, secured: bool) -> dict[str, Any]:
     """The endpoints of Personalizer, with its errors; a token may also be sent as its key."""
     found: dict[str, Any] = {}
     for row in PERSONALIZER_ENDPOINTS:
-        operation = _operation(row, "", {}, secured, personalizer_wire.PersonalizerError) | {"tags": [problem.name]}
+        operation = _operation(row, "", {}, secured, personalizer_wire.PersonalizerError, PERSONALIZER_REFUSALS) | {
+            "tags": [problem.name]
+        }
         name = row.path.translate({ord("/"): ".", ord("{"): None, ord("}"): None})
         operation["operationId"] = f"personalizer.{name}"
         operation["security"] = [*operation["security"], {_KEY: []}] if secured else []
@@ -95,7 +98,12 @@ def _security(personalizer: bool, *, closed: bool) -> dict[str, Any]:
 
 
 def _operation(
-    row: Endpoint, prefix: str, shown: dict[str, Any], secured: bool, error: type[Any] = wire.ErrorReply
+    row: Endpoint,
+    prefix: str,
+    shown: dict[str, Any],
+    secured: bool,
+    error: type[Any] = wire.ErrorReply,
+    meanings: Mapping[int, str] = REFUSALS,
 ) -> Schema:
     secured = secured and row.scope is not None
     operation: Schema = {
@@ -103,7 +111,7 @@ def _operation(
         "operationId": f"{prefix}{row.path.replace('/', '.')}",
         "summary": row.summary,
         "description": row.text or row.summary,
-        "responses": {**_success(row, prefix, shown), **_refusals(row, secured, error)},
+        "responses": {**_success(row, prefix, shown), **_refusals(row, secured, error, meanings)},
         # Where no token is needed, an empty requirement says so.
         "security": [{"token": [row.scope]}] if secured else [],
     }
@@ -154,10 +162,10 @@ def _json(types: Sequence[type[Any]], prefix: str, shown: dict[str, Any]) -> Sch
     return {"application/json": described}
 
 
-def _refusals(row: Endpoint, secured: bool, error: type[Any]) -> Schema:
+def _refusals(row: Endpoint, secured: bool, error: type[Any], meanings: Mapping[int, str]) -> Schema:
     content = _json([error], "", {})
     statuses = sorted({*row.refusals, *((401, 403) if secured else ())})
-    return {str(status): {"description": REFUSALS[status], "content": content} for status in statuses}
+    return {str(status): {"description": meanings[status], "content": content} for status in statuses}
 
 
 _SERVICE = "service"

@@ -396,13 +396,6 @@ PROBLEM_ENDPOINTS = (
     ),
 )
 
-
-def _no_slots(path: str, scope: Scope, summary: str) -> Endpoint:
-    """An endpoint of Personalizer for several slots."""
-    text = "Always refused with 400: a decision here has one action, and several slots need a request each."
-    return Endpoint("POST", f"multislot/{path}", "multi_slot", scope, summary, text, refusals=(400,), status=204)
-
-
 _REFUSED = (400, 408, 413, 415, 503)
 #: Where they are.
 PERSONALIZER = "/personalizer/v1.0/"
@@ -443,14 +436,18 @@ PERSONALIZER_ENDPOINTS = (
         "rank_activate",
         "reward",
         "Activate an event",
-        "Logs a decision that was ranked with `deferActivation`; its rewards count from now on.",
+        "Logs a decision that was ranked with `deferActivation`. Until then nothing learns from it.",
         refusals=(404, 503),
         status=204,
     ),
-    _no_slots("rank", "decide", "Rank several slots"),
-    _no_slots("events/{eventId}/reward", "reward", "Reward slots"),
-    _no_slots("events/{eventId}/activate", "reward", "Activate slots"),
 )
+#: What their statuses mean, where it differs.
+PERSONALIZER_REFUSALS = {
+    **REFUSALS,
+    400: "The request is not JSON, or does not fit.",
+    404: "No decision is held under this id, or has been logged lately.",
+    409: "The event was ranked before with other features or actions.",
+}
 
 #: Endpoints of the service. Those with a scope show only the problems that the token is for.
 SERVICE_ENDPOINTS = (

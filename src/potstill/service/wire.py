@@ -56,13 +56,25 @@ class DecideRequest(_Request, frozen=True, gc=False):
 
 
 class BatchRequest(_Request, frozen=True):
-    """Decisions to take together."""
+    """Decisions to take together.
+
+    Attributes:
+        requests: The requests, at most as many as the service's limit.
+    """
 
     requests: list[DecideRequest]
 
 
 class RewardRequest(_Request, frozen=True):
-    """A reward of a decision. `key` names it among those of the decision: sending it again has no effect."""
+    """A reward of a decision.
+
+    Attributes:
+        id: Name of the decision.
+        reward: A finite number within the bounds of the problem.
+        key: Name of the reward among those of the decision: sending it again has no effect.
+        time: When it was earned, RFC 3339 or seconds since 1970; the time of the request if left out.
+        metrics: Other outcomes by name, for experiments.
+    """
 
     id: Text
     reward: float
@@ -72,7 +84,11 @@ class RewardRequest(_Request, frozen=True):
 
 
 class RewardsRequest(_Request, frozen=True):
-    """Several rewards."""
+    """Several rewards.
+
+    Attributes:
+        rewards: The rewards.
+    """
 
     rewards: list[RewardRequest]
 
@@ -105,13 +121,21 @@ class Observation(_Request, frozen=True):
 
 
 class ObserveRequest(_Request, frozen=True):
-    """Decisions that devices took on their own."""
+    """Decisions that devices took on their own.
+
+    Attributes:
+        observations: The decisions, with their rewards so far.
+    """
 
     observations: list[Observation]
 
 
 class ExpectRequest(_Request, frozen=True):
-    """Contexts in which to expect rewards."""
+    """Contexts in which to expect rewards.
+
+    Attributes:
+        contexts: The contexts.
+    """
 
     contexts: Annotated[list[Any], _CONTEXTS]
 
@@ -119,7 +143,9 @@ class ExpectRequest(_Request, frozen=True):
 class ChangeRequest(_Request, frozen=True):
     """A change by an administrator; author and reason are stored in the registry.
 
-    The author is the token's name; `by` names a person who uses a shared token.
+    Attributes:
+        reason: Why it is changed.
+        by: A person who uses a shared token; the author is the token's name otherwise.
     """
 
     reason: Reason = ""
@@ -127,14 +153,23 @@ class ChangeRequest(_Request, frozen=True):
 
 
 class RollbackRequest(ChangeRequest, frozen=True):
-    """Return to a version that served before: the previous one if `to` is left out. `note` is the same as `reason`."""
+    """Return to a version that served before.
+
+    Attributes:
+        to: The version; the previous one if left out.
+        note: The same as `reason`.
+    """
 
     to: Version | None = None
     note: Reason = ""
 
 
 class PinRequest(ChangeRequest, frozen=True):
-    """Pin the serving version; with `version`, serve that one and pin it."""
+    """Pin the serving version.
+
+    Attributes:
+        version: A version to serve and pin instead.
+    """
 
     version: Version | None = None
 
@@ -142,7 +177,9 @@ class PinRequest(ChangeRequest, frozen=True):
 class PromoteRequest(ChangeRequest, frozen=True, kw_only=True):
     """Serve a version: a staged one, or a refused one in spite of what is against it. A pin is released.
 
-    With `gates`, a version is refused if the gates or the last evaluation are against it.
+    Attributes:
+        version: The version.
+        gates: Whether to refuse a version that the gates or the last evaluation are against.
     """
 
     version: Version
@@ -150,7 +187,11 @@ class PromoteRequest(ChangeRequest, frozen=True, kw_only=True):
 
 
 class ModeRequest(ChangeRequest, frozen=True, kw_only=True):
-    """Change the mode."""
+    """Change the mode.
+
+    Attributes:
+        mode: ``online``, ``apprentice`` or ``log-only``.
+    """
 
     mode: ServeMode
 

@@ -326,7 +326,7 @@ PyObject *Kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
                                      &PyTuple_Type, &layers, &PyTuple_Type, &actions, &activation, &salt, &floor,
                                      &version, &decision, &array, &edges))
         return NULL;
-    Kernel *self = (Kernel *)type->tp_alloc(type, 0);
+    Kernel *self = (Kernel *)PyType_GenericAlloc(type, 0);
     if (self) {
         self->definitions = Py_NewRef(features);
         self->actions = Py_NewRef(actions);
@@ -343,7 +343,7 @@ PyObject *Kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 
 int Kernel_traverse(Kernel *self, visitproc visit, void *arg)
 {
-    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->definitions);
     Py_VISIT(self->names);
     Py_VISIT(self->positions);
@@ -357,7 +357,7 @@ int Kernel_traverse(Kernel *self, visitproc visit, void *arg)
 
 void Kernel_dealloc(Kernel *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->definitions);
     Py_XDECREF(self->names);
@@ -378,6 +378,6 @@ void Kernel_dealloc(Kernel *self)
     PyMem_RawFree(self->layers);
     PyMem_RawFree(self->weights);
     PyMem_RawFree(self->edges);
-    type->tp_free(self);
+    PyObject_GC_Del(self);
     Py_DECREF(type);
 }

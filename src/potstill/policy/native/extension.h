@@ -6,6 +6,7 @@
 #include <Python.h>
 
 #include "kernel.h"
+#include "limited.h"
 
 enum { CACHE_LINE = 64 };
 

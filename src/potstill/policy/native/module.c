@@ -43,7 +43,7 @@ static PyObject *make_decision(const Kernel *self, PyObject *id, const potstill_
     if (propensity && allowed) {
         PyObject *action = PyTuple_GET_ITEM(self->actions, (Py_ssize_t)decision->action);
         PyObject *fields[] = {NULL, id, action, propensity, self->version, allowed, floor};
-        result = PyObject_Vectorcall(self->decision, fields + 1, 6 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        result = call_six(self->decision, fields);
     }
     Py_XDECREF(propensity);
     Py_XDECREF(allowed);
@@ -58,7 +58,7 @@ static PyObject *make_number(const Kernel *self, PyObject *id, const potstill_nu
     PyObject *result = NULL;
     if (value && density && allowed) {
         PyObject *fields[] = {NULL, id, value, density, self->version, allowed, floor};
-        result = PyObject_Vectorcall(self->decision, fields + 1, 6 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        result = call_six(self->decision, fields);
     }
     Py_XDECREF(value);
     Py_XDECREF(density);

@@ -60,10 +60,10 @@ static bool read_numbers(PyObject *object, potstill_numbers *numbers, double *me
 {
     if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object)) return false;
     if ((size_t)PySequence_Fast_GET_SIZE(object) != room) return false;
-    PyObject **items = PySequence_Fast_ITEMS(object);
     for (size_t i = 0; i < room; i++) {
-        if (PyFloat_CheckExact(items[i])) memory[i] = PyFloat_AS_DOUBLE(items[i]);
-        else if (!PyLong_CheckExact(items[i]) || !read_integer(items[i], &memory[i])) return false;
+        PyObject *item = PySequence_Fast_GET_ITEM(object, (Py_ssize_t)i);
+        if (PyFloat_CheckExact(item)) memory[i] = PyFloat_AS_DOUBLE(item);
+        else if (!PyLong_CheckExact(item) || !read_integer(item, &memory[i])) return false;
     }
     *numbers = (potstill_numbers){memory, room};
     return true;
@@ -104,14 +104,10 @@ static Py_ssize_t look_up(PyObject *positions, PyObject *name)
     return position ? PyLong_AsSsize_t(position) : -1;
 }
 
-/* Whether two strings are the same object, or equal and plain ASCII: a fast check of the common cases. */
+/* Whether two strings are the same object, or evidently equal: a fast check of the common cases. */
 static bool evidently_equal(PyObject *a, PyObject *b)
 {
-    if (a == b) return true;
-    if (!PyUnicode_CheckExact(a) || !PyUnicode_IS_COMPACT_ASCII(a) || !PyUnicode_IS_COMPACT_ASCII(b)) return false;
-    const Py_ssize_t length = PyUnicode_GET_LENGTH(a);
-    if (length != PyUnicode_GET_LENGTH(b)) return false;
-    return memcmp(PyUnicode_1BYTE_DATA(a), PyUnicode_1BYTE_DATA(b), (size_t)length) == 0;
+    return a == b || (PyUnicode_CheckExact(a) && same_text(a, b));
 }
 
 /* The position of a feature. Callers mostly send features in the problem's order, so the next one is tried first. */

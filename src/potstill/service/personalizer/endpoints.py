@@ -32,7 +32,6 @@ _BY_POLICY = ("online", "apprentice")
 FILE = "held.sqlite"
 T = TypeVar("T")
 
-_SLOTS = "several slots in one request are not supported: a decision here has one action. Send a rank request per slot"
 _UNKNOWN = (
     "no deferred decision has this event id here: it was not ranked with deferActivation on this machine, or longer "
     "ago than decisions are held"
@@ -94,10 +93,6 @@ class PersonalizerEndpoints:
         """
         window = self._problem.reward.window_seconds * 1_000_000
         return row if now() < row.time + window else msgspec.structs.replace(row, time=now())
-
-    async def multi_slot(self, _: str, __: bytes, ___: Headers) -> Reply:
-        """Refuse a request with several slots."""
-        raise unfit(_SLOTS)
 
     def _decide_request(self, asked: RankRequest) -> DecideRequest:
         """The request to decide: features by name, and eligible actions where not all are offered."""

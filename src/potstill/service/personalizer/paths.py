@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from potstill.service.http import Headers, Refusal, Reply, header
+from potstill.service.http import Headers, Refusal, Reply, header, unfit
 from potstill.service.personalizer.wire import ErrorDetail, PersonalizerError
 
 #: The header in which callers of Personalizer send their key: here, a token.
@@ -18,7 +18,8 @@ EVENT_ID = "{eventId}"
 _ROOT = "/personalizer/"
 #: v1.0, and the previews of v1.1, whose requests here are the same.
 _PATH = re.compile(r"/personalizer/v1\.(?:0|1-preview\.\d)/(.+)")
-_EVENT = re.compile(r"((?:multislot/)?events/)(.+)(/(?:reward|activate))")
+_EVENT = re.compile(r"(events/)(.+)(/(?:reward|activate))")
+_SLOTS = "several slots in one request are not supported: a decision here has one action. Send a rank request per slot"
 _CODES = {404: "ResourceNotFound", 405: "ResourceNotFound"}
 
 
@@ -35,10 +36,12 @@ def is_personalizer(path: str) -> bool:
 
 
 def match(path: str) -> Matched | None:
-    """What an address asks for; None if it is no address of Personalizer that is answered."""
+    """What an address asks for; None if it is no address of Personalizer. `Refusal` if it is about several slots."""
     found = _PATH.fullmatch(path)
     if found is None:
         return None
+    if found[1].startswith("multislot/"):
+        raise unfit(_SLOTS)
     event = _EVENT.fullmatch(found[1])
     return Matched(found[1], "") if event is None else Matched(f"{event[1]}{EVENT_ID}{event[3]}", event[2])
 

@@ -52,7 +52,11 @@ class RankReply(Struct, frozen=True, rename="camel"):
 
 
 class RewardValue(Struct, frozen=True):
-    """The reward of an event."""
+    """The reward of an event.
+
+    Attributes:
+        value: The reward: more is better.
+    """
 
     value: float
 

@@ -100,6 +100,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_created(tmp_path, optio
     assert not (tmp_path / "w").exists()
 
 
+def test_a_log_with_one_reward_is_refused_by_its_name(tmp_path):
+    path = write(tmp_path / "log.json", [event(i, i % 3, -1.0, 0.5) for i in range(9)])
+    result = run(path, "--into", tmp_path / "w")
+    assert result.exit_code == 1
+    assert f"{path}: column '_reward' is always 1; with one reward there is nothing to learn" in result.output
+
+
 def test_several_slots_are_counted_and_nothing_else_is_there(tmp_path):
     lines = [{"Version": "1", "c": {"_multi": [{}], "_slots": [{}]}, "_outcomes": [{}]}] * 4
     result = run(write(tmp_path / "ccb.json", lines), "--into", tmp_path / "w")

@@ -199,6 +199,20 @@ def test_other_addresses_methods_and_bodies(workspace):
     assert isinstance(found[-1].json["error"], str)
 
 
+def test_a_fault_of_the_service_has_the_error_of_personalizer(workspace, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("potstill.service.personalizer.endpoints.flatten", fail)
+
+    async def work(asker):
+        return await asker.post(f"{ROOT}rank", RANK)
+
+    found = serve(workspace, work)
+    assert (found.status, found.json["error"]["code"]) == (500, "InternalServerError")
+    assert "broken" not in found.json["error"]["message"]
+
+
 def test_several_slots_are_refused_in_words(workspace):
     async def work(asker):
         slots = [{"id": "Main", "baselineAction": "NewsArticle"}]

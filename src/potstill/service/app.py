@@ -122,11 +122,11 @@ class App:
         except Refusal as refusal:
             recorder = route.service.recorder if route and route.service else self._recorder
             recorder.count_refusal(refusal.reason)
-            reply = refused(refusal) if self._is_own(scope) else personalizer.refused(refusal)
+            reply = self._refused(refusal, scope)
         except Disconnected:
             return
         except Exception as error:
-            reply = _failed(error)
+            reply = self._refused(_failed(error), scope)
         if not reply_at_once(send, reply):
             await send_reply(send, reply)
 
@@ -159,6 +159,10 @@ class App:
             allow = ", ".join(methods)
             raise Refusal(405, "unknown", f"this path accepts {allow} only", ((b"allow", allow.encode()),))
         return route
+
+    def _refused(self, refusal: Refusal, scope: Scope) -> Reply:
+        """A refusal in the shape that the caller knows."""
+        return refused(refusal) if self._is_own(scope) else personalizer.refused(refusal)
 
     def _is_own(self, scope: Scope) -> bool:
         """Whether a request is none that Personalizer's interface answers."""
@@ -312,8 +316,8 @@ def _refuse_other_types(headers: Headers) -> None:
         raise Refusal(415, "type", "the body must be JSON: send the header 'Content-Type: application/json'", CLOSE)
 
 
-def _failed(error: Exception) -> Reply:
+def _failed(error: Exception) -> Refusal:
     """Log where an unexpected error was raised, without its message, which may quote what a caller sent."""
     places = "".join(traceback.format_tb(error.__traceback__))
     _logger.error("a request failed with %s:\n%s", type(error).__name__, places)
-    return refused(Refusal(500, "failure", "internal error; the log of the service says where"))
+    return Refusal(500, "failure", "internal error; the log of the service says where")

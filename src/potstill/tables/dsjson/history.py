@@ -27,7 +27,10 @@ def dsjson_history(
         without: Features to leave out.
     """
     columns = msgspec.structs.replace(converted.columns, context=tuple(context))
-    found = read_history(converted.table, columns, name, without=without, actions=converted.actions, title=title)
+    try:
+        found = read_history(converted.table, columns, name, without=without, actions=converted.actions, title=title)
+    except InvalidLog as error:  # the table is no place that a user knows
+        raise InvalidLog(str(error).replace(converted.table, title)) from error
     surveyed = [
         one if one.feature is None else msgspec.structs.replace(one, feature=_optional(one.feature, converted))
         for one in found.surveyed

@@ -44,7 +44,7 @@ def test_logs_become_a_workspace_that_has_learnt(tmp_path):
     assert rows["weight"].sum() == 601
     assert rows.filter(pl.col("eligible").is_not_null())["eligible"].to_list() == [[*DRINKS[:2]]]
     assert f"as inferred from {path}." in (place / "problem.toml").read_text()
-    assert "is a workspace already" in run(path, "--into", place).output
+    assert "is a workspace already; name a new folder with --into" in run(path, "--into", place).output
 
 
 def test_a_short_log_is_imported_without_a_comparison(tmp_path):

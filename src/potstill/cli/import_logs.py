@@ -78,7 +78,7 @@ def dsjson(
         from potstill.tables.dsjson import convert_dsjson, dsjson_history, unfit_events
 
         rule = _rule(names)
-        refuse_taken(into)
+        refuse_taken(into, "name a new folder with --into: logs are imported into a workspace of their own")
         check_teacher(teacher)
         with _reading(console) as on_progress:
             found = convert_dsjson(places, Path(folder), named_by=rule, on_progress=on_progress)

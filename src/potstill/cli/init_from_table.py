@@ -64,7 +64,7 @@ def init_from_table(options: FromTable, stated: Mapping[str, str | None], *, as_
     with requires("lake", "learn"), exit_on(*USER_ERRORS):
         from potstill.tables import read_history
 
-        refuse_taken(place)
+        refuse_taken(place, f"to add history to it: potstill warm-start {shlex.quote(place)} TABLE")
         check_teacher(options.teacher)
         with console.status(f"looking at {escape(table)}"):
             history = read_history(
@@ -164,15 +164,15 @@ def _look(history: History, console: Console, *, teacher: str | None, skip: bool
         return run_first_look(history, chosen, skip=skip, on_stage=lambda stage: shown.update(_STAGES[stage]))
 
 
-def refuse_taken(place: str) -> None:
-    """Refuse a place that has a workspace, before anything takes time."""
+def refuse_taken(place: str, way_out: str) -> None:
+    """Refuse a place that has a workspace, before anything takes time; the message ends with what to do instead."""
     from potstill.workspace import NoWorkspace, Workspace
 
     try:
         there = Workspace(place)
     except NoWorkspace:
         return
-    fail(f"{there.url} is a workspace already; to add history to it: potstill warm-start {shlex.quote(place)} TABLE")
+    fail(f"{there.url} is a workspace already; {way_out}")
 
 
 def _columns(stated: Mapping[str, str | None], table: str) -> Columns:

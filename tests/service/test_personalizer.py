@@ -340,6 +340,18 @@ def test_activating_what_is_not_held(workspace):
     assert len(decisions(workspace)) == 1
 
 
+def test_deferring_what_is_logged_repeats_it(workspace):
+    async def work(asker):
+        first = await asker.post(f"{ROOT}rank", RANK)
+        publish(workspace, seed=9)
+        await asker.post("admin/unpin", {})  # the new version serves at once
+        return first, await asker.post(f"{ROOT}rank", {**RANK, "deferActivation": True})
+
+    first, again = serve(workspace, work)
+    assert (again.status, again.json) == (201, first.json)
+    assert len(decisions(workspace)) == 1
+
+
 def test_held_decisions_are_dropped_after_a_week(tmp_path, monkeypatch):
     held = HeldDecisions(tmp_path / "held.sqlite")
     assert held.find("old") is None

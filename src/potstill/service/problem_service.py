@@ -213,8 +213,8 @@ class ProblemService:
             self.recorder.count_decisions(reply.mode, reply.policy)
 
     async def has_decided(self, name: str) -> bool:
-        """Whether an id has been decided, as far as this machine's memory reaches."""
-        return self.knows(name) or bool(await self._recall.find([name]))
+        """Whether the decision of an id is logged, as far as this machine's memory reaches; `knows` may err."""
+        return self._cache.knows(name) or bool(await self._recall.find([name]))
 
     async def _decide_again(self, batch: Batch, cached: Mapping[int, CachedDecision], read: Read) -> list[DecideReply]:
         """Repeat cached decisions, and take the others."""

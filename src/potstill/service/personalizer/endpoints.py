@@ -57,7 +57,7 @@ class PersonalizerEndpoints:
         began = time.perf_counter()
         asked: RankRequest = _decoded(_read_rank, body)
         request = self._decide_request(asked)
-        if asked.defer_activation and not self._service.knows(request.id):  # what is logged needs no activation
+        if asked.defer_activation and not await self._is_logged(request.id):
             reply = await self._hold(request)
         else:
             (reply,) = await self._service.decide_one(request)
@@ -127,6 +127,10 @@ class PersonalizerEndpoints:
         if not offered:
             raise unfit("excludedActions: every action is excluded; leave one")
         return offered
+
+    async def _is_logged(self, name: str | None) -> bool:
+        """Whether a decision is logged already, and needs no activation."""
+        return name is not None and self._service.knows(name) and await self._service.has_decided(name)
 
     async def _hold(self, request: DecideRequest) -> DecideReply:
         """Decide, and hold the decision on disk instead of logging it."""

@@ -171,7 +171,8 @@ def configuration() -> str:
     parts = ["# Configuration\n\nUnknown keys are refused, with the nearest name.\n\n## problem.toml\n"]
     parts.append("`name` is the problem's name, part of URLs. Each feature is a table `[[context]]`.\n")
     parts.extend(_keys(f'[[context]] type = "{_tag(kind)}"', kind) for kind in get_args(Feature))
-    parts.extend(_keys(f'[actions] type = "{name}"', one.space) for name, one in SPACES.items())
+    own = {name: one.space for name, one in SPACES.items() if one.space.__module__.startswith("potstill.")}
+    parts.extend(_keys(f'[actions] type = "{name}"', space) for name, space in own.items())
     parts.append(_keys("[reward]", Reward))
     parts.append("## potstill.toml\n")
     for field in msgspec.structs.fields(Config):

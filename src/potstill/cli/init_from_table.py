@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ _STAGES = {
 }
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 _PAGE = "first-look.html"
+_LONGEST_TITLE = 70
 
 
 class FromTable(NamedTuple):
@@ -37,7 +39,8 @@ class FromTable(NamedTuple):
 
     Attributes:
         place: The new workspace.
-        table: The table.
+        table: The table; the file that holds the result of `sql` if that is stated.
+        sql: The query that made the table; None if there was none.
         without: Columns to leave out.
         name: Name of the problem; that of the folder by default.
         teacher: Name of the teacher; the default one of the action space by default.
@@ -46,6 +49,7 @@ class FromTable(NamedTuple):
 
     place: str
     table: str
+    sql: str | None
     without: Sequence[str]
     name: str | None
     teacher: str | None
@@ -62,19 +66,40 @@ def init_from_table(options: FromTable, stated: Mapping[str, str | None], *, as_
     """
     console, place, table = Console(stderr=as_json), options.place, options.table
     with requires("lake", "learn"), exit_on(*USER_ERRORS):
-        from potstill.tables import read_history
+        from potstill.tables import read_history, run_query
 
         refuse_taken(place, f"to add history to it: potstill warm-start {shlex.quote(place)} TABLE")
         check_teacher(options.teacher)
-        with console.status(f"looking at {escape(table)}"):
+        with console.status(f"looking at {escape(options.sql or table)}"):
+            if options.sql is not None:
+                run_query(options.sql, Path(table))
             history = read_history(
-                table, _columns(stated, table), options.name or problem_name(place), without=options.without
+                table,
+                _columns(stated, table),
+                options.name or problem_name(place),
+                without=options.without,
+                title="" if options.sql is None else _title(options.sql),
             )
-        made = make_workspace(place, history, console, teacher=options.teacher, skip=options.skip)
+        source = None if options.sql is None else _source(options.sql, Path(table))
+        made = make_workspace(place, history, console, teacher=options.teacher, skip=options.skip, source=source)
     if as_json:
         print_json(made.as_json)
         return
     show_made(made, place, console)
+
+
+def _title(sql: str) -> str:
+    """A query in one short line."""
+    line = " ".join(sql.split())
+    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
+
+
+def _source(sql: str, table: Path) -> ImportedFile:
+    """What was imported: a query, by the hash of its rows."""
+    from potstill.events.join import ImportedFile
+
+    with table.open("rb") as file:
+        return ImportedFile(name=sql, sha256=hashlib.file_digest(file, "sha256").hexdigest(), rows=0)
 
 
 class Made(NamedTuple):

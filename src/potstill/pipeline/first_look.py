@@ -163,7 +163,7 @@ def _log(problem: Problem, rows: Block) -> ArrayLog:
 
 def _latest(history: History, *, skip: bool) -> tuple[pl.DataFrame, int]:
     """The latest `MOST_ROWS` that fit, oldest first, and how many of the table do not fit."""
-    table, problem = tables.scan_table(history.place).with_row_index(ROW), history.problem
+    table, problem = history.table.with_row_index(ROW), history.problem
     rules = RowRules(tables.decision_rules(problem, history.columns, table.collect_schema(), history.place))
     checked = rules.rows(table)
     total, fitting = checked.select(pl.len(), pl.col(FITS).sum().alias("fitting")).collect(engine="streaming").row(0)

@@ -171,7 +171,8 @@ def configuration() -> str:
     parts = ["# Configuration\n\nUnknown keys are refused, with the nearest name.\n\n## problem.toml\n"]
     parts.append("`name` is the problem's name, part of URLs. Each feature is a table `[[context]]`.\n")
     parts.extend(_keys(f'[[context]] type = "{_tag(kind)}"', kind) for kind in get_args(Feature))
-    parts.extend(_keys(f'[actions] type = "{name}"', one.space) for name, one in SPACES.items())
+    own = {name: one.space for name, one in SPACES.items() if one.space.__module__.startswith("potstill.")}
+    parts.extend(_keys(f'[actions] type = "{name}"', space) for name, space in own.items())
     parts.append(_keys("[reward]", Reward))
     parts.append("## potstill.toml\n")
     for field in msgspec.structs.fields(Config):
@@ -217,23 +218,24 @@ def _default(field: Any) -> str:
 
 def http() -> str:
     """All endpoints, from the table that the service dispatches by."""
-    from potstill.service.routes import PROBLEM_ENDPOINTS, SERVICE_ENDPOINTS
+    from potstill.service import routes
 
     parts = [
         "# HTTP\n\nEndpoints of a problem are below `/v1/PROBLEM/`. `/openapi.json` has the schemas of a running "
         "service, typed by its problems, and `/docs` shows them.\n"
     ]
-    for title, rows, base in (
-        ("## Endpoints of a problem\n", PROBLEM_ENDPOINTS, "/v1/PROBLEM/"),
-        ("## Endpoints of the service\n", SERVICE_ENDPOINTS, "/"),
+    personalizer = "of Azure Personalizer, with `serve --personalizer`"
+    for title, rows, base, meanings in (
+        ("of a problem", routes.PROBLEM_ENDPOINTS, "/v1/PROBLEM/", routes.REFUSALS),
+        ("of the service", routes.SERVICE_ENDPOINTS, "/", routes.REFUSALS),
+        (personalizer, routes.PERSONALIZER_ENDPOINTS, routes.PERSONALIZER, routes.PERSONALIZER_REFUSALS),
     ):
-        parts.append(title)
-        parts.extend(_endpoint(row, base) for row in rows)
+        parts.append(f"## Endpoints {title}\n")
+        parts.extend(_endpoint(row, base, meanings) for row in rows)
     return "\n".join(parts)
 
 
-def _endpoint(row: Any, base: str) -> str:
-    from potstill.service.routes import REFUSALS
+def _endpoint(row: Any, base: str, meanings: Mapping[int, str]) -> str:
     from potstill.service.schemas import QUERY_FIELDS
 
     path = f"{row.method} {base}{row.path}"
@@ -244,7 +246,7 @@ def _endpoint(row: Any, base: str) -> str:
     if row.query:
         parts.append(_fields(row.query, "query", path, QUERY_FIELDS))
     if row.refusals:
-        statuses = ((f"{row.status}", "Success."), *((str(code), REFUSALS[code]) for code in sorted(row.refusals)))
+        statuses = ((f"{row.status}", "Success."), *((str(code), meanings[code]) for code in sorted(row.refusals)))
         parts.append(table(["status", ""], statuses))
     return "\n".join(parts)
 

@@ -52,11 +52,15 @@ SUFFIXES = [
     "js",
     "md",
     "inc",
+    "sqlite",
 ]
 #: Names of other libraries that are also modules here.
 FOREIGN = {"ray.init", "onnx.ModelProto"}
 #: Options of other programs.
-OTHERS = {"--bag", "--squarecb", "--cb_explore", "--cats"}
+OTHERS = {
+    *("--bag", "--squarecb", "--cb_explore", "--cb_explore_adf", "--cats", "--epsilon", "--cover", "--softmax"),
+    *("--cb_type", "--power_t", "--learning_rate", "--interactions", "--explore_eval", "--eval", "--dsjson"),
+}
 SECTIONS = {
     field.name: [option.name for option in msgspec.structs.fields(field.type)]
     for field in msgspec.structs.fields(Config)

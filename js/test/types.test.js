@@ -4,6 +4,7 @@ import { test } from "node:test";
 
 import * as client from "../client.js";
 import * as edge from "../edge.js";
+import * as openfeature from "../openfeature.js";
 import * as potstill from "../potstill.js";
 import { policyFile } from "../testing/craft.js";
 
@@ -16,7 +17,7 @@ const body = (kind, name, text = TYPES) =>
   text.match(new RegExp(`export ${kind} ${name}\\b[^{]*\\{(.*?)\\n\\}`, "s"))[1];
 const members = (kind) => Object.getOwnPropertyNames(kind.prototype).filter((name) => name !== "constructor");
 
-for (const [name, module] of Object.entries({ client, edge, potstill })) {
+for (const [name, module] of Object.entries({ client, edge, openfeature, potstill })) {
   test(`the types declare what ${name}.js exports`, () => {
     const text = types(`${name}.d.ts`);
     const again = matches(text, /^export \{ (.*) \} from/gm).flatMap((list) => list.split(", "));
@@ -32,6 +33,7 @@ test("the types declare the methods of clients and stores", () => {
     ["edge.d.ts", EdgeClient],
     ["edge.d.ts", IndexedDBStore],
     ["edge.d.ts", MemoryStore],
+    ["openfeature.d.ts", openfeature.PotstillProvider],
   ]) {
     const declared = matches(body("class", kind.name, types(file)), /^  (?:get )?(\w+)(?=\()/gm);
     assert.deepEqual(declared.filter((name) => name !== "constructor"), members(kind).sort(), kind.name);

@@ -10,6 +10,19 @@ from importlib import import_module
 from typing import Any
 
 
+def tables_for(what: str) -> Any:
+    """The room of tables, for what takes a frame; `ImportError` says what to install where Polars is missing.
+
+    The rooms below it are loaded where decisions are made, and do not import it.
+    """
+    try:
+        return import_module("potstill.tables")
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "potstill":
+            raise
+        raise ImportError(f"{what} reads tables, which needs {error.name!r}: pip install 'potstill[lake]'") from error
+
+
 def lazy(package: str, exports: Mapping[str, tuple[str, ...]], modules: Collection[str] = ()) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package.
 

@@ -24,7 +24,7 @@ TASKS = {
         "actions": "actions",
     },
     "Evaluate": {"evaluate": "evaluate", "experiment": "experiment", "tune": "tune", "lab": "lab"},
-    "Bring data": {"warm-start": "update", "design": "design"},
+    "Bring data": {"import": "import_logs", "warm-start": "update", "design": "design"},
     "Operate": {
         "token": "serve",
         "events": "events",

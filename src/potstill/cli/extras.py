@@ -30,6 +30,8 @@ EXTRAS = {
     "lab": Extra(("altair", "vl_convert", "fastexcel"), "the paper's evaluation, your own tables, the demo, reports"),
     "onnx": Extra(("onnx",), "export to ONNX"),
     "programs": Extra(("numpyro",), "reward models written as probabilistic programs"),
+    "sql": Extra(("duckdb",), "tables by SQL queries, from files and databases"),
+    "openfeature": Extra(("openfeature",), "an OpenFeature provider"),
     "scale": Extra(("ray",), "updates on several machines"),
     "peers": Extra(("vowpalwabbit", "mabwiser", "bayesianbandits"), "other libraries in the lab, to compare against"),
 }

@@ -1,7 +1,8 @@
-"""`potstill init --from`: a workspace from a table of past decisions, and whether it would have earned more."""
+"""A workspace from past decisions, and whether it would have earned more: `potstill init --from`, and imports."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from potstill.cli.extras import requires
 from potstill.cli.table_options import columns
 
 if TYPE_CHECKING:
+    from potstill.events.join import ImportedFile
     from potstill.pipeline import FirstLook, Looked, UpdateReport
     from potstill.tables import Columns, History
     from potstill.workspace import Workspace
@@ -29,6 +31,7 @@ _STAGES = {
 }
 _COLOURS = {"good": "green", "caution": "yellow", "no": "red"}
 _PAGE = "first-look.html"
+_LONGEST_TITLE = 70
 
 
 class FromTable(NamedTuple):
@@ -36,7 +39,8 @@ class FromTable(NamedTuple):
 
     Attributes:
         place: The new workspace.
-        table: The table.
+        table: The table; the file that holds the result of `sql` if that is stated.
+        sql: The query that made the table; None if there was none.
         without: Columns to leave out.
         name: Name of the problem; that of the folder by default.
         teacher: Name of the teacher; the default one of the action space by default.
@@ -45,6 +49,7 @@ class FromTable(NamedTuple):
 
     place: str
     table: str
+    sql: str | None
     without: Sequence[str]
     name: str | None
     teacher: str | None
@@ -59,48 +64,140 @@ def init_from_table(options: FromTable, stated: Mapping[str, str | None], *, as_
         stated: Columns by role, as stated by options.
         as_json: Print JSON at the end instead of text.
     """
-    with requires("lake", "learn"):
-        from potstill.cli.update_terminal import rows, steps
-        from potstill.pipeline import import_history, run_first_look, run_update
-        from potstill.tables import read_history
-        from potstill.teachers import from_config
-        from potstill.workspace import Workspace, problem_text, template
     console, place, table = Console(stderr=as_json), options.place, options.table
-    with exit_on(*USER_ERRORS):
-        _refuse_taken(place)
-        teacher = None if options.teacher is None else from_config({"type": options.teacher})
-        with console.status(f"looking at {escape(table)}"):
+    with requires("lake", "learn"), exit_on(*USER_ERRORS):
+        from potstill.tables import read_history, run_query
+
+        refuse_taken(place, f"to add history to it: potstill warm-start {shlex.quote(place)} TABLE")
+        check_teacher(options.teacher)
+        with console.status(f"looking at {escape(options.sql or table)}"):
+            if options.sql is not None:
+                run_query(options.sql, Path(table))
             history = read_history(
-                table, _columns(stated, table), options.name or _named(place), without=options.without
+                table,
+                _columns(stated, table),
+                options.name or problem_name(place),
+                without=options.without,
+                title="" if options.sql is None else _title(options.sql),
             )
-        _show_survey(history, console)
-        with console.status("") as shown:
-            looked = run_first_look(
-                history, teacher, skip=options.skip, on_stage=lambda stage: shown.update(_STAGES[stage])
-            )
-        config = template.config_text(options.teacher)
-        workspace = Workspace.create(place, problem_text(history).encode(), config.encode())
-        with rows(console, "rows") as on_progress:
-            import_history(workspace, table, history.columns, skip=options.skip, on_progress=on_progress)
-        with steps(console) as on_step:
-            report = run_update(workspace, on_step=on_step)
-        page = _write_page(place, looked)
+        source = None if options.sql is None else _source(options.sql, Path(table))
+        made = make_workspace(place, history, console, teacher=options.teacher, skip=options.skip, source=source)
     if as_json:
-        print_json(_as_json(workspace, history, looked.look, report, page))
+        print_json(made.as_json)
         return
-    _show_look(looked.look, console)
-    _show_next(workspace, report, place, page, console)
+    show_made(made, place, console)
 
 
-def _refuse_taken(place: str) -> None:
-    """Refuse a place that has a workspace, before anything takes time."""
+def _title(sql: str) -> str:
+    """A query in one short line."""
+    line = " ".join(sql.split())
+    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
+
+
+def _source(sql: str, table: Path) -> ImportedFile:
+    """What was imported: a query, by the hash of its rows."""
+    from potstill.events.join import ImportedFile
+
+    with table.open("rb") as file:
+        return ImportedFile(name=sql, sha256=hashlib.file_digest(file, "sha256").hexdigest(), rows=0)
+
+
+class Made(NamedTuple):
+    """A workspace that was made of a history.
+
+    Attributes:
+        workspace: The workspace.
+        history: The history.
+        look: What a first look found.
+        update: What the first update did.
+        page: Page of the first look, if there is one.
+    """
+
+    workspace: Workspace
+    history: History
+    look: FirstLook
+    update: UpdateReport
+    page: Path | None
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """What is printed as JSON."""
+        return {
+            "workspace": self.workspace.url,
+            "problem": self.workspace.problem.name,
+            "hash": self.workspace.problem.hash,
+            "columns": self.history.surveyed,
+            "first_look": self.look,
+            "update": self.update,
+            "page": None if self.page is None else str(self.page),
+        }
+
+
+def check_teacher(name: str | None) -> None:
+    """Refuse an unknown teacher, or that what learns is not installed, before anything takes time."""
+    from potstill.pipeline import run_update  # noqa: F401
+    from potstill.teachers import from_config
+
+    if name is not None:
+        from_config({"type": name})
+
+
+def make_workspace(
+    place: str,
+    history: History,
+    console: Console,
+    *,
+    teacher: str | None,
+    skip: bool = False,
+    source: ImportedFile | None = None,
+    short: bool = False,
+) -> Made:
+    """Look at a history, create a workspace, import the history and learn from it.
+
+    Args:
+        place: The new workspace.
+        history: The history.
+        console: Where progress is shown.
+        teacher: Name of the teacher; the default one of the action space if None.
+        skip: Whether to leave out rows that do not fit.
+        source: What the table was made of, if it is not what is imported.
+        short: Whether a history that is too short for a first look goes without.
+    """
+    from potstill.cli.update_terminal import rows, steps
+    from potstill.pipeline import import_history, run_update
+    from potstill.workspace import Workspace, problem_text, template
+
+    _show_survey(history, console)
+    looked = _look(history, console, teacher=teacher, skip=skip, short=short)
+    config = template.config_text(teacher)
+    workspace = Workspace.create(place, problem_text(history).encode(), config.encode())
+    with rows(console, "rows") as on_progress:
+        import_history(workspace, history.place, history.columns, skip=skip, source=source, on_progress=on_progress)
+    with steps(console) as on_step:
+        report = run_update(workspace, on_step=on_step)
+    return Made(workspace, history, looked.look, report, _write_page(place, looked))
+
+
+def _look(history: History, console: Console, *, teacher: str | None, skip: bool, short: bool) -> Looked:
+    from potstill.pipeline import no_look, run_first_look
+    from potstill.teachers import from_config
+
+    if short and (without := no_look(history)) is not None:
+        return without
+    chosen = None if teacher is None else from_config({"type": teacher})
+    with console.status("") as shown:
+        return run_first_look(history, chosen, skip=skip, on_stage=lambda stage: shown.update(_STAGES[stage]))
+
+
+def refuse_taken(place: str, way_out: str) -> None:
+    """Refuse a place that has a workspace, before anything takes time; the message ends with what to do instead."""
     from potstill.workspace import NoWorkspace, Workspace
 
     try:
         there = Workspace(place)
     except NoWorkspace:
         return
-    fail(f"{there.url} is a workspace already; to add history to it: potstill warm-start {shlex.quote(place)} TABLE")
+    fail(f"{there.url} is a workspace already; {way_out}")
 
 
 def _columns(stated: Mapping[str, str | None], table: str) -> Columns:
@@ -114,7 +211,7 @@ def _columns(stated: Mapping[str, str | None], table: str) -> Columns:
     return columns(stated, "propensity" if "propensity" in present else None)
 
 
-def _named(place: str) -> str:
+def problem_name(place: str) -> str:
     """A problem's name from that of the folder: it is part of URLs."""
     name = re.sub(r"[^a-z0-9]+", "-", PurePosixPath(str(Path(place).resolve())).name.lower()).strip("-")
     return name or "decisions"
@@ -130,12 +227,13 @@ def _show_survey(history: History, console: Console) -> None:
         note = "; ".join(part for part in (missing, column.note) if part)
         cells = (column.name or "(no name)", kind, f"{column.distinct:,}", column.found, note)
         table.add_row(*map(escape, cells), style=None if column.feature else "dim")
-    console.print(f"{escape(history.place)}: {history.rows:,} rows", highlight=False, soft_wrap=True)
+    console.print(f"{escape(history.shown)}: {history.rows:,} rows", highlight=False, soft_wrap=True)
     console.print(table)
     low, mean, high = history.rewards
     kind = f", {history.problem.reward.kind}" if history.problem.reward.kind else ""
     console.print(f"actions: {escape(_actions(history))}", highlight=False, soft_wrap=True)
-    reward = f"reward:  {history.columns.reward}, {low:.6g} to {high:.6g}, mean {mean:.4g}{kind}"
+    source = "" if history.title else f"{history.columns.reward}, "
+    reward = f"reward:  {source}{low:.6g} to {high:.6g}, mean {mean:.4g}{kind}"
     console.print(escape(reward), highlight=False, soft_wrap=True)
 
 
@@ -152,7 +250,14 @@ def _actions(history: History) -> str:
     if isinstance(space, Continuous):
         return f"{space.name}, a number from {space.low:g} to {space.high:g}"
     labels = finite(space, "potstill init --from").labels
-    return f"{len(labels)} of column {history.columns.action}: {', '.join(labels[:8])}{', …' * (len(labels) > 8)}"
+    source = "" if history.title else f" of column {history.columns.action}"
+    return f"{len(labels)}{source}: {', '.join(labels[:8])}{', …' * (len(labels) > 8)}"
+
+
+def show_made(made: Made, place: str, console: Console) -> None:
+    """Print what a first look found, and what to do next."""
+    _show_look(made.look, console)
+    _show_next(made.workspace, made.update, place, made.page, console)
 
 
 def _show_look(look: FirstLook, console: Console) -> None:
@@ -164,6 +269,9 @@ def _show_look(look: FirstLook, console: Console) -> None:
     how = "by time" if look.by_time else "by their order in the table: name the column of the time with --time"
     line("")
     line("Would it have earned more, on rows that it has not seen?", "bold")
+    if not look.learnt_from:
+        line(f"not known: {look.why_not}", "yellow")
+        return
     line(f"split: learnt from the first {look.learnt_from:,} rows, compared on the last {_held_out(look):,}, {how}")
     if look.unfit:
         line(f"left out: {look.unfit:,} rows that do not fit")
@@ -182,9 +290,12 @@ def _held_out(look: FirstLook) -> int:
 
 def _show_next(workspace: Workspace, report: UpdateReport, place: str, page: Path | None, console: Console) -> None:
     where = shlex.quote(place)
-    served = f"version {report.version} serves" if report.outcome == "published" else report.why
+    learnt = f"it has learnt from all rows, version {report.version} serves"
+    served = learnt if report.outcome == "published" else f"all rows are imported; no version serves yet: {report.why}"
     console.print("")
-    console.print(f"created {escape(workspace.url)}: it has learnt from all rows, {escape(served)}", highlight=False)
+    console.print(
+        f"created {escape(workspace.url)}: {escape(' '.join(served.split()))}", highlight=False, soft_wrap=True
+    )
     if page is not None:
         console.print(f"page: {escape(str(page))}", highlight=False)
     for command, what in (
@@ -210,17 +321,3 @@ def _write_page(place: str, looked: Looked) -> Path | None:
 
 def _notes(look: FirstLook) -> list[str]:
     return [] if look.propensities is None else [look.propensities.in_words]
-
-
-def _as_json(
-    workspace: Workspace, history: History, look: FirstLook, report: UpdateReport, page: Path | None
-) -> dict[str, Any]:
-    return {
-        "workspace": workspace.url,
-        "problem": workspace.problem.name,
-        "hash": workspace.problem.hash,
-        "columns": history.surveyed,
-        "first_look": look,
-        "update": report,
-        "page": None if page is None else str(page),
-    }

@@ -59,6 +59,12 @@ def serve(
     cors: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Origin whose pages may call; repeat for more.")
     ] = None,
+    personalizer: Annotated[
+        bool,
+        typer.Option(
+            "--personalizer", help="Also answer the requests of Azure Personalizer v1.0 below /personalizer/v1.0/."
+        ),
+    ] = False,
     tokens: TokensFile = None,
 ) -> None:
     """Serve decisions over HTTP until Ctrl-C.
@@ -83,9 +89,10 @@ def serve(
         fresh=fresh,
         tokens=tokens,
         cors=tuple(cors or ()),
+        personalizer=personalizer,
     )
     with exit_on(*USER_ERRORS):
-        code = run(settings, on_ready=_announce, warn=partial(say, timed=True))
+        code = run(settings, on_ready=partial(_announce, personalizer=personalizer), warn=partial(say, timed=True))
     raise typer.Exit(code)
 
 
@@ -184,7 +191,7 @@ def open_again(
     typer.echo("opened; running services stay closed until they are restarted")
 
 
-def _announce(service: Service) -> None:
+def _announce(service: Service, *, personalizer: bool = False) -> None:
     """Print the address, the workspaces, and how to call and stop the service."""
     typer.echo(f"potstill {__version__} serves on {service.url}")
     for workspace, is_open in zip(service.workspaces, service.open, strict=True):
@@ -193,6 +200,8 @@ def _announce(service: Service) -> None:
     if service.local:
         typer.echo("reachable from this machine only")
     typer.echo(f"pages: {service.url}/   API: {service.url}/docs   metrics: {service.url}/metrics")
+    if personalizer:
+        typer.echo(f"personalizer: {service.url}/personalizer/v1.0/   endpoint of its clients: {service.url}")
     typer.echo("stop: Ctrl-C or SIGTERM")
     typer.echo(f"try:\n{_curl(service)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -49,6 +50,13 @@ def init(
             rich_help_panel=OF_TABLES,
         ),
     ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            help="In place of --from: a query of DuckDB, which reads files, and other databases by ATTACH.",
+            rich_help_panel=OF_TABLES,
+        ),
+    ] = None,
     action: Action = None,
     reward: RewardColumn = None,
     propensity: Propensity = None,
@@ -83,6 +91,8 @@ def init(
     potstill init s3://bucket/video --problem problem.toml
 
     potstill init shop --from decisions.csv --action offer --reward profit --time at
+
+    potstill init shop --sql "SELECT * FROM 'sales/*.parquet' WHERE at > '2026-01-01'" --action offer --reward profit
     """
     from potstill.workspace import Workspace, template
 
@@ -94,11 +104,15 @@ def init(
         "time": moment,
         "context": context,
     }
-    if table is not None:
+    if table is not None or sql is not None:
         if example or problem:
-            fail("--from infers the problem from the table; remove --example and --problem")
-        options = FromTable(place, table, split(without), name, teacher, skip_unfit)
-        init_from_table(options, stated, as_json=as_json)
+            fail("--from and --sql infer the problem from the table; remove --example and --problem")
+        if table is not None and sql is not None:
+            fail("--from and --sql are two tables; remove one of them")
+        with TemporaryDirectory(prefix="potstill-") as folder:
+            found = table if table is not None else str(Path(folder) / "query.parquet")
+            options = FromTable(place, found, sql, split(without), name, teacher, skip_unfit)
+            init_from_table(options, stated, as_json=as_json)
         return
     others = {**stated, "without": without, "name": name, "teacher": teacher}
     if needless := [option for option, value in others.items() if value is not None]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from potstill.pipeline.check import check_learning
     from potstill.pipeline.design import make_design
     from potstill.pipeline.design_progress import DesignProgress, read_design_progress
-    from potstill.pipeline.first_look import FirstLook, Looked, run_first_look
+    from potstill.pipeline.first_look import FirstLook, Looked, no_look, run_first_look
     from potstill.pipeline.reproduce import Reproduction, reproduce_version
     from potstill.pipeline.status import Status, read_status
     from potstill.pipeline.tune import IntervalEstimate, TuningResult, run_tuning
@@ -32,6 +32,7 @@ __all__ = [
     "import_history",
     "make_candidates",
     "make_design",
+    "no_look",
     "preview_update",
     "read_design_progress",
     "read_status",
@@ -59,6 +60,7 @@ __getattr__ = lazy(
         "first_look": (
             "FirstLook",
             "Looked",
+            "no_look",
             "run_first_look",
         ),
         "reproduce": (

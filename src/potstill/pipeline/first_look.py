@@ -51,7 +51,7 @@ class FirstLook(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         rows: Rows that were used.
         unfit: Rows of the table that do not fit the problem and were left out.
-        learnt_from: Number of earlier rows that the policy learnt from.
+        learnt_from: Number of earlier rows that the policy learnt from; 0 if the table is too short to look at.
         by_time: Whether rows were split by their time, or by their order in the table.
         propensities: How propensities were estimated; None if the table has them.
         evaluation: The policy against what was done, on the rows that it has not seen; None if the table cannot tell.
@@ -121,6 +121,18 @@ def run_first_look(
     return Looked(FirstLook(**found, propensities=model, evaluation=evaluation), weights)
 
 
+def no_look(history: History) -> Looked | None:
+    """What is said of a table that is too short to look at; None if it is not."""
+    if history.rows >= FEWEST:
+        return None
+    why = f"there are {history.rows} rows, and a comparison needs at least {FEWEST}"
+    by_time = history.columns.time is not None
+    look = FirstLook(
+        rows=history.rows, unfit=0, learnt_from=0, by_time=by_time, propensities=None, evaluation=None, why_not=why
+    )
+    return Looked(look, None)
+
+
 def _silent(stage: str) -> None:
     """Tell nobody."""
 
@@ -132,6 +144,7 @@ def _block(frame: pl.DataFrame, problem: Problem, propensities: NDArray[np.float
         actions=lake_columns(problem.actions).actions(frame["action"]),
         rewards=frame["reward"].to_numpy(),
         propensities=propensities,
+        eligible=lake_columns(problem.actions).allowed(frame["eligible"]) if "eligible" in frame.columns else None,
         times=frame["time"].dt.epoch("us").to_numpy() if "time" in frame.columns else None,
     )
 
@@ -143,13 +156,14 @@ def _log(problem: Problem, rows: Block) -> ArrayLog:
         actions=rows.actions,
         rewards=rows.rewards,
         propensities=rows.propensities,
+        eligible=rows.eligible,
         times=rows.times,
     )
 
 
 def _latest(history: History, *, skip: bool) -> tuple[pl.DataFrame, int]:
     """The latest `MOST_ROWS` that fit, oldest first, and how many of the table do not fit."""
-    table, problem = tables.scan_table(history.place).with_row_index(ROW), history.problem
+    table, problem = history.table.with_row_index(ROW), history.problem
     rules = RowRules(tables.decision_rules(problem, history.columns, table.collect_schema(), history.place))
     checked = rules.rows(table)
     total, fitting = checked.select(pl.len(), pl.col(FITS).sum().alias("fitting")).collect(engine="streaming").row(0)

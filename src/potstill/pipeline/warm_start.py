@@ -50,6 +50,7 @@ def import_history(
     columns: Columns,
     *,
     skip: bool = False,
+    source: ImportedFile | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ImportReport:
     """Import a historical log (CSV, Parquet or Delta Lake) as observations; the next update learns from them.
@@ -62,10 +63,11 @@ def import_history(
         log: Path or URL of the table.
         columns: Mapping of columns to action, reward, context and so on.
         skip: Exclude rows that do not fit instead of refusing the log.
+        source: What the log was made of, if it is not what is imported: its name and hash.
         on_progress: Called with the number of rows done and the total.
     """
-    digest = _fingerprint(log)
-    refuse_repeat(workspace.lake, workspace.cuts, digest, log)
+    name, digest = (log, _fingerprint(log)) if source is None else (source.name, source.sha256)
+    refuse_repeat(workspace.lake, workspace.cuts, digest, name)
     table = tables.scan_table(log)
     rules = _rules(workspace.problem, table.collect_schema(), columns, log)
     numbered = table.with_row_index(ROW)
@@ -81,9 +83,9 @@ def import_history(
     if isinstance(columns.propensity, float) and isinstance(workspace.problem.actions, Discrete):
         tables.check_constant_propensity(columns.propensity, _counts(used), log, InvalidObservation)
     estimate = _estimated(used, workspace.problem) if columns.propensity is None else None
-    source = ImportedFile(name=log, sha256=digest, rows=fitting)
+    imported = ImportedFile(name=name, sha256=digest, rows=fitting)
     frames = _frames(used, estimate, total, digest, on_progress)
-    cut = add_history(workspace.lake, workspace.cuts, workspace.problem, frames, source)
+    cut = add_history(workspace.lake, workspace.cuts, workspace.problem, frames, imported)
     return ImportReport(
         rows=total, observations=fitting, skipped=total - fitting, cut=cut.number, estimated=estimate is not None
     )
@@ -148,9 +150,10 @@ def _frames(
             part = part.with_columns((order + imported).cast(TIME).alias("time"))
         if estimate is not None:
             part = part.with_columns(estimate.alias("propensity"))
+        generated = pl.format("{}-{}", pl.lit(digest[:12]), order.cast(pl.String).str.zfill(12))
         yield part.select(
-            pl.format("{}-{}", pl.lit(digest[:12]), order.cast(pl.String).str.zfill(12)).alias("id"),
-            *(name for name in part.columns if name not in (ROW, FITS)),
+            (pl.coalesce("id", generated) if "id" in part.columns else generated).alias("id"),
+            *(name for name in part.columns if name not in (ROW, FITS, "id")),
             pl.lit("import" if estimate is None else "import-estimated").alias("source"),
         )
         if on_progress is not None:

@@ -20,6 +20,7 @@ from potstill.problem.features import (
     Timestamp,
     Vector,
 )
+from potstill.problem.nested import Flat, as_text, fit_context, flatten
 from potstill.problem.objective import Objective
 from potstill.problem.observations import Observations
 from potstill.problem.problem import Context, Contexts, Problem
@@ -61,6 +62,7 @@ __all__ = [
     "Difference",
     "Discrete",
     "Feature",
+    "Flat",
     "Hashed",
     "Holds",
     "InvalidContext",
@@ -78,9 +80,12 @@ __all__ = [
     "Timestamp",
     "Vector",
     "action_must_be",
+    "as_text",
     "check_outcomes",
     "difference",
     "encode_actions",
+    "fit_context",
+    "flatten",
     "inferred_kind",
     "numbers",
     "only_actions_differ",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from potstill.errors import InvalidObservation, shown
+from potstill.lazy import tables_for
 from potstill.problem.problem import Contexts, Problem
 from potstill.problem.validate import check_outcomes, encode_actions, numbers
 from potstill.spaces import Actions
@@ -97,6 +98,33 @@ class Observations:
             rewards=[row["reward"] for row in rows],
             propensities=[row["propensity"] for row in rows],
         )
+
+    @classmethod
+    def from_frame(
+        cls,
+        problem: Problem,
+        frame: Any,
+        *,
+        action: str = "action",
+        reward: str = "reward",
+        propensity: str | float = "propensity",
+        skip: bool = False,
+    ) -> Observations:
+        """The rows of a table as observations.
+
+        Args:
+            problem: The problem; columns are called as its features are.
+            frame: A table in memory of Polars, pandas or Arrow, a relation of DuckDB, or the path of a file.
+            action: Column of the action.
+            reward: Column of the reward.
+            propensity: Column of the probability, or density, of the action; a number if it was always the same.
+            skip: Leave out rows that do not fit, instead of refusing the table.
+        """
+        tables = tables_for("Observations.from_frame")
+        is_density = problem.actions.measure == "lebesgue"
+        columns = tables.Columns(action=action, reward=reward, propensity=propensity, is_density=is_density)
+        found: Observations = tables.observations_of(problem, frame, columns, skip=skip)
+        return found
 
     @classmethod
     def joined(cls, problem: Problem, parts: Sequence[Observations]) -> Observations:

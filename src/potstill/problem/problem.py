@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from potstill import decode
 from potstill.errors import InvalidProblem, check_distinct, check_name, shown
+from potstill.lazy import tables_for
 from potstill.problem.encoding import Encoder, Float32
 from potstill.problem.features import Feature
 from potstill.problem.objective import Objective, parse
@@ -119,6 +120,38 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
         Rows are encoded value by value; columns that are NumPy arrays are encoded as a whole.
         """
         return self._encoder.many(contexts)
+
+    @classmethod
+    def infer(
+        cls,
+        frame: Any,
+        *,
+        name: str,
+        action: str = "action",
+        reward: str = "reward",
+        context: Sequence[str] = (),
+        without: Sequence[str] = (),
+        density: str | float | None = None,
+    ) -> Problem:
+        """The problem of a table of past decisions, as `potstill init --from` infers it.
+
+        Columns that were known only after a decision must be left out: a table cannot tell which they are.
+
+        Args:
+            frame: A table in memory of Polars, pandas or Arrow, a relation of DuckDB, or the path of a file.
+            name: Name of the problem.
+            action: Column of the action.
+            reward: Column of the reward.
+            context: Columns known before a decision; all others that look like features if left out.
+            without: Columns to leave out, such as that of the propensity.
+            density: Column of the density, or a number: the action is then a number.
+        """
+        tables = tables_for("Problem.infer")
+        columns = tables.Columns(
+            action=action, reward=reward, propensity=density, is_density=density is not None, context=tuple(context)
+        )
+        found: Problem = tables.read_history(frame, columns, name, without=without).problem
+        return found
 
     def save(self, path: str | Path) -> None:
         """Write the problem as TOML."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from potstill.errors import PotstillError
 from potstill.events import LogUnavailable, read_scrub
 from potstill.registry import OtherProblem
-from potstill.service import routes
+from potstill.service import personalizer, routes
 from potstill.service.auth import check
 from potstill.service.dashboard import pages
 from potstill.service.endpoints import ProblemEndpoints, ServiceEndpoints
@@ -62,7 +62,7 @@ def create_app(workspaces: Sequence[Workspace], options: Options | None = None) 
         app,
         allow_origins=list(options.cors),
         allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type", "If-None-Match"],
+        allow_headers=["Authorization", "Content-Type", "If-None-Match", *_key_header(options)],
         expose_headers=["ETag", "Retry-After", "X-Potstill-Time", "X-Potstill-Version"],
     )
 
@@ -71,7 +71,7 @@ class Route(NamedTuple):
     """A row of the endpoint table, bound to what answers it.
 
     Attributes:
-        handle: Answers, given the body and the headers of a request.
+        handle: Answers, given the body and the headers of a request; before them the event, if it is Personalizer's.
         service: The problem; None for an endpoint of the service.
         scope: Scope that a token for that problem needs.
         max_body: The most bytes of a body; 0 if it takes none.
@@ -79,7 +79,7 @@ class Route(NamedTuple):
         query: Whether it is given the query string of the address in place of a body.
     """
 
-    handle: Callable[[bytes, Headers], Awaitable[Reply]]
+    handle: Callable[..., Awaitable[Reply]]
     service: ProblemService | None = None
     scope: TokenScope = "read"
     max_body: int = 0
@@ -106,7 +106,7 @@ class App:
             for workspace in workspaces
         ]
         self._whole = ServiceEndpoints(self._problems, options, metrics)
-        self.routes = _routes(self._problems, self._whole, options)
+        self._bind()
         self._following = [asyncio.Lock() for _ in self._problems]
         self._closing = False
         self._leaving: set[asyncio.Task[None]] = set()
@@ -131,11 +131,11 @@ class App:
         except Refusal as refusal:
             recorder = route.service.recorder if route and route.service else self._recorder
             recorder.count_refusal(refusal.reason)
-            reply = refused(refusal)
+            reply = self._refused(refusal, scope)
         except Disconnected:
             return
         except Exception as error:
-            reply = _failed(error)
+            reply = self._refused(_failed(error), scope)
         if not reply_at_once(send, reply):
             await send_reply(send, reply)
 
@@ -161,6 +161,12 @@ class App:
         for service in self._problems:
             await service.close()
 
+    def _bind(self) -> None:
+        """Bind the endpoint tables to the present services."""
+        self.routes = _routes(self._problems, self._whole, self._options)
+        own = self._options.personalizer
+        self.personalizer_routes = _personalizer_routes(self._problems, self._options) if own else {}
+
     async def _follow(self, place: int) -> ProblemService:
         """Look for changes of a problem. Where its actions have changed, another service takes its place.
 
@@ -179,7 +185,7 @@ class App:
                 return before
             after.follow = before.follow
             self._problems[place] = after
-            self.routes = _routes(self._problems, self._whole, self._options)
+            self._bind()
             leaving = asyncio.create_task(self._leave(before))
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
@@ -197,6 +203,8 @@ class App:
 
     def _route(self, scope: Scope) -> Route:
         methods = self.routes.get(scope["path"])
+        if methods is None and not self._is_own(scope):
+            methods = self._personalizer(scope)
         if methods is None:
             raise Refusal(404, "unknown", "there is no endpoint at this path; /docs lists them, and / has the pages")
         route = methods.get(scope["method"])
@@ -204,6 +212,24 @@ class App:
             allow = ", ".join(methods)
             raise Refusal(405, "unknown", f"this path accepts {allow} only", ((b"allow", allow.encode()),))
         return route
+
+    def _refused(self, refusal: Refusal, scope: Scope) -> Reply:
+        """A refusal in the shape that the caller knows."""
+        return refused(refusal) if self._is_own(scope) else personalizer.refused(refusal)
+
+    def _is_own(self, scope: Scope) -> bool:
+        """Whether a request is none that Personalizer's interface answers."""
+        return not self.personalizer_routes or not personalizer.is_personalizer(scope["path"])
+
+    def _personalizer(self, scope: Scope) -> dict[str, Route] | None:
+        """What answers a request to Personalizer, whose key becomes the token; None for an unknown address."""
+        found = personalizer.match(scope["path"])
+        if found is None:
+            return None
+        scope["headers"] = personalizer.with_key(scope["headers"])
+        methods = self.personalizer_routes.get(found.row, {})
+        bound = {name: one._replace(handle=partial(one.handle, found.event)) for name, one in methods.items()}
+        return bound or None
 
     async def _handle(self, route: Route, headers: Headers, receive: Receive, query: bytes = b"") -> Reply:
         if route.service is None:  # probes and metrics are answered however many requests are in flight
@@ -289,6 +315,25 @@ def _routes(problems: Sequence[ProblemService], whole: ServiceEndpoints, options
     return found
 
 
+def _personalizer_routes(problems: Sequence[ProblemService], options: Options) -> Routes:
+    """The endpoints of Personalizer by their rows, bound to the one problem; handlers take an event first."""
+    if len(problems) != 1:
+        raise ValueError("the interface of Personalizer names no problem: serve one workspace with it")
+    (service,) = problems
+    endpoints = personalizer.PersonalizerEndpoints(service)
+    limits = {None: 0, "single": options.max_body, "batch": options.max_batch_body}
+    found: Routes = {}
+    for row in routes.PERSONALIZER_ENDPOINTS:
+        assert row.scope is not None
+        route = Route(getattr(endpoints, row.handler), service, row.scope, limits[row.limit])
+        found.setdefault(row.path, {}).update(_methods(row, route))
+    return found
+
+
+def _key_header(options: Options) -> list[str]:
+    return [personalizer.KEY_HEADER] if options.personalizer else []
+
+
 def _methods(row: routes.Endpoint, route: Route) -> dict[str, Route]:
     return dict.fromkeys(("GET", "HEAD") if row.method == "GET" else (row.method,), route)
 
@@ -340,8 +385,8 @@ def _refuse_other_types(headers: Headers) -> None:
         raise Refusal(415, "type", "the body must be JSON: send the header 'Content-Type: application/json'", CLOSE)
 
 
-def _failed(error: Exception) -> Reply:
+def _failed(error: Exception) -> Refusal:
     """Log where an unexpected error was raised, without its message, which may quote what a caller sent."""
     places = "".join(traceback.format_tb(error.__traceback__))
     _logger.error("a request failed with %s:\n%s", type(error).__name__, places)
-    return refused(Refusal(500, "failure", "internal error; the log of the service says where"))
+    return Refusal(500, "failure", "internal error; the log of the service says where")

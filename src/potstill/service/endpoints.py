@@ -333,7 +333,8 @@ class ServiceEndpoints:
         problems = [service.workspace.problem for service in self._problems if service.name in seen]
         closed = {name for name, guard in self._options.guards.items() if not guard.open}
         hidden = len(self._problems) - len(problems)
-        return json(document(problems, closed=closed, hidden=hidden, max_batch=self._options.max_batch))
+        limit, personalizer = self._options.max_batch, self._options.personalizer
+        return json(document(problems, closed=closed, hidden=hidden, max_batch=limit, personalizer=personalizer))
 
     async def docs(self, _: bytes, __: Headers) -> Reply:
         """The OpenAPI document as a page."""

@@ -146,8 +146,10 @@ def reply_at_once(send: Send, reply: Reply) -> bool:
 
 async def send_reply(send: Send, reply: Reply) -> None:
     """Send a reply as two ASGI messages."""
-    headers = [(b"content-type", reply.content_type), *reply.headers]
-    if reply.status != 304:  # has no body, and must not state a length
+    headers = [*reply.headers]
+    if reply.status != 204:
+        headers.insert(0, (b"content-type", reply.content_type))
+    if reply.status not in (204, 304):  # they have no body, and must not state a length
         headers.append((b"content-length", b"%d" % len(reply.body)))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})

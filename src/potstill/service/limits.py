@@ -41,6 +41,7 @@ class Options:
         idempotency_size: Number of decisions to recognise by their ids.
         shared_ids: Gives the ids that the workers have decided, for the name of a problem; None for a single worker.
         cors: Origins of pages that may call.
+        personalizer: Whether to answer the requests of Azure Personalizer.
     """
 
     guards: Mapping[str, Guard] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class Options:
     idempotency_size: int = 100_000
     shared_ids: Callable[[str], SharedIds] | None = None
     cors: Sequence[str] = ()
+    personalizer: bool = False
 
 
 def most_values(problem: Problem, max_batch: int) -> int:

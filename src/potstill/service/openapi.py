@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -11,12 +11,28 @@ import msgspec
 from potstill._version import __version__
 from potstill.problem import Problem
 from potstill.service import wire
-from potstill.service.routes import PROBLEM_ENDPOINTS, REFUSALS, SERVICE_ENDPOINTS, Endpoint
+from potstill.service.personalizer import EVENT_ID, KEY_HEADER
+from potstill.service.personalizer import wire as personalizer_wire
+from potstill.service.routes import (
+    PERSONALIZER,
+    PERSONALIZER_ENDPOINTS,
+    PERSONALIZER_REFUSALS,
+    PROBLEM_ENDPOINTS,
+    REFUSALS,
+    SERVICE_ENDPOINTS,
+    Endpoint,
+    personalizer_types,
+)
 from potstill.service.schemas import PLACE, QUERY_FIELDS, Schema, components, examples, safe, service_components
 
 
 def document(
-    problems: Sequence[Problem], *, closed: Collection[str] = (), hidden: int = 0, max_batch: int = 1000
+    problems: Sequence[Problem],
+    *,
+    closed: Collection[str] = (),
+    hidden: int = 0,
+    max_batch: int = 1000,
+    personalizer: bool = False,
 ) -> dict[str, Any]:
     """The document as JSON values.
 
@@ -25,6 +41,7 @@ def document(
         closed: Names of problems whose requests need a token.
         hidden: Number of further problems, for which the caller's token is not enough.
         max_batch: The most requests of a batch.
+        personalizer: Whether requests of Azure Personalizer are answered, for the one problem.
     """
     # Endpoints of the service show what a caller may see, and refuse only one who may see nothing.
     secured = bool(closed) and all(problem.name in closed for problem in problems)
@@ -37,6 +54,10 @@ def document(
         for row in PROBLEM_ENDPOINTS:
             path = paths.setdefault(f"/v1/{quote(problem.name, safe='')}/{row.path}", {})
             path[row.method.lower()] = _operation(row, f"{prefix}.", shown, needs_token) | {"tags": [problem.name]}
+    if personalizer and problems:
+        (problem,) = problems
+        schemas |= service_components([*personalizer_types(), personalizer_wire.PersonalizerError])
+        paths |= _personalizer_paths(problem, secured=problem.name in closed)
     found = {
         "openapi": "3.1.0",
         "info": {
@@ -48,20 +69,49 @@ def document(
         "servers": [{"url": "/"}],
         "tags": [{"name": problem.name} for problem in problems] + [{"name": _SERVICE}],
         "paths": paths,
-        "components": {"schemas": schemas, **({"securitySchemes": {"token": _TOKEN}} if closed or hidden else {})},
+        "components": {"schemas": schemas, **_security(personalizer, closed=bool(closed or hidden))},
         "x-hidden": hidden,
     }
     return cast(dict[str, Any], msgspec.json.decode(msgspec.json.encode(found)))  # tuples become lists
 
 
-def _operation(row: Endpoint, prefix: str, shown: dict[str, Any], secured: bool) -> Schema:
+def _personalizer_paths(problem: Problem, *, secured: bool) -> dict[str, Any]:
+    """The endpoints of Personalizer, with its errors; a token may also be sent as its key."""
+    found: dict[str, Any] = {}
+    for row in PERSONALIZER_ENDPOINTS:
+        operation = _operation(row, "", {}, secured, personalizer_wire.PersonalizerError, PERSONALIZER_REFUSALS) | {
+            "tags": [problem.name]
+        }
+        name = row.path.translate({ord("/"): ".", ord("{"): None, ord("}"): None})
+        operation["operationId"] = f"personalizer.{name}"
+        operation["security"] = [*operation["security"], {_KEY: []}] if secured else []
+        if EVENT_ID in row.path:
+            operation["parameters"] = [_EVENT]
+        found[f"{PERSONALIZER}{row.path}"] = {row.method.lower(): operation}
+    return found
+
+
+def _security(personalizer: bool, *, closed: bool) -> dict[str, Any]:
+    """The ways to send a token, if any is needed."""
+    schemes = {"token": _TOKEN, **({_KEY: _KEY_SCHEME} if personalizer else {})}
+    return {"securitySchemes": schemes} if closed else {}
+
+
+def _operation(
+    row: Endpoint,
+    prefix: str,
+    shown: dict[str, Any],
+    secured: bool,
+    error: type[Any] = wire.ErrorReply,
+    meanings: Mapping[int, str] = REFUSALS,
+) -> Schema:
     secured = secured and row.scope is not None
     operation: Schema = {
         "tags": [_SERVICE],
         "operationId": f"{prefix}{row.path.replace('/', '.')}",
         "summary": row.summary,
         "description": row.text or row.summary,
-        "responses": {**_success(row, prefix, shown), **_refusals(row, secured)},
+        "responses": {**_success(row, prefix, shown), **_refusals(row, secured, error, meanings)},
         # Where no token is needed, an empty requirement says so.
         "security": [{"token": [row.scope]}] if secured else [],
     }
@@ -76,7 +126,9 @@ def _operation(row: Endpoint, prefix: str, shown: dict[str, Any], secured: bool)
 
 def _success(row: Endpoint, prefix: str, shown: dict[str, Any]) -> Schema:
     content = _json(row.reply, prefix, shown) if row.reply else {row.media: _UNTYPED.get(row.media, {})}
-    text = "It is on disk." if row.status == 202 else "Success."
+    text = "Success." if row.status == 200 else "It is on disk."
+    if row.status == 204:
+        return {"204": {"description": text}}
     if not row.etag:
         return {str(row.status): {"description": text, "content": content}}
     return {
@@ -110,10 +162,10 @@ def _json(types: Sequence[type[Any]], prefix: str, shown: dict[str, Any]) -> Sch
     return {"application/json": described}
 
 
-def _refusals(row: Endpoint, secured: bool) -> Schema:
-    content = _json([wire.ErrorReply], "", {})
+def _refusals(row: Endpoint, secured: bool, error: type[Any], meanings: Mapping[int, str]) -> Schema:
+    content = _json([error], "", {})
     statuses = sorted({*row.refusals, *((401, 403) if secured else ())})
-    return {str(status): {"description": REFUSALS[status], "content": content} for status in statuses}
+    return {str(status): {"description": meanings[status], "content": content} for status in statuses}
 
 
 _SERVICE = "service"
@@ -125,6 +177,15 @@ _TOKEN = {
     "type": "http",
     "scheme": "bearer",
     "description": "`Authorization: Bearer pst_…`, made by `potstill token create`.",
+}
+_KEY = "subscription_key"
+_KEY_SCHEME = {"type": "apiKey", "in": "header", "name": KEY_HEADER, "description": "A token, as Personalizer's key."}
+_EVENT = {
+    "name": "eventId",
+    "in": "path",
+    "required": True,
+    "description": "Id of the event: that of the rank request, or of its reply.",
+    "schema": {"type": "string", "minLength": 1},
 }
 _ETAG = {
     "ETag": {"description": "SHA-256 of the file, in quotes.", "schema": {"type": "string"}},

@@ -218,6 +218,36 @@ class ProblemService:
         except LogUnavailable as error:
             raise unavailable("log", _LOG_UNAVAILABLE) from error
 
+    def draw(self, request: DecideRequest) -> Decisions:
+        """Decide one request without logging it, for `log_drawn`.
+
+        Raises:
+            Refusal: The request does not fit; or neither policy nor fallback is available.
+        """
+        snapshot = self.snapshots.current
+        try:
+            return self._decide_each(snapshot, self._running(snapshot), Batch([request]))
+        except (InvalidEvent, InvalidAction) as error:
+            raise unfit(str(error)) from error
+
+    async def log_drawn(self, decisions: Decisions) -> None:
+        """Log decisions that were drawn before; return when they are on disk.
+
+        Raises:
+            Refusal: The log is unavailable.
+        """
+        try:
+            await self._open_log.submit_rows(decisions.rows).wait()
+        except LogUnavailable as error:
+            raise unavailable("log", _LOG_UNAVAILABLE) from error
+        self.counts.decisions += len(decisions.replies)
+        for reply in decisions.replies:
+            self.recorder.count_decisions(reply.mode, reply.policy)
+
+    async def has_decided(self, name: str) -> bool:
+        """Whether the decision of an id is logged, as far as this machine's memory reaches; `knows` may err."""
+        return self._cache.knows(name) or bool(await self._recall.find([name]))
+
     async def _decide_again(self, batch: Batch, cached: Mapping[int, CachedDecision], read: Read) -> list[DecideReply]:
         """Repeat cached decisions, and take the others."""
         fresh = [place for place in range(len(batch)) if place not in cached]
@@ -243,21 +273,25 @@ class ProblemService:
 
     def _decide(self, batch: Batch) -> _Pending:
         """Decide requests that are not cached, and submit the decisions to the log."""
-        snapshot, experiment = self.snapshots.current, self.experiments.current
-        if experiment is not None and not experiment.is_running(snapshot.mode):
-            experiment = None
+        snapshot = self.snapshots.current
+        experiment = self._running(snapshot)
         try:
             decisions = self._decide_each(snapshot, experiment, batch)
             return self._log_decisions(snapshot, experiment, decisions, batch.ids, batch.digests)
         except (InvalidEvent, InvalidAction) as error:
             raise unfit(str(error)) from error
 
+    def _running(self, snapshot: Snapshot) -> Experiment | None:
+        """The experiment, if it runs in this mode."""
+        experiment = self.experiments.current
+        return experiment if experiment is not None and experiment.is_running(snapshot.mode) else None
+
     def _decide_new(self, request: DecideRequest) -> _Pending | None:
         """Decide a new request by the policy, and submit the decision; None if something else has to be asked first."""
         snapshot = self.snapshots.current
         if snapshot.policy is None or snapshot.mode != "online" or _states_own(request):
             return None
-        if self.experiments.current is not None or self.designs.current is not None or self._knows(request.id):
+        if self.experiments.current is not None or self.designs.current is not None or self.knows(request.id):
             return None
         values, eligible = values_of(request.context), None if request.eligible is None else [request.eligible]
         try:
@@ -268,7 +302,7 @@ class ProblemService:
         except InvalidPolicy:
             return None  # `decide` falls back
 
-    def _knows(self, name: str | None) -> bool:
+    def knows(self, name: str | None) -> bool:
         """Whether an id may have been decided before, by this worker or another."""
         if name is None:
             return False

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from potstill.service import wire
+from potstill.service.personalizer import wire as personalizer
 from potstill.service.reads import actions, compare, decisions, evaluation, expect, experiment, insights, versions
 from potstill.service.tokens import Scope
 from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
@@ -418,6 +419,59 @@ PROBLEM_ENDPOINTS = (
     ),
 )
 
+_REFUSED = (400, 408, 413, 415, 503)
+#: Where they are.
+PERSONALIZER = "/personalizer/v1.0/"
+#: Endpoints of Azure Personalizer v1.0, if the service is asked for them. Their errors
+#: have the shape of Personalizer; what is 422 elsewhere is 400.
+PERSONALIZER_ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "rank",
+        "rank",
+        "decide",
+        "Rank",
+        "Decides as `decide` does: `rewardActionId` is the action to carry out. Features of the context go by their "
+        "path, such as `user.age`; features of actions are not used. With `deferActivation` the decision is held on "
+        "disk, and logged when it is activated.",
+        (personalizer.RankRequest,),
+        (personalizer.RankReply,),
+        (*_REFUSED, 409),
+        "single",
+        201,
+    ),
+    Endpoint(
+        "POST",
+        "events/{eventId}/reward",
+        "rank_reward",
+        "reward",
+        "Reward an event",
+        "Reports the reward of an event; the reply comes when it is on disk.",
+        (personalizer.RewardValue,),
+        (),
+        _REFUSED,
+        "single",
+        204,
+    ),
+    Endpoint(
+        "POST",
+        "events/{eventId}/activate",
+        "rank_activate",
+        "reward",
+        "Activate an event",
+        "Logs a decision that was ranked with `deferActivation`. Until then nothing learns from it.",
+        refusals=(404, 503),
+        status=204,
+    ),
+)
+#: What their statuses mean, where it differs.
+PERSONALIZER_REFUSALS = {
+    **REFUSALS,
+    400: "The request is not JSON, or does not fit.",
+    404: "No decision is held under this id, or has been logged lately.",
+    409: "The event was ranked before with other features or actions.",
+}
+
 #: Endpoints of the service. Those with a scope show only the problems that the token is for.
 SERVICE_ENDPOINTS = (
     Endpoint("GET", "health", "health", None, "Whether the process is alive", reply=(wire.HealthReply,)),
@@ -434,6 +488,11 @@ SERVICE_ENDPOINTS = (
     Endpoint("GET", "openapi.json", "openapi", "read", "This document"),
     Endpoint("GET", "docs", "docs", None, "This document as a page", media="text/html"),
 )
+
+
+def personalizer_types() -> Iterator[type[Any]]:
+    """Types of the requests and replies of Personalizer."""
+    yield from (kind for row in PERSONALIZER_ENDPOINTS for kind in (*row.request, *row.reply))
 
 
 def wire_types() -> Iterator[type[Any]]:

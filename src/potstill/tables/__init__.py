@@ -16,9 +16,11 @@ from potstill.tables.columns import (
 )
 from potstill.tables.csv import read_csv
 from potstill.tables.encode import checked_contexts, encode_contexts
+from potstill.tables.frames import observations_of, table_of
 from potstill.tables.history import History, read_history
 from potstill.tables.infer import actions_in, features_in, features_of, in_one_line, natural, number_in
 from potstill.tables.policy_columns import PolicyColumns, carried
+from potstill.tables.query import run_query
 from potstill.tables.scan import UnreadableTable, has_parts, is_table_file, is_text, scan_table
 from potstill.tables.survey import SurveyedColumn, survey
 from potstill.tables.validate import (
@@ -81,14 +83,17 @@ __all__ = [
     "moment",
     "natural",
     "number_in",
+    "observations_of",
     "propensity_rule",
     "read_csv",
     "read_history",
     "refusal",
     "reward_fits",
     "reward_rule",
+    "run_query",
     "scan_table",
     "survey",
+    "table_of",
     "time_fits",
     "time_rule",
 ]

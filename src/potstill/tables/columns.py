@@ -50,6 +50,10 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         context: Columns that become the features of a problem that is inferred from the table. Leave out what was known
             only after the decision.
         features: Column of each feature of a given problem, where it is not called as the feature is.
+        eligible: Column of the lists of actions that were allowed, null where all were; None if all always were.
+        weight: Column of what each row weighs; None if all weigh 1. It is stored, and neither learning nor evaluation
+            uses it.
+        id: Column of ids of decisions; None if they are to be generated, as they are where it is null.
     """
 
     action: str = "action"
@@ -59,6 +63,9 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     time: str | None = None
     context: tuple[str, ...] = ()
     features: Mapping[str, str] = {}
+    eligible: str | None = None
+    weight: str | None = None
+    id: str | None = None
 
     @property
     def propensity_option(self) -> str:
@@ -73,6 +80,9 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
             "--reward": self.reward,
             self.propensity_option: self.propensity,
             "--time": self.time,
+            "eligible": self.eligible,
+            "weight": self.weight,
+            "id": self.id,
         }
         return [(option, name) for option, name in named.items() if isinstance(name, str)]
 

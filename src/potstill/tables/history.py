@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -11,8 +11,8 @@ import polars as pl
 from potstill.errors import InvalidLog
 from potstill.problem import Continuous, Discrete, Problem, Reward, inferred_kind
 from potstill.tables.columns import Columns
+from potstill.tables.frames import table_of
 from potstill.tables.infer import actions_in, number_in
-from potstill.tables.scan import scan_table
 from potstill.tables.survey import SurveyedColumn, survey
 
 #: Numbers with more different values than this are amounts, not names of actions.
@@ -23,39 +23,60 @@ class History(NamedTuple):
     """A table of past decisions, and the problem that it is a history of.
 
     Attributes:
-        place: Path or URL of the table.
+        place: Path or URL of the table, or what it is called if it is in memory.
+        table: Its rows.
         columns: Which column is what.
         problem: The problem, inferred from the table.
         surveyed: What each column was taken for.
         rewards: Smallest, mean and largest reward.
         rows: Number of rows.
+        title: What it was made of, for people; its place if left out.
     """
 
     place: str
+    table: pl.LazyFrame
     columns: Columns
     problem: Problem
     surveyed: list[SurveyedColumn]
     rewards: tuple[float, float, float]
     rows: int
+    title: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What to call it."""
+        return self.title or self.place
 
 
-def read_history(place: str, columns: Columns, name: str, *, without: Collection[str] = ()) -> History:
+def read_history(
+    place: Any,
+    columns: Columns,
+    name: str,
+    *,
+    without: Collection[str] = (),
+    actions: Sequence[str] | None = None,
+    title: str = "",
+) -> History:
     """Infer the problem of a table of past decisions.
 
     Args:
-        place: Path or URL of the table.
+        place: Path or URL of the table, or a table in memory; see `table_of`.
         columns: Which column is what; see `survey` for `columns.context`.
         name: Name of the problem.
         without: Columns to leave out.
+        actions: All actions that there were; those of the table if left out.
+        title: What it was made of, for people; its place if left out.
     """
-    table = scan_table(place)
-    surveyed = survey(table, columns, place, without=without)
+    table, place = table_of(place)
+    shown = title or place
+    surveyed = survey(table, columns, shown, without=without)
     features = [column.feature for column in surveyed if column.feature is not None]
     if not features:
-        raise InvalidLog(f"{place}: no column is a feature; name some with --context")
-    reward, found, rows = _reward(table, columns.reward, place)
-    problem = Problem(name=name, context=features, actions=_actions(table, columns, place), reward=reward)
-    return History(place, columns, problem, surveyed, found, rows)
+        raise InvalidLog(f"{shown}: no column is a feature; name some with --context")
+    reward, found, rows = _reward(table, columns.reward, shown)
+    space = _actions(table, columns, shown) if actions is None else Discrete(actions)
+    problem = Problem(name=name, context=features, actions=space, reward=reward)
+    return History(place, table, columns, problem, surveyed, found, rows, title)
 
 
 def _actions(table: pl.LazyFrame, columns: Columns, place: str) -> Discrete | Continuous:

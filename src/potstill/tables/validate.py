@@ -60,7 +60,7 @@ from potstill.problem import (
     reward_must_be,
     reward_range,
 )
-from potstill.spaces import ActionSpace, lake_columns
+from potstill.spaces import ActionSpace, finite, lake_columns
 from potstill.tables.columns import TIME, Columns, context_column, context_type, feature_columns
 from potstill.tables.scan import is_text
 
@@ -181,10 +181,13 @@ def context_rules(
 
 
 def decision_rules(problem: Problem, columns: Columns, schema: pl.Schema, where: str) -> list[ColumnRule]:
-    """Rules for rows of past decisions: action, reward, propensity and time, if known, and the features."""
+    """Rules for rows of past decisions: action, reward, what else is known of them, and the features."""
     rules = [action_rule(problem, columns.action), reward_rule(problem, columns.reward)]
     rules += [] if columns.propensity is None else [propensity_rule(problem, columns.propensity)]
     rules += [time_rule(columns.time, schema[columns.time])] if columns.time else []
+    rules += [_eligible_rule(problem, columns.eligible, columns.action)] if columns.eligible else []
+    rules += [_weight_rule(columns.weight)] if columns.weight else []
+    rules += [_id_rule(columns.id)] if columns.id else []
     features = feature_columns(problem, columns, schema.names())
     return [*rules, *context_rules(problem, features, schema, text=is_text(where))]
 
@@ -228,6 +231,25 @@ def time_rule(column: str, dtype: pl.DataType) -> ColumnRule:
     fits = value.dt.epoch("us").is_between(0, YEAR_2200, closed="left")
     must = "a time from 1970 to 2199, as ISO 8601 or seconds since 1970"
     return _rule("time", pl.col(column), column, value, fits, must)
+
+
+def _eligible_rule(problem: Problem, column: str, action: str) -> ColumnRule:
+    """Rule for a column of the actions that were allowed; null where all were."""
+    value, names = pl.col(column), list(finite(problem.actions, "a column of eligible actions").labels)
+    known = value.list.eval(pl.element().is_in(names)).list.all() & value.list.contains(pl.col(action))
+    shown = value.map_batches(_list_texts, return_dtype=pl.String)
+    must = "null, or a list of actions with the one that was taken"
+    return _rule("eligible", shown, column, value, value.is_null() | known, must)
+
+
+def _weight_rule(column: str) -> ColumnRule:
+    value = pl.col(column).cast(pl.Float64, strict=False)
+    return _rule("weight", pl.col(column), column, value, value.is_finite() & (value > 0), "a number above 0")
+
+
+def _id_rule(column: str) -> ColumnRule:
+    value = pl.col(column).cast(pl.String)
+    return _rule("id", value, column, value, value.is_null() | (value != ""), "null, or a text that is not empty")
 
 
 def _absent_rule(feature: Feature) -> ColumnRule:

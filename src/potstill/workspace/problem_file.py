@@ -30,7 +30,7 @@ _BOUNDS = """\
 
 def problem_text(history: History) -> str:
     """The text of the file."""
-    parts = [_HEAD.format(place=history.place), tomli_w.dumps({"name": history.problem.name}), "\n"]
+    parts = [_HEAD.format(place=_one_line(history.shown)), tomli_w.dumps({"name": history.problem.name}), "\n"]
     parts += [part for column in history.surveyed if column.feature for part in _feature(column)]
     parts += list(_left_out(history.surveyed))
     actions = tomli_w.dumps(msgspec.to_builtins(history.problem.actions))
@@ -62,4 +62,8 @@ def _reward(history: History) -> str:
 
 def _comment(text: str) -> str:
     """A line of comment; what a table holds must not end it."""
-    return f"# {' '.join(text.split())}\n"
+    return f"# {_one_line(text)}\n"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -242,6 +242,28 @@ def test_a_service_that_cannot_start_says_why_and_ends(workspace, tmp_path):
     assert "a worker cannot be started; its error is above" in str(caught.value)
 
 
+# ---- requests of Personalizer
+
+
+def test_personalizer_of_two_workers(workspace, tmp_path):
+    """An event that one worker holds is activated by any, once."""
+    actions = [{"id": name} for name in ("360p", "480p", "720p", "1080p")]
+    features = [{"bandwidth_kbps": 900}, {"connection": "4g", "hd_screen": True}]
+    body = {"contextFeatures": features, "actions": actions, "deferActivation": True}
+    root = "/personalizer/v1.0"
+    with serving(tmp_path / "out", workspace.url, "--personalizer", "--workers", 2) as running:
+        assert f"endpoint of its clients: http://127.0.0.1:{running.port}\n" in running.printed
+        for number in range(8):
+            status, ranked = running.ask("POST", f"{root}/rank", {**body, "eventId": f"e{number}"})
+            assert (status, ranked["eventId"]) == (201, f"e{number}")
+        for number in range(0, 8, 2):
+            for _ in range(3):  # connections go to either worker
+                assert running.ask("POST", f"{root}/events/e{number}/activate")[0] == 204
+        assert running.stop() == 0
+    found = in_lake(workspace, "decisions")
+    assert set(found) == {"e0", "e2", "e4", "e6"}
+
+
 # ---- what is refused before anything starts
 
 
@@ -256,6 +278,15 @@ def test_other_machines_need_tokens(workspace, host):
     said = refused(workspace.url, host=host)
     assert "callers need tokens" in said
     assert f"potstill token create {workspace.url} NAME" in said
+
+
+def test_personalizer_needs_one_list_of_actions(workspace, tmp_path):
+    other = Workspace.create(tmp_path / "other", template.PROBLEM.replace("video", "film").encode(), b"")
+    assert "--personalizer serves one workspace" in refused(workspace.url, other.url, personalizer=True)
+    names = template.PROBLEM.index('type = "discrete"')
+    number = template.PROBLEM[:names] + 'type = "continuous"\nname = "price"\nlow = 1\nhigh = 2\n'
+    priced = Workspace.create(tmp_path / "price", number.encode(), b"")
+    assert "the action of this problem is a number" in refused(priced.url, personalizer=True)
 
 
 def test_a_problem_that_no_version_fits_needs_a_fresh_start(workspace, tmp_path):

@@ -22,6 +22,7 @@ from potstill.service.experiment import check_experiment
 from potstill.service.process.supervisor import Child, Signals, stop, supervise
 from potstill.service.process.worker import Spec
 from potstill.service.tokens import InvalidToken, TokenFile, token_file
+from potstill.spaces import FiniteSpace
 from potstill.workspace import Config, NoFirstPolicy, Workspace, check_config
 
 #: Seconds for workers to finish requests, and for the last flush, at shutdown.
@@ -52,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         fresh: Whether to start from a uniform policy where the problem has changed so that no version fits.
         tokens: A file of tokens for all workspaces; None for one in each.
         cors: Origins of pages that may call.
+        personalizer: Whether to answer the requests of Azure Personalizer.
     """
 
     places: tuple[str, ...]
@@ -63,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     tokens: str | None = None
     cors: tuple[str, ...] = ()
+    personalizer: bool = False
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +102,8 @@ def run(settings: Settings, *, on_ready: Callable[[Service], None], warn: Callab
         OtherProblem: No version fits the problem, which has changed.
     """
     workspaces, address = _workspaces(settings, warn), _address(settings.host, settings.port)
+    if settings.personalizer:
+        _check_personalizer(workspaces)
     opened = tuple(_is_open(token_file(workspace, settings.tokens), warn) for workspace in workspaces)
     local = ipaddress.ip_address(address[4][0]).is_loopback
     if not local:
@@ -141,6 +146,14 @@ def _workspaces(settings: Settings, warn: Callable[[str], None]) -> tuple[Worksp
         _start(workspace, warn, fresh=settings.fresh)
         check_experiment(workspace)
     return workspaces
+
+
+def _check_personalizer(workspaces: Sequence[Workspace]) -> None:
+    """Refuse workspaces that requests of Personalizer cannot be answered for."""
+    if len(workspaces) != 1:
+        raise CannotServe("requests of Personalizer name no problem: --personalizer serves one workspace")
+    if not isinstance(workspaces[0].problem.actions, FiniteSpace):
+        raise CannotServe("Personalizer ranks a list of actions, and the action of this problem is a number")
 
 
 def _is_open(file: TokenFile, warn: Callable[[str], None]) -> bool:
@@ -258,6 +271,7 @@ def _workers(
             tokens=settings.tokens,
             closed=tuple(not (service.local and is_open) for is_open in service.open),
             cors=settings.cors,
+            personalizer=settings.personalizer,
         )
         for number in range(settings.workers)
     ]

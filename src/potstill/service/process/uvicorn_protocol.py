@@ -40,7 +40,7 @@ class Cycle(RequestResponseCycle):
 
     def reply(self, reply: Reply) -> bool:
         """Write a successful reply at once; False if it has to be sent by messages."""
-        plain = reply.status < 300 and self.keep_alive and self.scope["method"] != "HEAD"
+        plain = reply.status < 300 and reply.status != 204 and self.keep_alive and self.scope["method"] != "HEAD"
         if not plain or self.flow.write_paused or self.disconnected:
             return False
         self.response_started = self.response_complete = True

@@ -47,6 +47,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         tokens: A file of tokens for all workspaces; None for one in each.
         closed: For each workspace, whether to refuse callers also where there is no file of tokens.
         cors: Origins of pages that may call.
+        personalizer: Whether to answer the requests of Azure Personalizer.
     """
 
     places: tuple[str, ...]
@@ -60,6 +61,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     tokens: str | None = None
     closed: tuple[bool, ...]
     cors: tuple[str, ...] = ()
+    personalizer: bool = False
 
 
 class Server(uvicorn.Server):
@@ -86,7 +88,8 @@ def run(spec: Spec, ready: int) -> None:
     }
     shared = None if spec.ids is None else partial(SharedIds, spec.ids, spec.number, spec.workers)
     metrics = partial(Metrics, counts=counts)
-    app = create_app(workspaces, Options(guards=guards, metrics=metrics, shared_ids=shared, cors=spec.cors))
+    options = Options(guards=guards, metrics=metrics, shared_ids=shared, cors=spec.cors, personalizer=spec.personalizer)
+    app = create_app(workspaces, options)
     Connection.most_connections, Connection.recorder = most_connections(len(workspaces)), ProblemMetrics(counts, "")
     config = server_config(
         AllowedHosts(app, guards.values()),

@@ -114,21 +114,38 @@ POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
 }
 
 
+#: The same, of policies whose network also takes which actions are not eligible.
+MASKED_POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
+    "masked.policy": ("every-feature", (20, 12), "tanh", 1.0, 0.0),
+    "masked-linear.policy": ("later-features", (), "tanh", 3.0, 0.01),
+    "masked-many.policy": ("many-actions", (24, 24), "relu", 2.0, 0.0005),
+    "masked-no-features.policy": ("no-features", (4,), "tanh", 2.0, 0.1),
+    "masked-retired.policy": ("retired-actions", (12,), "tanh", 1.0, 0.02),
+}
+
+
 def make_policy(file: str) -> ps.Policy:
-    name, hidden, activation, scale, floor = POLICIES[file]
-    return build(problems()[name], file, hidden, activation, scale, floor)
+    name, hidden, activation, scale, floor = (POLICIES | MASKED_POLICIES)[file]
+    return build(problems()[name], file, hidden, activation, scale, floor, masked=file in MASKED_POLICIES)
 
 
 def build(
-    chosen: ps.Problem, file: str, hidden: tuple[int, ...], activation: Any, scale: float, floor: float
+    chosen: ps.Problem,
+    file: str,
+    hidden: tuple[int, ...],
+    activation: Any,
+    scale: float,
+    floor: float,
+    masked: bool = False,
 ) -> ps.Policy:
     rng = np.random.default_rng(list(file.encode()))
-    sizes = [chosen.width, *hidden, chosen.actions.head().outputs]
+    outputs = chosen.actions.head().outputs
+    sizes = [chosen.width + (outputs if masked else 0), *hidden, outputs]
     layers = [
         Layer((scale * rng.standard_normal((i, o)) / np.sqrt(max(i, 1))).astype(np.float32), normal(rng, o))
         for i, o in itertools.pairwise(sizes)
     ]
-    policy = ps.Policy.build(chosen, layers, version=7, activation=activation, floor=floor)
+    policy = ps.Policy.build(chosen, layers, version=7, activation=activation, floor=floor, masked=masked)
     return policy.with_runtime("numpy")
 
 
@@ -316,14 +333,18 @@ def refused_files(policy: ps.Policy) -> dict[str, tuple[bytes, str]]:
     broken = policy.layers[0].weight.copy()
     broken[0, 0] = np.nan
     not_finite = [Layer(broken, policy.layers[0].bias), *policy.layers[1:]]
-    later, latest, newest = (msgspec.structs.replace(policy.metadata, format=number) for number in (2, 3, 4))
+    later, latest, unknown = (msgspec.structs.replace(policy.metadata, format=number) for number in (2, 3, 4))
+    masked = msgspec.structs.replace(policy.metadata, masked=True)
+    masked_latest = msgspec.structs.replace(latest, masked=True)
     return {
         "empty.refused": (b"", "truncated"),
         "truncated.refused": (data[: len(data) // 2], "truncated"),
         "altered.refused": (data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "altered"),
         "later-format.refused": (artifact.to_bytes(later, policy.layers, policy.mean), "format version 2"),
         "latest-format.refused": (artifact.to_bytes(latest, policy.layers, policy.mean), "format version 3"),
-        "newest-format.refused": (artifact.to_bytes(newest, policy.layers, policy.mean), "format version 4"),
+        "newest-format.refused": (artifact.to_bytes(unknown, policy.layers, policy.mean), "format version 4"),
+        "masked-format.refused": (artifact.to_bytes(masked, policy.layers, policy.mean), "masked"),
+        "masked-shapes.refused": (artifact.to_bytes(masked_latest, policy.layers, policy.mean), "layers.0.weight"),
         "not-finite.refused": (artifact.to_bytes(policy.metadata, not_finite, policy.mean), "not finite"),
         "shapes.refused": (artifact.to_bytes(policy.metadata, policy.layers[1:], policy.mean), "layers.0.weight"),
     }
@@ -333,7 +354,7 @@ def generate() -> dict[str, bytes]:
     """Every file of the suite, by name."""
     files: dict[str, bytes] = {}
     entries = []
-    for file in POLICIES:
+    for file in [*POLICIES, *MASKED_POLICIES]:
         policy = make_policy(file)
         rng = np.random.default_rng(list(file.encode()))
         files[file] = policy.to_bytes()

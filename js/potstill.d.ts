@@ -149,6 +149,8 @@ export interface Metadata {
   readonly salt: string;
   readonly floor: number;
   readonly activation: "tanh" | "relu";
+  /** Whether it was trained on masks: its network also has one input per action, 1 if it is not eligible. */
+  readonly masked: boolean;
   readonly lineage?: Readonly<Record<string, unknown>>;
   readonly fidelity: Readonly<Record<string, unknown>> | null;
 }

@@ -31,10 +31,11 @@ def make_problem(features=FEATURES, actions=5):
 
 def make_policy(problem=None, hidden=(20, 12), *, seed=0, scale=1.0, **options):
     problem = problem or make_problem()
-    layers = [
-        Layer(scale * weight / np.float32(np.sqrt(max(len(weight), 1))), bias)
-        for weight, bias in random_layers(problem, hidden, seed)
-    ]
+    plain = random_layers(problem, hidden, seed)
+    if options.get("masked"):
+        masks = np.random.default_rng(seed).standard_normal((len(problem.actions), len(plain[0].bias)))
+        plain[0] = Layer(np.concatenate([plain[0].weight, masks.astype(np.float32)]), plain[0].bias)
+    layers = [Layer(scale * weight / np.float32(np.sqrt(max(len(weight), 1))), bias) for weight, bias in plain]
     return ps.Policy.build(problem, layers, version=3, **options).with_runtime("native")
 
 
@@ -90,6 +91,7 @@ def kernel_parts():
         "decision": ps.Decision,
         "array": np.ndarray,
         "edges": None,
+        "masked": False,
     }
 
 

@@ -7,9 +7,11 @@ import { Problem } from "./problem.js";
 import { metadataEntry, readHeader, readTensors } from "./safetensors.js";
 import { sha256 } from "./sha256.js";
 
-/** Formats that are read; a file has the lowest that its problem needs. */
+/** Formats that are read; a file has the lowest that it needs. */
 const FIRST_FORMAT = 1;
 const LAST_FORMAT = 3;
+/** The format of masked policies. */
+const MASKED_FORMAT = 3;
 const ZERO_DIGIT = 0x30;
 
 /** A policy's parts from the bytes of its file; throws `InvalidPolicy` on any defect. */
@@ -17,16 +19,23 @@ export function readArtifact(data) {
   const { header, start } = readHeader(data);
   const metadata = readMetadata(header);
   const problem = new Problem(field(metadata, "problem", ["object"], "$"), "$.problem");
-  if (metadata.format !== problem.format) {
-    throw new InvalidPolicy(`format version ${metadata.format}, but its problem is of format ${problem.format}`);
-  }
+  checkFormat(metadata, problem);
   verifyChecksum(data, metadata.sha256);
   const tensors = readTensors(data, header, start);
-  const layers = readLayers(tensors, problem);
+  const layers = readLayers(tensors, problem, metadata.masked);
   const mean = tensorOf(tensors, "context.mean", [problem.width]);
   if (problem.number) problem.number.checkFloor(metadata.floor, InvalidPolicy);
   else checkFloor(metadata.floor, problem.outputs, InvalidPolicy);
   return { metadata, problem, layers, mean };
+}
+
+function checkFormat({ format, masked }, problem) {
+  const needed = masked ? MASKED_FORMAT : problem.format;
+  if (format !== needed) {
+    const what = masked ? "a masked policy is" : "its problem is";
+    throw new InvalidPolicy(`format version ${format}, but ${what} of format ${needed}`);
+  }
+  if (masked && problem.number) throw new InvalidPolicy("masked, but its actions are no list");
 }
 
 function readMetadata(header) {
@@ -64,6 +73,7 @@ function checkMetadata(metadata) {
     ...metadata,
     floor: field(metadata, "floor", ["float"], "$", 0),
     activation: choice(metadata, "activation", ACTIVATION_NAMES, "$", "tanh"),
+    masked: field(metadata, "masked", ["bool"], "$", false),
   };
 }
 
@@ -85,13 +95,13 @@ function indexOf(bytes, wanted) {
   return -1;
 }
 
-function readLayers(tensors, problem) {
+function readLayers(tensors, problem, masked) {
   const names = [...tensors.keys()];
   const count = names.filter((name) => name.endsWith(".weight")).length;
   if (count === 0 || tensors.size !== 2 * count + 1) {
     throw new InvalidPolicy(`unexpected tensors: ${names.sort().join(", ")}`);
   }
-  let inputs = problem.width;
+  let inputs = problem.width + (masked ? problem.outputs : 0);
   return Array.from({ length: count }, (_, i) => {
     const outputs = i === count - 1 ? problem.outputs : sizeOf(tensors.get(`layers.${i}.bias`));
     const weight = tensorOf(tensors, `layers.${i}.weight`, [inputs, outputs]);

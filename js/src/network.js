@@ -16,28 +16,36 @@ const ACTIVATIONS = { tanh, relu };
 export const ACTIVATION_NAMES = Object.keys(ACTIVATIONS);
 
 export class Network {
-  /** From layers of `{weight: Float32Array[inputs · outputs], bias: Float32Array[outputs]}`. */
-  constructor(layers, activation, width) {
+  /**
+   * From layers of `{weight: Float32Array[inputs · outputs], bias: Float32Array[outputs]}`. The first has `width` inputs,
+   * and `masks` more: 1 for each action that is not eligible.
+   */
+  constructor(layers, activation, width, masks = 0) {
     this.#activate = ACTIVATIONS[activation];
-    let inputs = width;
+    this.#present = new Float64Array(width + masks);
+    this.#places = new Int32Array(width + masks);
+    this.#masks = masks;
+    let inputs = width + masks;
     this.#layers = layers.map(({ weight, bias }) => {
       const layer = new Packed(weight, bias, inputs);
       inputs = bias.length;
       return layer;
     });
-    this.#present = new Float64Array(width);
-    this.#places = new Int32Array(width);
   }
 
   #activate;
+  #masks;
   #layers;
   #present;
   #places;
 
-  /** One score per action for an encoded context. The array is longer than K, and overwritten by the next call. */
-  logits(encoded) {
+  /**
+   * One score per action for an encoded context and the eligible actions (null: all). The array is longer than K, and
+   * overwritten by the next call.
+   */
+  logits(encoded, mask = null) {
     let layer = this.#layers[0];
-    layer.addRows(this.#present, this.#places, this.#gather(encoded));
+    layer.addRows(this.#present, this.#places, this.#gather(encoded, mask));
     for (let i = 1; i < this.#layers.length; i++) {
       const hidden = layer.output;
       this.#activate(hidden, layer.size);
@@ -48,12 +56,18 @@ export class Network {
   }
 
   /** Collect the nonzero columns: a one-hot feature has one, so only its row of weights is added. */
-  #gather(encoded) {
+  #gather(encoded, mask) {
     let count = 0;
     for (let i = 0; i < encoded.length; i++) {
       if (encoded[i] !== 0) {
         this.#present[count] = encoded[i];
         this.#places[count++] = i * BLOCK;
+      }
+    }
+    for (let k = 0; mask !== null && k < this.#masks; k++) {
+      if (mask[k] === 0) {
+        this.#present[count] = 1;
+        this.#places[count++] = (encoded.length + k) * BLOCK;
       }
     }
     return count;

@@ -23,7 +23,7 @@ export class Policy {
     this.metadata = deepFreeze(metadata);
     this.mean = mean;
     this.#problem = problem;
-    this.#network = new Network(layers, metadata.activation, problem.width);
+    this.#network = new Network(layers, metadata.activation, problem.width, metadata.masked ? problem.outputs : 0);
     this.#key = keyOf(metadata.salt);
     this.#row = new Float32Array(problem.width);
     this.#p = new Float32Array(problem.outputs);
@@ -122,7 +122,7 @@ export class Policy {
     const mask = this.#problem.mask(eligible);
     this.#problem.encode(context, this.#row);
     if (floor !== null && floor !== undefined) checkFloor(floor, p.length, RangeError);
-    softmax(this.#network.logits(this.#row), mask, floor ?? this.floor, p);
+    softmax(this.#network.logits(this.#row, mask), mask, floor ?? this.floor, p);
   }
 }
 

@@ -65,6 +65,13 @@ test("other format versions", () => {
   assertRefused(policyFile({ text: '{"format": 4}' }), /^format version 4;/);
 });
 
+test("masked policies that are none", () => {
+  assertRefused(policyFile({ metadata: { masked: true } }), /^format version 1, but a masked policy is of format 3$/);
+  assertRefused(policyFile({ metadata: { format: 3 } }), /^format version 3, but its problem is of format 1$/);
+  const shape = /^tensor layers\.0\.weight must be float32\[9, 4\], got float32\[6, 4\]$/;
+  assertRefused(policyFile({ metadata: { format: 3, masked: true } }), shape);
+});
+
 test("a checksum that is not the file's", () => {
   assertRefused(
     policyFile({ metadata: { sha256: "1".repeat(64) } }),
@@ -82,6 +89,7 @@ const MISFITS = [
   [{ activation: "gelu" }, /expected "tanh" or "relu", got 'gelu' \(string\) - at `\$\.activation`$/],
   [{ activation: "constructor" }, /at `\$\.activation`$/],
   [{ floor: "0" }, /at `\$\.floor`$/],
+  [{ masked: 1 }, /Expected `bool`, got 1 \(number\) - at `\$\.masked`$/],
 ];
 
 for (const [metadata, reason] of MISFITS) {

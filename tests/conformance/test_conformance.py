@@ -28,7 +28,7 @@ def start(request, tmp_path_factory):
     @cache
     def started(file):
         policy = policy_of(file)
-        if request.param in WITHOUT_RETIRED and policy.metadata.format == 3:
+        if request.param in WITHOUT_RETIRED and getattr(policy.problem.actions, "retired", ()):
             with pytest.raises(UnsupportedSpace, match="retired"):
                 RUNTIMES[request.param](policy, tmp_path_factory.mktemp("runtime")).probabilities(NO_CASE)
             pytest.skip("exports of policies with retired actions are refused")

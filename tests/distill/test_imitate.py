@@ -315,9 +315,12 @@ def test_options_that_came_later_are_left_out_of_lineages_at_their_defaults():
         "first",
         "distance",
         "synthetic",
+        "masked",
     }
     paper = msgspec.to_builtins(Student.paper())
-    assert Student.paper().config() == {name: paper[name] for name in paper if name not in {"distance", "synthetic"}}
+    assert Student.paper().config() == {
+        name: paper[name] for name in paper if name not in {"distance", "synthetic", "masked"}
+    }
     assert msgspec.convert(Student(rescale=False).config(), Student) == Student(rescale=False)
 
 

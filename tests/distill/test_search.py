@@ -236,6 +236,9 @@ def test_settings_that_do_not_fit_are_named(config, refusal):
 
 def test_options_beside_auto_are_those_of_the_base():
     assert student_from_config({"hidden": [8]}) == ps.Student(hidden=(8,))
+    assert student_from_config({"masked": True}) == ps.Student.masks()
+    assert student_from_config({"masked": True, "steps": 9}, ps.teachers.ForestTS()).synthetic == "near"
+    assert student_from_config({"masked": True, "steps": 9}).steps == 9
     found = student_from_config({"auto": "10s", "activation": "relu"})
     assert found == ps.Student.auto(budget="10s", activation="relu")
     assert found == AutoStudent(budget="10s", base=ps.Student(activation="relu"))

@@ -54,6 +54,22 @@ def test_a_policy_is_asked_with_what_is_eligible():
     assert asked.name == "policy 7"
 
 
+def test_a_teacher_is_asked_for_the_best_of_what_is_eligible():
+    """Renormalising what it says of all actions would be another answer."""
+    pytest.importorskip("jax")
+    teacher = ps.teachers.LinearTS()
+    block = rows_of(rich_log(80))
+    learnt = teacher.update(
+        teacher.init(RICH),
+        ps.Observations(RICH, block.contexts, block.actions, block.rewards, np.full(80, 0.3)),
+        ps.Key(0),
+    )
+    asked = target(RICH, (teacher, learnt, ps.Key(1))).distribution(block, 0).p
+    np.testing.assert_array_equal(asked, teacher.propensities(learnt, block.contexts, ps.Key(1), block.eligible))
+    whole = teacher.propensities(learnt, block.contexts, ps.Key(1)) * block.eligible
+    assert np.abs(asked - whole / whole.sum(axis=1, keepdims=True)).max() > 0.01
+
+
 def test_a_policy_of_another_problem_is_refused():
     with pytest.raises(InvalidTarget, match=r"the policy decides 'rich' .* but the log is of 'tiny'"):
         target(TINY, ps.Policy.uniform(RICH))

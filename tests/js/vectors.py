@@ -59,11 +59,14 @@ def random_policy(rng: np.random.Generator, hidden: tuple[int, ...]) -> ps.Polic
     actions = [str(name) for name in rng.permutation(ACTIONS)[: rng.integers(2, len(ACTIONS) + 1)]]
     context = [random_feature(rng, str(name)) for name in names]
     problem = ps.Problem(name="random", context=context, actions=ps.Discrete(actions))
-    sizes = [problem.width, *hidden, len(actions)]
+    masked = bool(rng.random() < 0.4)
+    sizes = [problem.width + masked * len(actions), *hidden, len(actions)]
     layers = [Layer(normal(rng, a, b) / np.float32(np.sqrt(a)), normal(rng, b)) for a, b in pairwise(sizes)]
     floor = float(rng.choice([0, 0.01, 1 / len(actions)], p=[0.6, 0.3, 0.1]))
     activation = pick(rng, ["tanh", "relu"])
-    return ps.Policy.build(problem, layers, version=int(rng.integers(100)), floor=floor, activation=activation)
+    return ps.Policy.build(
+        problem, layers, version=int(rng.integers(100)), floor=floor, activation=activation, masked=masked
+    )
 
 
 def normal(rng: np.random.Generator, *shape: int) -> Any:
@@ -195,13 +198,17 @@ def refused_files(policy: ps.Policy) -> list[bytes]:
     first, *others = policy.layers
     broken = Layer(np.full_like(first.weight, np.inf), first.bias)
     other = msgspec.structs.replace(policy.metadata, format=3 - policy.metadata.format)
-    later = msgspec.structs.replace(policy.metadata, format=3)
+    later = msgspec.structs.replace(policy.metadata, format=4)
+    turned = msgspec.structs.replace(policy.metadata, masked=not policy.masked)
+    third = msgspec.structs.replace(turned, format=3 if turned.masked else 1)
     steep = msgspec.structs.replace(policy.metadata, floor=0.9)
     truncated = [data[:length] for length in (0, 7, 8, 100, header - 1, header, header + 1, len(data) - 1)]
     altered = [data[:at] + bytes([data[at] ^ 64]) + data[at + 1 :] for at in (header, header + 50, len(data) - 1)]
     resealed = [
         artifact.to_bytes(later, policy.layers, policy.mean),
         artifact.to_bytes(other, policy.layers, policy.mean),
+        artifact.to_bytes(turned, policy.layers, policy.mean),
+        artifact.to_bytes(third, policy.layers, policy.mean),
         artifact.to_bytes(steep, policy.layers, policy.mean),
         artifact.to_bytes(policy.metadata, [broken, *others], policy.mean),
         artifact.to_bytes(policy.metadata, others, policy.mean),

@@ -68,6 +68,9 @@ def resealed(policy, layers=None, **changes):
     ("changes", "reason"),
     [
         ({"format": 4}, "format version 4; this version of Potstill reads 1 to 3"),
+        ({"format": 3}, "format version 3, but its problem is of format 1"),
+        ({"masked": True}, "format version 1, but a masked policy is of format 3"),
+        ({"format": 3, "masked": True}, r"layers.0.weight must be float32\[11, 8\], got float32\[7, 8\]"),
         ({"format": 2}, "format version 2, but its problem is of format 1"),
         ({"salt": "00"}, "its salt must be 32 hex digits, got '00'"),
         ({"salt": "zz" * 16}, "its salt must be 32 hex digits"),

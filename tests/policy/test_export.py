@@ -6,9 +6,11 @@ import shutil
 import subprocess
 
 import msgspec
+import numpy as np
 import pytest
 from conformance.runtimes import WARNINGS
 from examples import random_layers
+from native_examples import make_policy
 
 import potstill as ps
 from potstill.policy.export import TARGETS, export
@@ -120,6 +122,22 @@ def test_onnx_runtime_loads_the_export_without_a_warning(odd, eligible, capfd):
     session = pytest.importorskip("onnxruntime").InferenceSession(to_model(odd, eligible=eligible).SerializeToString())
     assert [one.name for one in session.get_inputs()] == ["context", "eligible"][: 1 + eligible]
     assert capfd.readouterr().err == ""
+
+
+def test_a_masked_policy_runs_in_onnx_with_one_mask_for_all_contexts_or_one_for_each():
+    onnxruntime = pytest.importorskip("onnxruntime")
+    policy = make_policy(masked=True)
+    session = onnxruntime.InferenceSession(to_model(policy, eligible=True).SerializeToString())
+    rng = np.random.default_rng(0)
+    contexts = rng.random((20, policy.problem.width)).astype(np.float32)
+    eligible = rng.random((20, 5)) < 0.6
+    eligible[:, 2] = True
+    for mask in (eligible, eligible[:1]):
+        found = session.run(None, {"context": contexts, "eligible": mask})[0]
+        wanted = policy.probabilities_many(contexts, eligible=np.broadcast_to(mask, (20, 5)))
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-7)
+    plain = onnxruntime.InferenceSession(to_model(policy).SerializeToString()).run(None, {"context": contexts})[0]
+    np.testing.assert_allclose(plain, policy.probabilities_many(contexts), rtol=1e-4, atol=1e-7)
 
 
 def test_what_cannot_be_exported_is_said(policy, tmp_path):

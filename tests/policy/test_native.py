@@ -41,6 +41,7 @@ def policies(draw):
         scale=np.float32(draw(st.sampled_from([0.3, 1, 3]))),
         activation=draw(st.sampled_from(["tanh", "relu"])),
         floor=draw(st.sampled_from([0, 0.5, 1])) / len(problem.actions),
+        masked=draw(st.booleans()),
     )
 
 

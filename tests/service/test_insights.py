@@ -10,7 +10,7 @@ from worlds import HOUR
 from potstill.events import LoggedDecision, LoggedReward, now
 from potstill.pipeline import run_update
 from potstill.storage import LocalStorage
-from potstill.summaries import UpdateRun, record_update
+from potstill.summaries import HealthReport, UpdateRun, record_update, write_report
 from potstill.summaries.build import refresh_summaries
 
 CONTEXT = {"bandwidth_kbps": 900.0, "connection": "4g"}
@@ -106,6 +106,16 @@ def test_findings_name_the_cause(workspace):
     record_update(workspace.storage, UpdateRun(began=2, ended=1, outcome="published", every=60.0))
     [overview] = get(workspace, "overview")
     assert "overdue" in words(overview)
+
+
+def test_requests_with_eligible_that_are_renormalised_are_a_finding(workspace):
+    write_report(workspace.storage, HealthReport(made=now(), decisions=9, checked=9, decided=200, renormalised=50))
+    overview, health = get(workspace, "overview", "health")
+    for found in (overview, health):
+        assert "25.0% of the last 200 decisions state eligible" in words(found)
+        assert "Set masked = true in [student]" in words(found)
+    write_report(workspace.storage, HealthReport(made=now(), decisions=9, checked=9, decided=200))
+    assert not any("eligible" in words(found) for found in get(workspace, "overview", "health"))
 
 
 def test_a_damaged_summary_and_report_are_as_if_there_were_none(workspace):

@@ -60,7 +60,9 @@ def test_every_option_is_there_either_at_its_default_or_as_an_example() -> None:
 def test_the_examples_are_accepted() -> None:
     config = read_config(uncommented(OPTION, EXAMPLE).encode())
     assert from_config(config.teacher) == ps.teachers.AutoTS(window=50_000)
-    assert student_from_config(config.student) == ps.Student.auto(budget="30s")
+    assert student_from_config(config.student) == msgspec.structs.replace(
+        ps.Student.auto(budget="30s"), base=ps.Student.masks()
+    )
     assert config.experiment is not None
     default = ExperimentConfig(name="hd-first", control=ControlConfig(action="360p"))
     example = msgspec.structs.replace(config.experiment, start=None, metrics=())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 _DURATIONS = ((86400, "days"), (3600, "hours"), (60, "minutes"))
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "KB"))
@@ -37,3 +39,10 @@ def size(count: float) -> str:
 def plural(number: int, what: str) -> str:
     """A count, such as ``1 segment`` or ``1,200 segments``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def mask_fidelity(measured: Sequence[Mapping[str, Any]]) -> str:
+    """A policy's total variation from its teacher, by number of eligible actions."""
+    return "total variation " + ", ".join(
+        f"{part['tv_mean']:.2g} (at most {part['tv_max']:.2g}) among {part['actions']}" for part in measured
+    )

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from potstill.cli.common import USER_ERRORS, AsJson, exit_on, print_json
 from potstill.cli.extras import is_installed, requires
+from potstill.cli.format import mask_fidelity
 from potstill.cli.root import app
 from potstill.errors import InvalidOption
 from potstill.policy import Explanation, NumberExplanation, Policy, explain_number
@@ -76,14 +77,18 @@ def show(policy: PolicyFile, version: Version = None, as_json: AsJson = False) -
     if as_json:
         print_json({**msgspec.to_builtins(metadata), "example": example})
         return
+    fidelity = dict(metadata.fidelity or {})
+    by_mask = fidelity.pop("eligible", ())
     lines = {
         "policy": f"{problem.name}, version {loaded.version}, problem {problem.hash}",
         "actions": _actions(problem),
-        "network": " × ".join(map(str, (problem.width, *(len(layer.bias) for layer in loaded.layers)))),
+        "network": " × ".join(map(str, (problem.width, *(len(layer.bias) for layer in loaded.layers))))
+        + (", trained on masks" if loaded.masked else ""),
         "floor": f"{loaded.floor:g}",
         "learnt": f"from {metadata.lineage.observations:,} observations, by Potstill {metadata.lineage.library}",
         "teacher": str((metadata.lineage.teacher or {}).get("type", "none")),
-        "fidelity": ", ".join(f"{k} {v:.4g}" for k, v in (metadata.fidelity or {}).items()) or "not measured",
+        "fidelity": ", ".join(f"{k} {v:.4g}" for k, v in fidelity.items()) or "not measured",
+        **({"eligible": mask_fidelity(by_mask)} if by_mask else {}),
         "example": msgspec.json.encode(example).decode(),
     }
     for name, line in lines.items():

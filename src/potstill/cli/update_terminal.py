@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from potstill.cli.common import print_json
-from potstill.cli.format import duration, plural, size, stamp, timestamp
+from potstill.cli.format import duration, mask_fidelity, plural, size, stamp, timestamp
 from potstill.clock import now
 from potstill.progress import bars
 from potstill.spaces import ActionSpace, Continuous
@@ -141,6 +141,8 @@ def _lines(report: UpdateReport, space: ActionSpace | None) -> dict[str, str]:
             + (", warm start" if still.warm else "")
             + f"; held-out {_divergence_in_words(measured, space)}"
         )
+        if measured.get("eligible"):
+            lines["eligible"] = mask_fidelity(measured["eligible"])
         if still.choice is not None:
             lines["student"] = _chosen(still.choice)
         if still.selection is not None:
@@ -249,6 +251,8 @@ def show_status(found: Status, *, as_json: bool, space: ActionSpace | None = Non
         "joined": f"{joined.decisions:,} decisions to join; {joined.pending:,} pending",
         "update": found.next.why,
     }
+    if by_mask := (found.fidelity or {}).get("eligible"):
+        lines["eligible"] = mask_fidelity(by_mask)
     if found.selection is not None:
         lines["models"] = _selection_in_words(found.selection)
     if joined.ambiguous:

@@ -12,7 +12,25 @@ from potstill.distill.network import Float32
 from potstill.spaces import Distribution, Learning
 
 #: Number of the present measures; `Still.measures` lists the earlier ones.
-MEASURES = 3
+MEASURES = 4
+
+
+class MaskFidelity(msgspec.Struct, frozen=True, kw_only=True):
+    """A student measured where only some actions are eligible, drawn at random for each context.
+
+    The teacher's probability is that of being the best of these, not of all actions.
+
+    Attributes:
+        actions: Number of eligible actions.
+        contexts: Number of contexts that it was measured on.
+        tv_mean: Total variation, the mean over contexts: the share of decisions that differ.
+        tv_max: The largest total variation of a context.
+    """
+
+    actions: int
+    contexts: int
+    tv_mean: float
+    tv_max: float
 
 
 class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,6 +64,8 @@ class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             without, the mean over contexts.
         floor_cost: Reward per decision that the floor gives up, as `cost`.
         floor_price: L·floor_tv, a bound on the reward per decision that the floor can cost on average.
+        eligible: The same where only some actions are eligible, by their number; empty where the teacher cannot tell,
+            or there are fewer than three actions.
     """
 
     contexts: int
@@ -63,6 +83,7 @@ class Fidelity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     w1_mean: float | None = None
     w1_max: float | None = None
     w1_price: float | None = None
+    eligible: tuple[MaskFidelity, ...] = ()
 
 
 def fidelity(

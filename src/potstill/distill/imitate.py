@@ -96,6 +96,7 @@ def imitate(
     *,
     learning: Learning,
     synthetic: Float32 | None = None,
+    repeats: int = 1,
 ) -> Imitation:
     """Train a student on the labels of its teacher. On one machine, equal arguments give equal bits.
 
@@ -108,12 +109,14 @@ def imitate(
         learning: Imitation on the action space.
         synthetic: Contexts that were never observed, float32[M, d], which belong to the last labels. They are trained
             on, and help to decide when to stop; the student is not measured on them.
+        repeats: How often each context occurs: row i + j·n is the j-th time of context i of n. All rows of a context
+            are held out, or none.
     """
     observed = len(contexts)
     if synthetic is not None:
         contexts = np.concatenate([contexts, synthetic])
     contexts, labels = checked(contexts, labels, learning)
-    trained_on, judged, held_out = divided(observed, len(contexts), student, key)
+    trained_on, judged, held_out = divided(observed, len(contexts), student, key, repeats)
     rescaling = rescaling_for(student, contexts[trained_on[:HELD_OUT_AT_MOST]])
     recipe = Recipe(student, learning)
     fresh = fresh_start(recipe, contexts.shape[1], labels[trained_on], key)
@@ -152,7 +155,14 @@ def split(n: int, share: float, key: Key) -> tuple[Rows, Rows]:
     return (rows[spared:], rows[:spared]) if spared >= 2 else (rows, rows)
 
 
-def divided(observed: int, count: int, student: Student, key: Key) -> tuple[Rows, Rows, Rows]:
+def _split_repeated(n: int, share: float, key: Key, repeats: int) -> tuple[Rows, Rows]:
+    """`split` of contexts, as rows: of each part the first time of all contexts, then the second, and so on."""
+    times = (n // repeats) * np.arange(repeats)[:, None]
+    trained_on, held_out = split(n // repeats, share, key)
+    return (trained_on + times).ravel(), (held_out + times).ravel()
+
+
+def divided(observed: int, count: int, student: Student, key: Key, repeats: int = 1) -> tuple[Rows, Rows, Rows]:
     """Rows to train on, rows to stop by, and those of the latter to measure by, which are observed contexts.
 
     Args:
@@ -160,9 +170,10 @@ def divided(observed: int, count: int, student: Student, key: Key) -> tuple[Rows
         count: Number of all contexts; the others are synthetic.
         student: Its `held_out` is the share of rows to stop by.
         key: The key of `imitate`.
+        repeats: How often each context occurs.
     """
-    trained_on, held_out = split(observed, student.held_out, key.child("rows"))
-    more, judged = split(count - observed, student.held_out, key.child("synthetic rows"))
+    trained_on, held_out = _split_repeated(observed, student.held_out, key.child("rows"), repeats)
+    more, judged = _split_repeated(count - observed, student.held_out, key.child("synthetic rows"), repeats)
     return np.append(trained_on, observed + more), np.append(held_out, observed + judged), held_out
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from potstill._version import __version__
 from potstill.distill.fidelity import fidelity
 from potstill.distill.imitate import imitate
+from potstill.distill.masked import labelled, learning_of
 from potstill.distill.student import Student
 from potstill.keys import Key
 from potstill.policy import Lineage, Policy
@@ -38,8 +39,10 @@ def prior_policy(
     """Version 0 of a problem, distilled from the prior `state` of a teacher."""
     key, space = Key(seed).child("prior"), learning(problem.actions)
     contexts = declared_contexts(problem, max(student.contexts, _CONTEXTS), key.child("contexts"))
-    labels = label(space, teacher, state, contexts, key.child("label"))
-    found = imitate(contexts, labels, student, key.child("imitate"), learning=space)
+    training = learning_of(student, problem.actions)
+    rows = labelled(training, teacher, state, contexts, contexts[:0], key.child("label"))
+    imitation_key = key.child("imitate")
+    found = imitate(rows.contexts, rows.labels, student, imitation_key, learning=training, repeats=rows.repeats)
     policy = Policy.build(
         problem,
         found.layers,
@@ -47,20 +50,32 @@ def prior_policy(
         seed=seed,
         floor=floor,
         activation=student.activation,
+        masked=student.masked,
         mean=contexts.mean(axis=0, dtype=np.float64).astype(np.float32),
         lineage=Lineage(
             library=__version__,
             seed=seed,
             teacher=to_config(teacher),
             exactness=msgspec.to_builtins(teacher.exactness),
-            student=msgspec.to_builtins(student),
+            student=_config(student),
             origin=dict(ORIGIN),
         ),
     )
-    rows = found.held_out
-    student_of, served = policy.distribution(contexts[rows], floor=0.0), policy.distribution(contexts[rows])
-    measured = fidelity(space, labels[rows], student_of, None, served=served if floor else None)
+    held_out = found.held_out[: len(found.held_out) // rows.repeats]
+    labels = (
+        label(space, teacher, state, contexts[held_out], key.child("label"))
+        if student.masked
+        else rows.labels[held_out]
+    )
+    student_of, served = policy.distribution(contexts[held_out], floor=0.0), policy.distribution(contexts[held_out])
+    measured = fidelity(space, labels, student_of, None, served=served if floor else None)
     return policy.with_fidelity(msgspec.to_builtins(measured))
+
+
+def _config(student: Student) -> dict[str, Any]:
+    """All options, without `masked` where it is off: the first of these lineages lack it."""
+    config: dict[str, Any] = msgspec.to_builtins(student)
+    return config if student.masked else {name: value for name, value in config.items() if name != "masked"}
 
 
 def declared_contexts(problem: Problem, count: int, key: Key) -> Float32:

@@ -51,11 +51,11 @@ class SearchRows(NamedTuple):
 
     @classmethod
     def in_memory(
-        cls, contexts: Float32, synthetic: Float32, labels: Float32, student: Student, key: Key
+        cls, contexts: Float32, synthetic: Float32, labels: Float32, student: Student, key: Key, repeats: int = 1
     ) -> SearchRows:
         """The same rows for each purpose as in `imitate`. Labels are of the contexts, then of synthetic ones."""
         together = np.concatenate([contexts, synthetic])
-        parts = divided(len(contexts), len(together), student, key)
+        parts = divided(len(contexts), len(together), student, key, repeats)
         return cls(*(Labelled(together[rows], labels[rows]) for rows in parts))
 
     @classmethod
@@ -171,8 +171,9 @@ class Search(NamedTuple):
             kl = divergence(recipe, layers, *self.rows.held_out)
         except FloatingPointError:
             return None
-        policy = Policy.build(self.problem, layers, version=0, activation=self.auto.base.activation)
-        took = decision_microseconds(policy, self.rows.held_out.contexts)
+        base, contexts = self.auto.base, self.rows.held_out.contexts[:, : self.problem.width]
+        policy = Policy.build(self.problem, layers, version=0, activation=base.activation, masked=base.masked)
+        took = decision_microseconds(policy, np.ascontiguousarray(contexts))
         return TriedStudent(hidden=hidden, steps=steps, kl=kl, bytes=4 * self._weights(hidden), microseconds=took)
 
     def _trained(self, student: Student, deadline: float | None) -> list[Layer] | None:
@@ -181,7 +182,7 @@ class Search(NamedTuple):
         size = min(student.batch, count)
         recipe = Recipe(_for_any_steps(student, size), self.learning)
         judged = _examples(rescaling, self.rows.judged)
-        start = fresh_start(recipe, self.problem.width, rows.labels, self.key)
+        start = fresh_start(recipe, rows.contexts.shape[1], rows.labels, self.key)
         run = begin(recipe, start, 0, judged)
         picked = minibatches(count, student.steps, size, self.key.child("minibatches"))
         for first in range(0, student.steps, ROUND):
@@ -196,7 +197,7 @@ class Search(NamedTuple):
 
     def _weights(self, hidden: tuple[int, ...]) -> int:
         """Number of weights and biases of a network."""
-        widths = (self.problem.width, *hidden, self.learning.outputs)
+        widths = (self.rows.held_out.contexts.shape[1], *hidden, self.learning.outputs)
         return sum((n + 1) * m for n, m in pairwise(widths))
 
 

@@ -17,9 +17,19 @@ from potstill.distill.averaged import imitate_averaged
 from potstill.distill.choice import ChoiceReport, StudentChoice
 from potstill.distill.fidelity import MEASURES, Fidelity, fidelity
 from potstill.distill.imitate import I, Imitation, by_distance, imitate
+from potstill.distill.masked import (
+    ByMask,
+    MaskedLabels,
+    check_masked,
+    fidelity_by_mask,
+    labelled,
+    learning_of,
+    start_layers,
+)
 from potstill.distill.prior import prior_policy
 from potstill.distill.reservoir import Part, ReadParts, Seen, declared_range, observations_of, seen_in, summarised
 from potstill.distill.search import Chosen, Clock, Search, SearchRows, choice_report, choose_student
+from potstill.distill.shard_order import Labels
 from potstill.distill.streamed import OnProgress, StreamedImitation, UnlabelledContexts, imitate_streamed
 from potstill.distill.student import AutoStudent, Student, check_distance, default_student
 from potstill.distill.synthetic import synthetic
@@ -107,8 +117,8 @@ class Still:
     """
 
     #: Which measures of fidelity are taken, by number: 1 counts the floor as an error of imitation, 2 states it apart,
-    #: 3 also takes the teacher's mean rewards and bounds the cost by the declared range of rewards alone. A published
-    #: version is reproduced with its own.
+    #: 3 also takes the teacher's mean rewards and bounds the cost by the declared range of rewards alone, 4 adds
+    #: measures where only some actions are eligible. A published version is reproduced with its own.
     measures = MEASURES
     #: Clock of searches for a student, in seconds.
     clock: Clock = staticmethod(time.monotonic)
@@ -133,6 +143,9 @@ class Still:
         self.auto = student if isinstance(student, AutoStudent) else None
         self.student = student.base if isinstance(student, AutoStudent) else student or default_student(self.teacher)
         check_distance(self.student, problem.actions)
+        check_masked(self.student, self.teacher, problem.actions)
+        #: What the student is trained on; the fidelity of all students is measured by `learning`.
+        self.training = learning_of(self.student, problem.actions)
         self.seed = seed
         self._policy = Policy.uniform(problem, seed=seed, floor=floor)
         #: Whether version 0 is yet to be distilled from the prior, which takes seconds: it waits until it is asked for.
@@ -192,7 +205,8 @@ class Still:
         rewards = self._mean_rewards(state, imitated.held_out)
         selection = self.teacher.selection(state) if isinstance(self.teacher, Selecting) else None
         made_from = origin() if callable(origin) else origin
-        policy, measured = self._distilled(imitated, seen, rewards, version, made_from, selection)
+        by_mask = self._by_mask(state, imitated.held_out, key.child("fidelity"))
+        policy, measured = self._distilled(imitated, seen, rewards, version, made_from, selection, by_mask)
         report = Report(
             version=version,
             observations=new,
@@ -320,20 +334,21 @@ class Still:
         if not len(pool):
             raise _nothing()
         more = synthetic(self.problem, pool, self.student, key.child("imitate"))
+        label_key, key = key.child("label"), key.child("imitate")
         with told.of("label"):
-            labels = label(self.learning, self.teacher, state, np.concatenate([pool, more]), key.child("label"))
-        key = key.child("imitate")
+            inputs, more, labels, repeats = labelled(self.training, self.teacher, state, pool, more, label_key)
 
         def train(student: Student, start: Sequence[Layer] | None) -> Imitation:
-            return imitate(pool, labels, student, key, start=start, learning=self.learning, synthetic=more)
+            given = inputs, labels, student, key, start
+            return imitate(*given, learning=self.training, synthetic=more, repeats=repeats)
 
         with told.of("imitate"):
-            rows = partial(SearchRows.in_memory, pool, more, labels, self.student, key)
+            rows = partial(SearchRows.in_memory, inputs, more, labels, self.student, key, repeats)
             found, student, chosen = self._trained(train, rows, key, version)
-        mean, held_out = pool.mean(axis=0, dtype=np.float64), found.held_out
-        return _Imitated(
-            found.layers, found.steps, found.warm, len(pool), mean, pool[held_out], labels[held_out], student, chosen
-        )
+        mean = pool.mean(axis=0, dtype=np.float64)
+        held_out = found.held_out[: len(found.held_out) // repeats]
+        measured = pool[held_out], self._plain_labels(state, pool[held_out], labels[held_out], label_key)
+        return _Imitated(found.layers, found.steps, found.warm, len(pool), mean, *measured, student, chosen)
 
     def _streamed(
         self,
@@ -347,31 +362,48 @@ class Still:
     ) -> _Imitated:
         """Label contexts where they are, and imitate a shard at a time."""
         with told.of("label"):
-            labels = contexts.label(self.teacher, state, seen.contexts, key.child("label"), told.progress)
+            labels = self._labelled_in_shards(contexts, state, seen, key.child("label"), told.progress)
         if not sum(labels.rows):
             raise _nothing()
-        key = key.child("imitate")
+        label_key, key = key.child("label"), key.child("imitate")
 
         def train(student: Student, start: Sequence[Layer] | None) -> StreamedImitation:
             given = labels, student, key
             if contexts.students > 1:
-                return imitate_averaged(*given, contexts.students, each, start, told.progress, learning=self.learning)
-            return imitate_streamed(*given, start, told.progress, learning=self.learning)
+                return imitate_averaged(*given, contexts.students, each, start, told.progress, learning=self.training)
+            return imitate_streamed(*given, start, told.progress, learning=self.training)
 
         with told.of("imitate"):
-            rows = partial(SearchRows.streamed, labels, self.student, self.learning, key)
+            rows = partial(SearchRows.streamed, labels, self.student, self.training, key)
             found, student, chosen = self._trained(train, rows, key, version)
+        held_out = np.ascontiguousarray(found.contexts[:, : self.problem.width])
         return _Imitated(
             found.layers,
             found.steps,
             found.warm,
             sum(labels.rows),
             labels.mean,
-            found.contexts,
-            found.labels,
+            held_out,
+            self._plain_labels(state, held_out, found.labels, label_key),
             student,
             chosen,
         )
+
+    def _labelled_in_shards(
+        self, contexts: UnlabelledContexts, state: Any, seen: Seen, key: Key, told: OnProgress | None
+    ) -> Labels:
+        given = self.teacher, state, seen.contexts, key, told
+        return MaskedLabels(contexts.label(*given, masked=True)) if self.student.masked else contexts.label(*given)
+
+    def _plain_labels(self, state: Any, contexts: Float32, labels: Float32, key: Key) -> Float32:
+        """Labels of held-out contexts without masks; those at hand, if the student was trained on such."""
+        if not self.student.masked:
+            return labels
+        return label(self.learning, self.teacher, state, contexts, key.child("held out"))
+
+    def _by_mask(self, state: Any, contexts: Float32, key: Key) -> ByMask | None:
+        """What fidelity by mask is measured by; None for earlier measures."""
+        return None if self.measures < MEASURES else fidelity_by_mask(self.problem, self.teacher, state, contexts, key)
 
     def _trained(
         self,
@@ -388,23 +420,23 @@ class Still:
             auto,
             StudentChoice.of(self._policy.metadata.lineage, auto),
             lambda student: by_distance(train, student, start),
-            lambda: Search(auto.by_kl(), self.problem, self.learning, rows(), key, self.clock),
+            lambda: Search(auto.by_kl(), self.problem, self.training, rows(), key, self.clock),
             version,
         )
         return chosen.imitated, auto.student(chosen.choice.hidden, chosen.choice.steps), chosen
 
     def _mean_rewards(self, state: Any, contexts: Float32) -> NDArray[np.float64] | None:
         """The teacher's mean rewards of the contexts that the student is measured on; None if it gives none."""
-        if self.measures < MEASURES or not isinstance(self.teacher, MeanRewards):
+        if self.measures < 3 or not isinstance(self.teacher, MeanRewards):
             return None
         return self.teacher.mean_rewards(state, contexts)
 
     def _reward_range(self, seen: Seen) -> float | None:
         """The range of rewards: declared, as in a bound; earlier measures took that of the rewards seen."""
-        return seen.spread(self.problem.reward) if self.measures < MEASURES else declared_range(self.problem.maximised)
+        return seen.spread(self.problem.reward) if self.measures < 3 else declared_range(self.problem.maximised)
 
     def _start(self) -> Sequence[Layer] | None:
-        return self._policy.layers if self._policy.version and self.warm else None
+        return start_layers(self._policy, self.student) if self._policy.version and self.warm else None
 
     def _distilled(
         self,
@@ -414,6 +446,7 @@ class Still:
         version: int,
         origin: dict[str, Any] | None,
         selection: dict[str, dict[str, float]] | None,
+        by_mask: ByMask | None,
     ) -> tuple[Policy, Fidelity]:
         """The new policy, and its fidelity: through its own probabilities, before the floor."""
         policy = Policy.build(
@@ -424,6 +457,7 @@ class Still:
             parent=self._policy.version,
             floor=self._policy.floor,
             activation=imitated.student.activation,
+            masked=imitated.student.masked,
             mean=imitated.mean.astype(np.float32),
             lineage=Lineage(
                 library=__version__,
@@ -443,6 +477,8 @@ class Still:
         measured = fidelity(
             self.learning, imitated.labels, student, self._reward_range(seen), rewards=rewards, served=served
         )
+        if by_mask is not None:
+            measured = msgspec.structs.replace(measured, eligible=by_mask.of(policy))
         return policy.with_fidelity(msgspec.to_builtins(measured)), measured
 
 

@@ -34,9 +34,16 @@ class UnlabelledContexts(Protocol):
         """Number of students trained at a time, on shards of their own, and averaged; usually one."""
 
     def label(
-        self, teacher: AnyTeacher, state: Any, observed: Float32, key: Key, on_progress: OnProgress | None
+        self,
+        teacher: AnyTeacher,
+        state: Any,
+        observed: Float32,
+        key: Key,
+        on_progress: OnProgress | None,
+        *,
+        masked: bool = False,
     ) -> Labels:
-        """Label them, and the observed contexts float32[N, d] too."""
+        """Label them, and the observed contexts float32[N, d] too; under random masks if `masked`."""
 
 
 class StreamedImitation(NamedTuple):

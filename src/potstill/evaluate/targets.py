@@ -208,7 +208,7 @@ class PolicyTarget(_CheckedTarget):
 
 
 class TeacherTarget(_CheckedTarget):
-    """A fitted teacher: how probable it is under its posterior that each action is the best one."""
+    """A fitted teacher: how probable it is under its posterior that each action is the best of the eligible ones."""
 
     def __init__(self, problem: Problem, teacher: AnyFiniteTeacher, state: Any, key: Key) -> None:
         finite(problem.actions, "a teacher as a target")
@@ -217,7 +217,12 @@ class TeacherTarget(_CheckedTarget):
 
     def _answer(self, block: Block, first_row: int) -> Any:
         # Each block has a key of its own, as rows of different blocks would share their draws otherwise.
-        return np.asarray(self._teacher.propensities(self._state, block.contexts, self._key.child(first_row)))
+        key = self._key.child(first_row)
+        from potstill.teachers import labels_masks
+
+        if block.eligible is not None and labels_masks(self._teacher):
+            return self._teacher.propensities(self._state, block.contexts, key, block.eligible)
+        return np.asarray(self._teacher.propensities(self._state, block.contexts, key))
 
 
 class FunctionTarget(_CheckedTarget):

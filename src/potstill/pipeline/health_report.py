@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from potstill.pipeline.audit import LoadedPolicies, audit_rows
 from potstill.pipeline.recent_rows import latest_rows
 from potstill.policy import Policy
-from potstill.spaces import FiniteDistribution, lake_columns
+from potstill.spaces import FiniteDistribution, FiniteSpace, lake_columns
 from potstill.summaries import ActionRatio, HealthReport, VersionHealth
 from potstill.tables import context_fits, encode_contexts
-from potstill.workspace import Workspace
+from potstill.workspace import Workspace, is_uniform
 
 #: Decisions that are looked at, the latest, and versions that are listed, the newest.
 ROWS, VERSIONS = 10_000, 20
@@ -44,7 +44,22 @@ def read_health(workspace: Workspace, now: int) -> HealthReport:
         actions=found.actions,
         missing=sum(found.missing.values()),
         unfit=found.unfit,
+        decided=len(decided),
+        renormalised=_renormalised(policies, decided),
         versions=versions[:VERSIONS],
+    )
+
+
+def _renormalised(policies: LoadedPolicies, decided: pl.DataFrame) -> int:
+    """Number of decisions among some of the actions, by versions that were not trained on masks."""
+    restricted = decided.filter(pl.col("eligible").is_not_null())
+    return sum(
+        int((rows["eligible"].list.n_unique() < len(policy.problem.actions)).sum())
+        for (version,), rows in restricted.group_by("policy")
+        if (policy := policies[int(version)]) is not None
+        and isinstance(policy.problem.actions, FiniteSpace)
+        and not policy.masked
+        and not is_uniform(policy)
     )
 
 

@@ -23,7 +23,7 @@ from potstill.keys import Key
 from potstill.pipeline.engines import Engine
 from potstill.pipeline.shards import SHARD_ROWS, Encoded, Shard, none_fit, read_shard
 from potstill.problem import Problem
-from potstill.spaces import learning
+from potstill.spaces import learning, masked_learning
 from potstill.storage import LocalStorage, Storage, open_storage
 from potstill.teachers import AnyTeacher, digest, label, metadata_of
 
@@ -81,6 +81,7 @@ class LabelTask:
     sample_key: Key
     key: Key
     store: LabelStore
+    masked: bool = False
 
 
 class LabelledShard(NamedTuple):
@@ -114,9 +115,9 @@ def label_shard(numbered: tuple[int, Source], task: LabelTask) -> LabelledShard:
     }
     reused = not len(contexts) or task.store.has(number, metadata["fingerprint"])
     if not reused:
-        labels = label(
-            learning(task.problem.actions), task.teacher, task.state, contexts, task.key.child("shard", number)
-        )
+        space = task.problem.actions
+        imitation = masked_learning(space) if task.masked else learning(space)
+        labels = label(imitation, task.teacher, task.state, contexts, task.key.child("shard", number))
         task.store.write(number, contexts, labels, metadata)
     return LabelledShard(len(contexts), read.unfit, contexts.sum(axis=0, dtype=np.float64), sha256, reused)
 
@@ -160,11 +161,18 @@ class StreamedContexts:
         self.rows, self.unfit, self.sha256 = 0, 0, ""
 
     def label(
-        self, teacher: AnyTeacher, state: Any, observed: Float32, key: Key, on_progress: Any = None
+        self,
+        teacher: AnyTeacher,
+        state: Any,
+        observed: Float32,
+        key: Key,
+        on_progress: Any = None,
+        *,
+        masked: bool = False,
     ) -> StoredLabels:
-        """Label observed contexts float32[N, d], then the contexts of the table."""
-        provenance = _digest(__version__, repr(key), digest(state, teacher, self._problem))
-        task = LabelTask(self._problem, teacher, state, provenance, self._key, key, self._store)
+        """Label observed contexts float32[N, d], then the contexts of the table; under random masks if `masked`."""
+        stated = (__version__, repr(key), digest(state, teacher, self._problem), *(("masked",) if masked else ()))
+        task = LabelTask(self._problem, teacher, state, _digest(*stated), self._key, key, self._store, masked)
         in_memory: list[Source] = list(_parts(observed))
         of, found = len(observed) + sum(shard.drawn for shard in self.shards), []
         for labelled in self._engine.map(label_shard, enumerate([*in_memory, *self.shards]), task):

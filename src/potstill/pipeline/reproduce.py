@@ -125,8 +125,10 @@ def _code(config: dict[str, Any]) -> str:
 
 def _measures(fidelity: dict[str, Any]) -> int:
     """Which measures of fidelity a version was published with, as `Still.measures`."""
-    if "cost" in fidelity or "reward_range" not in fidelity:
+    if "eligible" in fidelity:
         return MEASURES
+    if "cost" in fidelity or "reward_range" not in fidelity:
+        return 3
     return 2 if "floor_tv" in fidelity else 1
 
 

@@ -19,7 +19,7 @@ from potstill.pipeline.design_progress import DesignProgress, read_design_progre
 from potstill.pipeline.origin import Origin, is_stand_in, learnt_by, left_out
 from potstill.policy import Policy
 from potstill.registry import Entry, Hold, NoState
-from potstill.summaries import ApprenticeReport, UpdateRun, read_report, read_updates
+from potstill.summaries import ApprenticeReport, UpdateRun, mask_notices, read_report, read_updates
 from potstill.workspace import (
     ExperimentStatus,
     Workspace,
@@ -92,7 +92,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     decides: str
     since: int | None
     learnt: int
-    fidelity: dict[str, float] | None
+    fidelity: dict[str, Any] | None
     latest: int | None
     pinned: Hold | None
     paused: Hold | None
@@ -139,7 +139,7 @@ def read_status(workspace: Workspace, now: int | None = None) -> Status:
         apprentice=_apprentice(workspace),
         update=read_updates(workspace.storage).last,
         next=expected,
-        notices=[*notices(workspace, following), *expected.waits],
+        notices=[*notices(workspace, following), *mask_notices(workspace.storage, policy), *expected.waits],
     )
 
 

@@ -6,7 +6,7 @@ from potstill.policy.draw import SALT_BYTES, uniform
 from potstill.policy.explain import Explanation, explain
 from potstill.policy.explain_number import NumberExplanation, explain_number
 from potstill.policy.native_runtime import digests
-from potstill.policy.network import Activation, Layer, outputs
+from potstill.policy.network import Activation, Layer, masked_inputs, outputs
 from potstill.policy.policy import UNDERFLOW, Policy
 from potstill.policy.runtime import default, why_not_native
 
@@ -26,6 +26,7 @@ __all__ = [
     "digests",
     "explain",
     "explain_number",
+    "masked_inputs",
     "outputs",
     "uniform",
     "why_not_native",

@@ -56,6 +56,7 @@ class Kernel:
         decision: type[Decision],
         array: type[NDArray[Any]],
         edges: NDArray[np.float64] | None,
+        masked: bool,
     ) -> Kernel: ...
     def decide(
         self,

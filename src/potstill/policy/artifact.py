@@ -16,9 +16,12 @@ from potstill.errors import PotstillError
 from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import ACTIVATIONS, Activation, Layer
 from potstill.problem import Problem
+from potstill.spaces import FiniteSpace
 
-#: Formats that are read. A file has the lowest that its problem needs, so that earlier readers read what they can.
+#: Formats that are read. A file has the lowest that it needs, so that earlier readers read what they can.
 FORMATS = (1, 2, 3)
+#: The format of masked policies.
+_MASKED = 3
 _KEY = "potstill"
 _NO_CHECKSUM = "0" * 64
 #: The deepest nesting of JSON that is read. Potstill writes about six levels; parsers run out of stack at thousands.
@@ -69,6 +72,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         salt: Key of the draw, 32 hex digits.
         floor: Smallest propensity of an eligible action.
         activation: Activation of the hidden layers.
+        masked: Whether the network has one more input per action, 1 if it is not eligible: it was trained on masks.
         lineage: Provenance of the policy.
         fidelity: Measured fidelity to the teacher, on held-out contexts.
     """
@@ -82,6 +86,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     salt: str
     floor: float = 0.0
     activation: Activation = "tanh"
+    masked: bool = False
     lineage: Lineage
     fidelity: dict[str, Any] | None = None
 
@@ -108,7 +113,7 @@ def read(data: bytes) -> tuple[Metadata, list[Layer], NDArray[np.float32]]:
         raise InvalidPolicy(f"not a readable safetensors file: {error}") from error
     if metadata.problem_hash != metadata.problem.hash:
         raise InvalidPolicy(f"its problem has the hash {metadata.problem.hash}, but it says {metadata.problem_hash}")
-    return metadata, _layers(tensors, metadata.problem), _tensor(tensors, "context.mean", (metadata.problem.width,))
+    return metadata, _layers(tensors, metadata), _tensor(tensors, "context.mean", (metadata.problem.width,))
 
 
 class _Header(msgspec.Struct, rename={"metadata": "__metadata__"}):
@@ -157,15 +162,19 @@ class _Format(msgspec.Struct):
     format: int
 
 
-def format_of(problem: Problem) -> int:
-    """The format of a problem's policy files: the lowest that its features and actions need."""
-    return max([getattr(problem.actions, "format", 1), *(feature.format for feature in problem.context)])
+def format_of(problem: Problem, *, masked: bool = False) -> int:
+    """The format of a policy file: the lowest that its features, its actions and its inputs need."""
+    needed = [getattr(problem.actions, "format", 1), *(feature.format for feature in problem.context)]
+    return max([_MASKED, *needed] if masked else needed)
 
 
 def _check_values(metadata: Metadata) -> None:
-    needed = format_of(metadata.problem)
+    needed = format_of(metadata.problem, masked=metadata.masked)
     if metadata.format != needed:
-        raise InvalidPolicy(f"format version {metadata.format}, but its problem is of format {needed}")
+        what = "a masked policy is" if metadata.masked else "its problem is"
+        raise InvalidPolicy(f"format version {metadata.format}, but {what} of format {needed}")
+    if metadata.masked and not isinstance(metadata.problem.actions, FiniteSpace):
+        raise InvalidPolicy("masked, but its actions are no list")
     try:
         salt = bytes.fromhex(metadata.salt)
     except ValueError:
@@ -185,11 +194,12 @@ def _verify_checksum(data: bytes, stated: str) -> None:
         raise InvalidPolicy(f"truncated or altered: its SHA-256 is {actual}, but it says {stated}")
 
 
-def _layers(tensors: dict[str, NDArray[Any]], problem: Problem) -> list[Layer]:
+def _layers(tensors: dict[str, NDArray[Any]], metadata: Metadata) -> list[Layer]:
     count = sum(name.endswith(".weight") for name in tensors)
     if not count or len(tensors) != 2 * count + 1:
         raise InvalidPolicy(f"unexpected tensors: {', '.join(sorted(tensors))}")
-    layers, inputs = [], problem.width
+    problem = metadata.problem
+    layers, inputs = [], problem.width + (problem.actions.head().outputs if metadata.masked else 0)
     for i in range(count):
         outputs = (
             problem.actions.head().outputs if i == count - 1 else tensors.get(f"layers.{i}.bias", np.zeros(0)).size

@@ -140,6 +140,7 @@ def _kernel(metadata: Metadata, layers: Sequence[Layer], edges: NDArray[np.float
         decision=Decision,
         array=np.ndarray,
         edges=edges,
+        masked=metadata.masked,
     )
 
 

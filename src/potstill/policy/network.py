@@ -48,6 +48,12 @@ def outputs(layers: Sequence[Layer], activation: Activation, contexts: NDArray[A
     return _affine(layers[-1], hidden)
 
 
+def masked_inputs(contexts: Float32, eligible: NDArray[np.bool_] | None, actions: int) -> Float32:
+    """The inputs of a masked policy's network: encoded contexts, then 1 for each action that is not eligible."""
+    absent = np.zeros((len(contexts), actions), np.float32) if eligible is None else (~eligible).astype(np.float32)
+    return np.concatenate([contexts, absent], axis=1)
+
+
 def rounding_error(layers: Sequence[Layer], activation: Activation, contexts: NDArray[Any]) -> Float64:
     """Error of the outputs of float32 arithmetic, float64[N, K], in units of 2⁻²⁴ and up to a small factor.
 

@@ -28,6 +28,7 @@ class Oracle:
         self._layers = [Layer(*(array.astype(np.float64) for array in layer)) for layer in layers]
         self._activation = metadata.activation
         self._salt = bytes.fromhex(metadata.salt)
+        self._masked = metadata.masked
 
     def decide(self, *_: object) -> NotImplementedType:  # noqa: D102
         return NotImplemented  # type: ignore[no-any-return]
@@ -59,7 +60,8 @@ class Oracle:
 
     def distribution(self, encoded: Float32, eligible: Allowed | None, floor: float) -> Distribution:  # noqa: D102
         with np.errstate(over="ignore", invalid="ignore"):  # Policy rejects scores that are not finite
-            outputs = network.outputs(self._layers, self._activation, encoded)
+            inputs = network.masked_inputs(encoded, eligible, self._head.outputs) if self._masked else encoded
+            outputs = network.outputs(self._layers, self._activation, inputs)
             return self._head.distribution(outputs, eligible, floor)
 
     def choose(  # noqa: D102

@@ -86,11 +86,15 @@ class Policy:
         activation: Activation = "tanh",
         mean: Float32 | None = None,
         lineage: Lineage | None = None,
+        masked: bool = False,
     ) -> Policy:
-        """A policy from its layers. The salt derives from problem, seed and version, so equal runs give equal files."""
+        """A policy from its layers. The salt derives from problem, seed and version, so equal runs give equal files.
+
+        The first layer of a `masked` policy has one more input per action, 1 if it is not eligible.
+        """
         salt = hashlib.sha256(f"{problem.hash}/{seed}/{version}".encode()).hexdigest()[: 2 * SALT_BYTES]
         metadata = Metadata(
-            format=format_of(problem),
+            format=format_of(problem, masked=masked),
             sha256="",
             problem=problem,
             problem_hash=problem.hash,
@@ -99,6 +103,7 @@ class Policy:
             salt=salt,
             floor=floor,
             activation=activation,
+            masked=masked,
             lineage=lineage or Lineage(library=__version__, seed=seed),
         )
         return cls(metadata, layers, mean)
@@ -160,6 +165,11 @@ class Policy:
         return self._metadata.floor
 
     @property
+    def masked(self) -> bool:
+        """Whether it was trained on masks, so that it knows what is best of the eligible actions."""
+        return self._metadata.masked
+
+    @property
     def metadata(self) -> Metadata:
         """Metadata of the policy file."""
         return self._metadata
@@ -202,10 +212,12 @@ class Policy:
         Scores of actions that are not eligible, or whose probability is below `UNDERFLOW`, do not matter.
         """
         encoded = self._runtime.encode_many(contexts)
-        error = network.rounding_error(self._layers, self._metadata.activation, encoded)
+        allowed = self._allowed(eligible, len(encoded))
+        inputs = network.masked_inputs(encoded, allowed, self._head.outputs) if self.masked else encoded
+        error = network.rounding_error(self._layers, self._metadata.activation, inputs)
         if isinstance(self._head, (SoftmaxHead, HistogramHead)):
-            scores = network.outputs(self._layers, self._metadata.activation, encoded)
-            mask = self._head.mask(self._allowed(eligible, len(encoded)))
+            scores = network.outputs(self._layers, self._metadata.activation, inputs)
+            mask = self._head.mask(allowed)
             scores = scores if mask is None else np.where(mask, scores, -np.inf)
             error = np.where(scores - scores.max(axis=1, keepdims=True) > np.log(UNDERFLOW), error, 0.0)
         relative: NDArray[np.float64] = AGREEMENT * (1 + error.max(axis=1))
@@ -224,7 +236,8 @@ class Policy:
 
         Args:
             context: Feature names and values, or an encoded context float32[d].
-            eligible: Allowed actions; others get probability 0, and the rest is renormalised. All by default.
+            eligible: Allowed actions; others get probability 0, and the rest is renormalised, unless the policy was
+                trained on masks. All by default.
             floor: Smallest propensity of an eligible action; the policy's own by default.
         """
         finite(self.problem.actions, "Policy.probabilities")

@@ -30,6 +30,7 @@ from potstill.spaces.registry import from_config, is_space, lake_columns, learni
 if TYPE_CHECKING:
     from potstill.spaces.conformance import check_space
     from potstill.spaces.lake import polars_type
+    from potstill.spaces.masked import masked_learning, masks_of_size
 
 __all__ = [
     "ActionSpace",
@@ -60,10 +61,19 @@ __all__ = [
     "is_space",
     "lake_columns",
     "learning",
+    "masked_learning",
+    "masks_of_size",
     "mix_floor",
     "off_policy",
     "polars_type",
     "register",
 ]
 
-__getattr__ = lazy(__name__, {"conformance": ("check_space",), "lake": ("polars_type",)})
+__getattr__ = lazy(
+    __name__,
+    {
+        "conformance": ("check_space",),
+        "lake": ("polars_type",),
+        "masked": ("masked_learning", "masks_of_size"),
+    },
+)

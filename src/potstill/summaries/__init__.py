@@ -11,6 +11,7 @@ from potstill.summaries.health import Health, health, relative_entropy
 from potstill.summaries.overview import HOURS, Inputs, Overview, Service, overview
 from potstill.summaries.points import Point
 from potstill.summaries.reports import (
+    TRAIN_ON_MASKS,
     ActionRatio,
     AgreementSegment,
     ApprenticeReport,
@@ -20,6 +21,7 @@ from potstill.summaries.reports import (
     Ready,
     Report,
     VersionHealth,
+    mask_notices,
     read_report,
     write_report,
 )
@@ -43,6 +45,7 @@ __all__ = [
     "HOURS",
     "MINUTE",
     "TABLES",
+    "TRAIN_ON_MASKS",
     "ActionRatio",
     "AgreementSegment",
     "ApprenticeReport",
@@ -77,6 +80,7 @@ __all__ = [
     "difference",
     "find_change",
     "health",
+    "mask_notices",
     "mean_of",
     "newest_name",
     "off_policy",

@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from potstill.policy import Policy
 from potstill.storage import Storage
 from potstill.summaries.store import FOLDER
 from potstill.summaries.sums import Estimate
@@ -156,6 +157,10 @@ class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
     broken: bool = False
 
 
+#: The way out where policies renormalise.
+TRAIN_ON_MASKS = "Set masked = true in [student] of potstill.toml; the next update then trains on masks."
+
+
 class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
     """Propensity audit and sample ratios of the latest decisions.
 
@@ -167,6 +172,8 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
         actions: Number of actions that are not those of the draw.
         missing: Number whose version cannot be read.
         unfit: Number whose context or action does not fit.
+        decided: Number of the latest decisions that a policy made, without those of other modes.
+        renormalised: Number of these whose request stated `eligible`, and whose version was not trained on masks.
         versions: By version, newest first.
     """
 
@@ -177,7 +184,19 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
     actions: int = 0
     missing: int = 0
     unfit: int = 0
+    decided: int = 0
+    renormalised: int = 0
     versions: list[VersionHealth] = []
+
+    @property
+    def renormalised_words(self) -> str | None:
+        """What to say of requests with `eligible` that a policy without masks answered; None if there are none."""
+        if not self.renormalised:
+            return None
+        return (
+            f"{self.renormalised / self.decided:.1%} of the last {self.decided:,} decisions state eligible, and their "
+            "policy was not trained for it: it renormalises, which is not Thompson sampling on the eligible actions"
+        )
 
     @property
     def clean(self) -> bool:
@@ -208,3 +227,19 @@ def write_report(storage: Storage, report: Report) -> None:
 
 def _file(kind: type[Report]) -> str:
     return f"reports/{_NAMES[kind]}.json"
+
+
+def mask_notices(storage: Storage, serving: Policy) -> list[str]:
+    """That requests state `eligible`, if the serving version was not trained for it; as the last update found."""
+    found = read_report(storage, HealthReport)
+    if found is None or found.renormalised_words is None or serving.masked:
+        return []
+    return [f"{found.renormalised_words}{_off_by(serving)}. {TRAIN_ON_MASKS}"]
+
+
+def _off_by(serving: Policy) -> str:
+    measured = (serving.metadata.fidelity or {}).get("eligible")
+    if not measured:
+        return ""
+    some = measured[-1]
+    return f" (total variation {some['tv_mean']:.2g} among {some['actions']} actions, at most {some['tv_max']:.2g})"

@@ -13,6 +13,7 @@ from potstill.teachers.contract import (
     Exactness,
     FiniteTeacher,
     Informative,
+    MaskedTeacher,
     MeanRewards,
     NeedsFiniteActions,
     Parts,
@@ -24,6 +25,7 @@ from potstill.teachers.contract import (
     Teacher,
     has_informed_prior,
     has_sharp_labels,
+    labels_masks,
     reward_kinds,
 )
 from potstill.teachers.explicit import FunctionTeacher, Uniform
@@ -44,7 +46,7 @@ from potstill.teachers.neural import (
 from potstill.teachers.plugins import load_class, make_teacher
 from potstill.teachers.probability_best import probability_best
 from potstill.teachers.program import ModelFile, ProgramTS, program_from
-from potstill.teachers.propensities import label
+from potstill.teachers.propensities import is_masked, label
 from potstill.teachers.registry import TEACHERS, available, check_support, default_teacher, from_config, to_config
 from potstill.teachers.source import Source
 from potstill.teachers.states import InvalidState, digest, load_state, metadata_of, pack, save_state, unpack
@@ -81,6 +83,7 @@ __all__ = [
     "LinearTS",
     "LogisticTS",
     "LowRankTS",
+    "MaskedTeacher",
     "MeanRewards",
     "ModelFile",
     "NeedsFiniteActions",
@@ -107,7 +110,9 @@ __all__ = [
     "from_config",
     "has_informed_prior",
     "has_sharp_labels",
+    "is_masked",
     "label",
+    "labels_masks",
     "load_class",
     "load_state",
     "make_teacher",

@@ -5,38 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from potstill.keys import Key
-from potstill.teachers.contract import AnyFiniteTeacher, Float32, Float64, MeanRewards, Restricting
-from potstill.teachers.probability_best import probability_best
+from potstill.teachers.contract import AnyFiniteTeacher, Bool, Float32, MeanRewards, labels_masks
 
 #: A row of labels with less than this on the actions to choose from says nothing about them: float32 rounds the rest.
 _LEAST = 1e-4
 
 
-def best_among(marginals: tuple[Float64, Float64, Float64], chosen: NDArray[np.bool_]) -> Float32:
+def propensities_among(teacher: AnyFiniteTeacher, state: Any, contexts: Float32, key: Key, chosen: Bool) -> Float32:
     """The probability that each action is the best of those in `chosen`, bool[K], float32[N, K]; 0 for the others.
 
-    Args:
-        marginals: Location and scale float64[N, K] and degrees of freedom float64[K] of each action's mean reward.
-        chosen: Actions to choose from.
+    Labels of a teacher that does not label masks are renormalised. Where such labels are nearly all on other actions,
+    the mean rewards decide, or all are alike if it gives none.
     """
-    location, scale, dof = marginals
-    found = np.zeros(location.shape, np.float32)
-    found[:, chosen] = probability_best(location[:, chosen], scale[:, chosen], dof[chosen])
-    return found
-
-
-def propensities_among(
-    teacher: AnyFiniteTeacher, state: Any, contexts: Float32, key: Key, chosen: NDArray[np.bool_]
-) -> Float32:
-    """The same by a teacher; labels of one that does not say are renormalised.
-
-    Where such labels are nearly all on other actions, the mean rewards decide, or all are alike if it gives none.
-    """
-    if isinstance(teacher, Restricting):
-        return teacher.propensities_among(state, contexts, key, chosen)
+    if labels_masks(teacher):
+        return teacher.propensities(state, contexts, key, np.broadcast_to(chosen, (len(contexts), len(chosen))))
     labels: Float32 = np.where(chosen, teacher.propensities(state, contexts, key), np.float32(0))
     empty = labels.sum(axis=1) < _LEAST
     if empty.any():
@@ -45,7 +29,7 @@ def propensities_among(
     return normalised
 
 
-def _without_labels(teacher: AnyFiniteTeacher, state: Any, contexts: Float32, chosen: NDArray[np.bool_]) -> Float32:
+def _without_labels(teacher: AnyFiniteTeacher, state: Any, contexts: Float32, chosen: Bool) -> Float32:
     if not isinstance(teacher, MeanRewards):
         return np.broadcast_to(chosen.astype(np.float32), (len(contexts), len(chosen)))
     means = np.where(chosen, teacher.mean_rewards(state, contexts), -np.inf)

@@ -25,7 +25,6 @@ from potstill.teachers.contract import (
     MeanRewards,
     PerAction,
     Rereading,
-    Restricting,
     ResultT,
     Summarising,
     reward_kinds,
@@ -281,20 +280,6 @@ def hard_data_stay_finite(teacher: AnyCheckable) -> None:
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
 
 
-def labels_among_some_leave_the_others_out(teacher: AnyCheckable) -> None:
-    """Labels among some actions are probabilities, 0 for the others; among all they are the propensities."""
-    if not isinstance(teacher, Restricting):
-        return
-    contexts, some = example_contexts(20), np.array([True, False, True])
-    for state in _states(teacher):
-        p = teacher.propensities_among(state, contexts, _KEY, some)
-        assert p.dtype == np.float32, f"propensities_among must be float32, got {p.dtype}"
-        assert (p[:, 1] == 0).all(), "propensities_among must be 0 for actions that are not among them"
-        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5, err_msg="propensities_among must sum to 1")
-        whole = teacher.propensities_among(state, contexts, _KEY, np.ones(3, bool))
-        _close(teacher, whole, teacher.propensities(state, contexts, _KEY), 1e-5, "propensities_among all must agree")
-
-
 def a_changed_list_keeps_each_action(teacher: AnyCheckable) -> None:
     """The state for another list of actions knows of each what it knew, and of a new one what the prior says."""
     if not (isinstance(teacher, PerAction) and isinstance(teacher, MeanRewards)):
@@ -341,6 +326,5 @@ CHECKS: tuple[Callable[[AnyCheckable], None], ...] = (
     parts_are_read_as_the_whole,
     no_observations_change_nothing,
     hard_data_stay_finite,
-    labels_among_some_leave_the_others_out,
     a_changed_list_keeps_each_action,
 )

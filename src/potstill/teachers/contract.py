@@ -6,9 +6,10 @@ key. `check_teacher` tests any teacher, your own included, against this contract
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -20,6 +21,7 @@ from potstill.spaces import Actions, ActionSpace, FiniteSpace, finite
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
 StateT = TypeVar("StateT")
 StatsT = TypeVar("StatsT", bound="Stats")
 ResultT = TypeVar("ResultT")
@@ -90,6 +92,20 @@ class FiniteTeacher(Teacher[StateT], Protocol):
         """The posterior probability that each action is the best, float32[N, K], for contexts float32[N, d]."""
 
 
+class MaskedTeacher(FiniteTeacher[StateT], Protocol):
+    """A teacher that also gives each action's probability of being the best of some eligible ones.
+
+    `Student(masked=True)` needs one; `labels_masks` tells. All finite teachers of this package are such, except
+    `FunctionTeacher`.
+    """
+
+    def propensities(self, state: StateT, contexts: Float32, key: Key, eligible: Bool | None = None) -> Float32:
+        """The same; with `eligible`, bool[N, K], of the best among each row's eligible actions, and 0 for others.
+
+        This is no renormalisation: an action that seldom is the best of all may often be the best of a few.
+        """
+
+
 class ContinuousTeacher(Teacher[StateT], Protocol):
     """A teacher on `Continuous`, which also gives the distribution of the best action over bins.
 
@@ -144,6 +160,12 @@ def has_sharp_labels(teacher: Teacher[Any]) -> bool:
     return bool(getattr(teacher, "sharp", False))
 
 
+def labels_masks(teacher: Teacher[Any]) -> TypeGuard[MaskedTeacher[Any]]:
+    """Whether a teacher gives propensities among eligible actions: its `propensities` has a parameter `eligible`."""
+    method = getattr(teacher, "propensities", None)
+    return method is not None and "eligible" in inspect.signature(method).parameters
+
+
 def reward_kinds(teacher: Teacher[Any]) -> tuple[RewardKind, ...]:
     """Kinds of reward that a teacher learns from, the best first; empty if it learns from all.
 
@@ -162,14 +184,6 @@ class NeedsFiniteActions:
     def count(self, space: ActionSpace) -> int:
         """Number of actions."""
         return len(finite(space, type(self).__name__))
-
-
-@runtime_checkable
-class Restricting(Protocol):
-    """A finite teacher that labels contexts as if only some actions existed; without it, labels are renormalised."""
-
-    def propensities_among(self, state: Any, contexts: Float32, key: Key, chosen: NDArray[np.bool_]) -> Float32:
-        """The posterior probability that each action is the best of those in `chosen`, bool[K]; 0 for the others."""
 
 
 @runtime_checkable

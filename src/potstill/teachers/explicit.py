@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
-from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions
+from potstill.teachers.contract import EXACT, Bool, Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.propensities import sample_rows
 
 
@@ -39,9 +39,17 @@ class Uniform(msgspec.Struct, NeedsFiniteActions, frozen=True, tag_field="type",
         """The same state."""
         return state
 
-    def propensities(self, state: UniformState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """1/K everywhere, float32[N, K]."""
-        return np.full((len(contexts), int(state.actions)), 1 / int(state.actions), np.float32)
+    def propensities(
+        self,
+        state: UniformState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        eligible: Bool | None = None,
+    ) -> Float32:
+        """1/K everywhere, float32[N, K]; K counts the eligible actions."""
+        if eligible is None:
+            return np.full((len(contexts), int(state.actions)), 1 / int(state.actions), np.float32)
+        return np.asarray(eligible / eligible.sum(axis=1, keepdims=True), np.float32)
 
     def sample_actions(self, state: UniformState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Uniformly random actions, int64[N, n]."""

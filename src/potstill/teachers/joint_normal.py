@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from potstill.teachers.contract import Float32
+from potstill.teachers.contract import Bool, Float32
+from potstill.teachers.propensities import among, part_of
 
 Float64 = NDArray[np.float64]
 #: From covariances float64[N, K, K] to R with R·Rᵀ equal to them.
@@ -56,14 +57,31 @@ def draws(joint: Joint, n: int, rng: np.random.Generator, root: Root = eigen_roo
     return np.asarray(root(joint.covariance).astype(np.float32) @ normal + centred.astype(np.float32)[:, :, None])
 
 
-def shares(joint: Joint, n: int, rng: np.random.Generator, root: Root = eigen_root) -> Float32:
-    """The probability that each action is the best, float32[N, K]: the share of n draws; exact for two actions."""
+def shares(
+    joint: Joint, n: int, rng: np.random.Generator, root: Root = eigen_root, eligible: Bool | None = None
+) -> Float32:
+    """The probability that each action is the best, float32[N, K]: the share of n draws; exact for two actions.
+
+    With `eligible`, bool[N, K], it is the best of the eligible actions in the same draws; the others get 0.
+    """
     if joint.mean.shape[1] == 2:
-        return _best_of_two(joint)
-    rewards = draws(joint, n, rng, root)
+        both = _best_of_two(joint)
+        return both if eligible is None else np.where(eligible.all(axis=1, keepdims=True), both, eligible)
+    rewards = among(draws(joint, n, rng, root), None if eligible is None else eligible[:, :, None])
     wins = (rewards == rewards.max(axis=1, keepdims=True)).sum(axis=2, dtype=np.float32)
     # A tie counts as a win for each tied action.
     return np.asarray(wins / wins.sum(axis=1, keepdims=True))
+
+
+def shares_in_turn(
+    joints: Iterable[Joint], n: int, rng: np.random.Generator, eligible: Bool | None, root: Root = eigen_root
+) -> Iterator[Float32]:
+    """`shares` of consecutive parts of the contexts; `eligible` is of all of them."""
+    first = 0
+    for joint in joints:
+        rows = slice(first, first + len(joint.mean))
+        first = rows.stop
+        yield shares(joint, n, rng, root, part_of(eligible, rows))
 
 
 def _best_of_two(joint: Joint) -> Float32:

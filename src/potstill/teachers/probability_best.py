@@ -46,11 +46,14 @@ _BLOCK = 65_536  # values of log F held at once: 512 KB, so that temporaries sta
 _SLAB = 65_536  # rows times actions per thread task
 
 
-def probability_best(location: ArrayLike, scale: ArrayLike, dof: ArrayLike) -> NDArray[np.float32]:
+def probability_best(
+    location: ArrayLike, scale: ArrayLike, dof: ArrayLike, eligible: NDArray[np.bool_] | None = None
+) -> NDArray[np.float32]:
     """The probability that each action has the largest reward, for independent Student-t rewards.
 
     ``location[N, K]`` and ``scale[N, K]`` are per context and action, ``dof[K]`` is per action (``inf`` for a
-    normal). Returns ``float32[N, K]`` whose rows sum to one. The error is about 1e-7 in total variation, a few
+    normal). With ``eligible[N, K]``, the largest among the eligible actions of each row counts, and the others get 0.
+    Returns ``float32[N, K]`` whose rows sum to one. The error is about 1e-7 in total variation, a few
     1e-6 at worst, at any ratio of scales; smaller probabilities may be returned as 0. The result of a row depends,
     bit for bit, only on that row and ``dof``.
 
@@ -59,12 +62,14 @@ def probability_best(location: ArrayLike, scale: ArrayLike, dof: ArrayLike) -> N
            [0.745, 0.255]], dtype=float32)
     """
     mean, width, freedom = _validate(location, scale, dof)
+    among = _validate_mask(eligible, mean.shape)
     rows, actions = mean.shape
     table = _LogCdf.tabulate(freedom, tail=_TAIL / actions)
     best = np.empty((rows, actions), np.float32)
 
     def fill(slab: slice) -> None:
-        best[slab] = _integrate(_Rows.standardise(mean[slab], width[slab]), table)
+        mask = None if among is None else among[slab]
+        best[slab] = _integrate(_Rows.standardise(mean[slab], width[slab], mask), table)
 
     size = max(1, _SLAB // actions)
     with ThreadPoolExecutor(getattr(os, "process_cpu_count", os.cpu_count)() or 1) as pool:
@@ -83,6 +88,18 @@ def _validate(location: ArrayLike, scale: ArrayLike, dof: ArrayLike) -> tuple[Fl
     _check("scale", width, ~(np.isfinite(width) & (width > 0)), "a finite number above 0")
     _check("dof", freedom, ~(freedom >= _LEAST_DOF), f"at least {_LEAST_DOF}, or inf for a normal")
     return mean, width, freedom
+
+
+def _validate_mask(eligible: NDArray[np.bool_] | None, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
+    if eligible is None or np.all(eligible):
+        return None
+    if eligible.shape != shape or eligible.dtype != bool:
+        raise InvalidOption(
+            f"eligible must be bool{list(shape)} to match location, got {eligible.dtype}{list(eligible.shape)}"
+        )
+    if not eligible.any(axis=1).all():
+        raise InvalidOption(f"eligible[{int((~eligible.any(axis=1)).argmax())}] allows no action")
+    return eligible
 
 
 def _check(name: str, values: Floats, wrong: NDArray[np.bool_], expected: str) -> None:
@@ -158,13 +175,19 @@ class _Rows:
     scale: Floats  # [K, R]
 
     @classmethod
-    def standardise(cls, location: Floats, scale: Floats) -> _Rows:
+    def standardise(cls, location: Floats, scale: Floats, eligible: NDArray[np.bool_] | None) -> _Rows:
+        if eligible is not None:
+            # An action at -inf is below every node, so that its F is 1 there: no factor of G, and no share.
+            location, scale = np.where(eligible, location, -np.inf), np.where(eligible, scale, 0.0)
         with np.errstate(over="ignore"):
             centre = np.argmax(location - _LEAD * scale, axis=1)[:, None]
             unit = np.maximum(np.take_along_axis(scale, centre, axis=1), scale.max(axis=1, keepdims=True) / _FAR)
             # Subtract before dividing: exact for nearby locations at any distance from zero.
             ahead = (location - np.take_along_axis(location, centre, axis=1)) / unit
-        columns = np.clip(ahead, -(_FAR**2), _FAR**2).T, np.maximum(scale / unit, 1 / _FAR).T
+        at = np.clip(ahead, -(_FAR**2), _FAR**2)
+        if eligible is not None:
+            at[~eligible] = -np.inf
+        columns = at.T, np.maximum(scale / unit, 1 / _FAR).T
         return cls(*map(np.ascontiguousarray, columns))
 
     def panels(self, reach: Floats) -> _Panels:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.spaces import Learning
 from potstill.teachers.among import propensities_among
-from potstill.teachers.contract import AnyFiniteTeacher, AnyTeacher, Float32
+from potstill.teachers.contract import AnyFiniteTeacher, AnyTeacher, Bool, Float32
 
 
 def split_ties(scores: NDArray[np.float64]) -> Float32:
@@ -18,6 +18,16 @@ def split_ties(scores: NDArray[np.float64]) -> Float32:
     best = scores == scores.max(axis=1, keepdims=True)
     shared: Float32 = (best / best.sum(axis=1, keepdims=True)).astype(np.float32)
     return shared
+
+
+def among(scores: NDArray[Any], eligible: Bool | None) -> NDArray[Any]:
+    """Scores [N, K], or of several networks [B, N, K], with -inf for actions that are not eligible."""
+    return scores if eligible is None else np.where(eligible, scores, scores.dtype.type(-np.inf))
+
+
+def part_of(eligible: Bool | None, rows: slice) -> Bool | None:
+    """The eligible actions of some rows."""
+    return None if eligible is None else eligible[rows]
 
 
 def sample_rows(probabilities: Float32, n: int, key: Key) -> NDArray[np.int64]:
@@ -32,9 +42,9 @@ def label(learning: Learning, teacher: AnyTeacher, state: Any, contexts: Float32
     """The teacher's labels, float32[N, L], for contexts [N, d] that may contain duplicates.
 
     Exact labels are computed once per distinct context. Sampled labels are not deduplicated: with independent draws
-    per row, their errors average out.
+    per row, their errors average out; nor are labels under random masks, which differ by row.
     """
-    if teacher.exactness.kind != "exact" or not contexts.size:
+    if teacher.exactness.kind != "exact" or not contexts.size or is_masked(learning):
         return _labels(learning, teacher, state, contexts, key)
     # Deduplicate rows as bytes: sorting 17 to 139 columns took 1 to 4 µs per context, a label of 20 actions 28 µs.
     rows = np.ascontiguousarray(contexts).view(np.dtype((np.void, contexts.itemsize * contexts.shape[1])))
@@ -48,6 +58,11 @@ def label(learning: Learning, teacher: AnyTeacher, state: Any, contexts: Float32
 def _labels(learning: Learning, teacher: AnyTeacher, state: Any, contexts: Float32, key: Key) -> Float32:
     """Labels of contexts; where actions are retired, among the others."""
     chosen = getattr(learning, "chosen", None)
-    if chosen is None:
+    if chosen is None or is_masked(learning):
         return learning.label(teacher, state, contexts, key)
     return propensities_among(cast(AnyFiniteTeacher, teacher), state, contexts, key, np.array(chosen))
+
+
+def is_masked(learning: Learning) -> bool:
+    """Whether labels are under random masks, which leave out retired actions."""
+    return bool(getattr(learning, "masked", False))

@@ -91,12 +91,13 @@ def adapt(
     smallest = max(floor, _evenly(share, problem)) if explored else floor
     return Policy.build(
         problem,
-        [*policy.layers[:-1], _outputs(policy, problem, untrained)],
+        _layers(policy, problem, untrained),
         version=version,
         seed=seed,
         parent=policy.version,
         floor=smallest,
         activation=policy.metadata.activation,
+        masked=policy.masked,
         mean=policy.mean,
         lineage=Lineage(
             library=__version__,
@@ -186,10 +187,29 @@ def _untrained(policy: Policy, problem: Problem) -> set[str]:
     return {*difference(policy.problem, problem).added, *earlier} & {*_names(problem)}
 
 
-def _outputs(policy: Policy, problem: Problem, untrained: Collection[str]) -> Layer:
-    """The output layer for the new list: known actions keep their weights."""
-    weight, bias = policy.layers[-1]
+def _layers(policy: Policy, problem: Problem, untrained: Collection[str]) -> list[Layer]:
+    """The layers for the new list."""
     known = {name: place for place, name in enumerate(_names(policy.problem)) if name not in untrained}
+    first = _inputs(policy, problem, known) if policy.masked else policy.layers[0]
+    if len(policy.layers) == 1:
+        return [_outputs(first, problem, known)]
+    return [first, *policy.layers[1:-1], _outputs(policy.layers[-1], problem, known)]
+
+
+def _inputs(policy: Policy, problem: Problem, known: Mapping[str, int]) -> Layer:
+    """The first layer of a masked policy: actions that are not known to it count as not eligible at all times."""
+    (weight, bias), width = policy.layers[0], policy.problem.width
+    of_masks = weight[width:]
+    kept = [known[name] for name in _names(problem) if name in known]
+    never = np.delete(of_masks, kept, axis=0).sum(axis=0, dtype=np.float32)
+    rows = np.zeros((len(_names(problem)), len(bias)), np.float32)
+    rows[[name in known for name in _names(problem)]] = of_masks[kept]
+    return Layer(np.concatenate([weight[:width], rows]), bias + never)
+
+
+def _outputs(layer: Layer, problem: Problem, known: Mapping[str, int]) -> Layer:
+    """The output layer for the new list: known actions keep their weights."""
+    weight, bias = layer
     places = [known.get(name) for name in _names(problem)]
     columns = np.zeros((len(weight), len(places)), np.float32)
     scores = np.full(len(places), UNSEEN, np.float32)

@@ -83,6 +83,8 @@ CONFIG = """\
 # hidden = [100, 100]
 # Choose layers and steps by held-out divergence from the teacher, in this time: the smallest that is good enough.
 # auto = "30s"
+# For requests with eligible: the network also takes which actions are not eligible, and is trained on random sets.
+# masked = true
 
 [policy]
 # Seed of everything random; equal seeds on equal events make equal policies.

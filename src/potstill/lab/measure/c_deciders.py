@@ -96,6 +96,7 @@ def c_policy(policy: Policy) -> CDecider:
     """A distilled policy, as `potstill export --to c` writes it."""
     layers = [(layer.weight, layer.bias) for layer in policy.layers]
     network, kept = _network(layers, relu=policy.metadata.activation == "relu")
+    network.width, network.masked = policy.problem.width, policy.masked
     network.floor = policy.floor
     network.salt[:] = bytes.fromhex(policy.metadata.salt)
     ids = "".join(_IDS).encode()
@@ -162,6 +163,7 @@ class _Policy(ctypes.Structure):
         ("floor", ctypes.c_double),
         ("edges", ctypes.c_void_p),
         ("salt", ctypes.c_uint8 * 16),
+        ("masked", ctypes.c_bool),
     )
 
 
@@ -198,8 +200,8 @@ def _network(layers: Pairs, *, relu: bool) -> tuple[_Policy, list[Any]]:
 
 
 def _scratch(network: _Policy) -> int:
-    """Twice the widest stride, as `potstill_scratch_size`."""
-    return 2 * max(int(network.layers[i].stride) for i in range(network.layer_count))
+    """Thrice the widest stride: at least `potstill_scratch_size`."""
+    return 3 * max(int(network.layers[i].stride) for i in range(network.layer_count))
 
 
 def _aligned(count: int) -> Float32:

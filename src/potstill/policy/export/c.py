@@ -119,6 +119,7 @@ const potstill_policy {name}_policy = {{
     .activation = POTSTILL_{metadata.activation.upper()},
     .actions = {upper}_ACTIONS,
     .floor = {metadata.floor!r},{f"{chr(10)}    .edges = edges," if _is_number(policy) else ""}
+    .masked = {str(policy.masked).lower()},
     .salt = {{{salt}}},
 }};
 
@@ -176,7 +177,7 @@ def _function(policy: Policy) -> str:
 def _scratch(policy: Policy) -> int:
     """`potstill_scratch_size` of the policy."""
     widest = max(map(_stride, policy.layers))
-    return 2 * widest + (widest // 4 if _is_number(policy) else 0)
+    return 2 * widest + (widest // 4 if _is_number(policy) else 0) + (widest if policy.masked else 0)
 
 
 def _declared_actions(policy: Policy, upper: str) -> str:

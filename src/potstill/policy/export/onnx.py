@@ -42,7 +42,7 @@ def to_model(policy: Policy, *, eligible: bool = False) -> Any:
     refuse_retired(policy, "onnx")
 
     actions = len(policy.layers[-1].bias)
-    nodes = [*_network(policy), *(_eligible_head() if eligible else _head())]
+    nodes = [*_network(policy, masked=eligible and policy.masked), *(_eligible_head() if eligible else _head())]
     used = {name for _, inputs, _ in nodes for name in inputs}
     inputs = [helper.make_tensor_value_info("context", TensorProto.FLOAT, ["N", policy.problem.width])]
     if eligible:
@@ -79,6 +79,9 @@ def _constants(policy: Policy) -> dict[str, Any]:
     }
     for i, layer in enumerate(policy.layers):
         constants |= {f"weight {i}": layer.weight, f"bias {i}": layer.bias}
+    if policy.masked:
+        width = policy.problem.width
+        constants |= {"weight 0": policy.layers[0].weight[:width], "weight of masks": policy.layers[0].weight[width:]}
     return constants
 
 
@@ -86,14 +89,23 @@ def _constants(policy: Policy) -> dict[str, Any]:
 _Node = tuple[str, list[str], str]
 
 
-def _network(policy: Policy) -> Iterator[_Node]:
+def _network(policy: Policy, *, masked: bool) -> Iterator[_Node]:
+    """Scores. The mask has a product of its own, as it may be one row for all contexts."""
     hidden, last = "context", len(policy.layers) - 1
     for i in range(last + 1):
-        yield "MatMul", [hidden, f"weight {i}"], f"product {i}"
+        yield "MatMul", [hidden, f"weight {i}"], f"product {i}" if i or not masked else "context product"
+        if masked and not i:
+            yield from _mask_product()
         yield "Add", [f"product {i}", f"bias {i}"], "all scores" if i == last else f"layer {i}"
         if i < last:
             hidden = f"hidden {i}"
             yield _OPERATORS[policy.metadata.activation], [f"layer {i}"], hidden
+
+
+def _mask_product() -> Iterator[_Node]:
+    yield "Where", ["eligible", "zero", "one"], "not eligible"
+    yield "MatMul", ["not eligible", "weight of masks"], "mask product"
+    yield "Add", ["context product", "mask product"], "product 0"
 
 
 def _head() -> Iterator[_Node]:

@@ -257,7 +257,7 @@ static bool build_layer(potstill_layer *layer, PyObject *pair, void **owned)
 
 static bool layers_fit(const Kernel *self)
 {
-    size_t inputs = self->policy.width;
+    size_t inputs = self->policy.width + (self->policy.masked ? self->policy.actions : 0);
     for (size_t i = 0; i < self->policy.layer_count; i++) {
         if (self->layers[i].inputs != inputs || !self->layers[i].outputs) return false;
         inputs = self->layers[i].outputs;
@@ -317,14 +317,15 @@ static bool build_draw(Kernel *self, const char *activation, const Py_buffer *sa
 PyObject *Kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"features", "layers",  "actions",  "activation", "salt",
-                            "floor",    "version", "decision", "array",      "edges", NULL};
+                            "floor",    "version", "decision", "array",      "edges", "masked", NULL};
     PyObject *features, *layers, *actions, *version, *decision, *array, *edges;
     const char *activation;
     Py_buffer salt;
     double floor;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!sy*dOOOO:Kernel", names, &PyTuple_Type, &features,
+    int masked;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!sy*dOOOOp:Kernel", names, &PyTuple_Type, &features,
                                      &PyTuple_Type, &layers, &PyTuple_Type, &actions, &activation, &salt, &floor,
-                                     &version, &decision, &array, &edges))
+                                     &version, &decision, &array, &edges, &masked))
         return NULL;
     Kernel *self = (Kernel *)PyType_GenericAlloc(type, 0);
     if (self) {
@@ -333,6 +334,7 @@ PyObject *Kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->version = Py_NewRef(version);
         self->decision = Py_NewRef(decision);
         self->array = Py_NewRef(array);
+        self->policy.masked = masked;
         if (!build_edges(self, edges) || !build_draw(self, activation, &salt, floor) || !build_features(self) || !build_names(self) ||
             !build_layers(self, layers))
             Py_CLEAR(self);

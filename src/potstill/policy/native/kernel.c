@@ -43,8 +43,10 @@ static size_t widest_stride(const potstill_policy *policy)
 
 POTSTILL_API size_t potstill_scratch_size(const potstill_policy *policy)
 {
-    /* The mask of bins follows the activations; the stride is in floats, which hold four bytes each. */
-    return 2 * widest_stride(policy) + (policy->edges ? widest_stride(policy) / sizeof(float) : 0);
+    /* A mask follows the activations: of bins in bytes, four in a float, or of a masked policy's inputs in floats. Whole
+     * strides keep what a caller puts behind it aligned. */
+    const size_t widest = widest_stride(policy);
+    return 2 * widest + (policy->edges ? widest / sizeof(float) : 0) + (policy->masked ? widest : 0);
 }
 
 /* Tests the bits: cheaper than a float comparison, which must handle NaN. */

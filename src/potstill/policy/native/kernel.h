@@ -159,6 +159,7 @@ typedef struct {
     double floor;                   /* smallest propensity of an eligible action; over numbers: share of uniform draws */
     const double *edges;            /* over numbers: edges[actions + 1] of the bins, which are the actions; else NULL */
     uint8_t salt[16];
+    bool masked; /* the first layer has one more input per action: 1 if it is not eligible */
 } potstill_policy;
 
 typedef struct {

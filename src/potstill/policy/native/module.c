@@ -148,7 +148,7 @@ static PyMethodDef Kernel_methods[] = {
 };
 
 static PyType_Slot Kernel_slots[] = {
-    {Py_tp_doc, "Kernel(features, layers, actions, activation, salt, floor, version, decision, array, edges)\n--\n\n"
+    {Py_tp_doc, "Kernel(features, layers, actions, activation, salt, floor, version, decision, array, edges, masked)\n--\n\n"
                 "A policy in the form of the C kernel."},
     {Py_tp_new, Kernel_new},
     {Py_tp_dealloc, Kernel_dealloc},

@@ -20,6 +20,7 @@ from potstill.summaries import (
     Overview,
     Service,
     health,
+    mask_notices,
     overview,
     read_report,
     read_summary,
@@ -93,7 +94,11 @@ def _service(service: ProblemService) -> Service:
         pinned=None if snapshot.pinned is None else snapshot.pinned.in_words,
         paused=None if snapshot.paused is None else snapshot.paused.in_words,
         window_seconds=workspace.problem.reward.window_seconds,
-        notices=[*(notice for notice in file_notices(service) if notice is not None), *log_notices(service)],
+        notices=[
+            *(notice for notice in file_notices(service) if notice is not None),
+            *log_notices(service),
+            *([] if policy is None else mask_notices(workspace.storage, policy)),
+        ],
     )
 
 

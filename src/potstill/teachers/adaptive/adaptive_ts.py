@@ -19,7 +19,7 @@ from potstill.teachers import memory as memories
 from potstill.teachers.adaptive import coregional, evidence
 from potstill.teachers.adaptive.coregional import Posterior
 from potstill.teachers.adaptive.evidence import Mix
-from potstill.teachers.contract import Exactness, Float32
+from potstill.teachers.contract import Bool, Exactness, Float32
 from potstill.teachers.linear import nig
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import Networks, Neural, Noise, Units, network
@@ -147,10 +147,10 @@ class AdaptiveTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="adapt
         fitted = self._posterior(state, self._sums(state, slice(None)), networked=bool(state.networked))
         return state._replace(posterior=fitted)
 
-    def propensities(self, state: AdaptiveState, contexts: Float32, key: Key) -> Float32:
+    def propensities(self, state: AdaptiveState, contexts: Float32, key: Key, eligible: Bool | None = None) -> Float32:
         """The probability that each action is best, float32[N, K]: shares of draws; exact for two actions."""
         rng, found = key.generator(), self._joints(state, contexts, self.draws)
-        parts = [joints.shares(joint, self.draws, rng, joints.cholesky_root) for joint in found]
+        parts = joints.shares_in_turn(found, self.draws, rng, eligible, joints.cholesky_root)
         return np.concatenate([np.zeros((0, self._actions(state)), np.float32), *parts])
 
     def sample_actions(self, state: AdaptiveState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:

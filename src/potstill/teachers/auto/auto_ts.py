@@ -14,14 +14,14 @@ from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers.among import best_among
 from potstill.teachers.auto.stacking import Errors
-from potstill.teachers.contract import EXACT, Exactness, Float32, Float64, NeedsFiniteActions
+from potstill.teachers.contract import EXACT, Bool, Exactness, Float32, Float64, NeedsFiniteActions
 from potstill.teachers.forest import ForestTS
 from potstill.teachers.linear import EmpiricalLinearTS, Marginals, nig
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import NeuralLinearTS
 from potstill.teachers.probability_best import probability_best
+from potstill.teachers.propensities import part_of
 
 
 class Candidate(Protocol):
@@ -153,20 +153,18 @@ class AutoTS(msgspec.Struct, NeedsFiniteActions, frozen=True, kw_only=True, tag_
         )
         return AutoState(states, memory, np.array(seen), np.where(due, seen, state.learnt), errors)
 
-    def propensities(self, state: AutoState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """The probability that each action is best, float32[N, K]."""
-        parts = [probability_best(*self.marginals(state, contexts[rows])) for rows in _chunks(len(contexts))]
-        return np.concatenate([np.zeros((0, len(state.errors.n)), np.float32), *parts])
-
-    def propensities_among(
+    def propensities(
         self,
         state: AutoState,
         contexts: Float32,
         key: Key,  # noqa: ARG002
-        chosen: NDArray[np.bool_],
+        eligible: Bool | None = None,
     ) -> Float32:
-        """The probability that each action is the best of those in `chosen`, float32[N, K]."""
-        parts = [best_among(self.marginals(state, contexts[rows]), chosen) for rows in _chunks(len(contexts))]
+        """The probability that each action is best, float32[N, K]."""
+        parts = [
+            probability_best(*self.marginals(state, contexts[rows]), part_of(eligible, rows))
+            for rows in _chunks(len(contexts))
+        ]
         return np.concatenate([np.zeros((0, len(state.errors.n)), np.float32), *parts])
 
     def sample_actions(self, state: AutoState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:

@@ -86,7 +86,9 @@ class ContinuousGaussianProcessTS(
         actions = np.concatenate([state.memory.actions, new])[-len(kept.rewards) :]
         return self._learn(state, kept._replace(actions=actions), key)
 
-    def propensities(self, state: Any, contexts: Float32, key: Key) -> Float32:
+    def propensities(  # type: ignore[override]  # no eligible actions: they are an interval
+        self, state: Any, contexts: Float32, key: Key
+    ) -> Float32:
         """The probability that the best action is in each bin, float32[N, bins]: shares of joint draws."""
         return maximiser.labels(state.axis, self._maximisers(state, contexts, self.draws, key))
 

@@ -13,14 +13,14 @@ from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers.contract import EXACT, Exactness, Float32, Float64, NeedsFiniteActions
+from potstill.teachers.contract import EXACT, Bool, Exactness, Float32, Float64, NeedsFiniteActions
 from potstill.teachers.forest import trees as forests
 from potstill.teachers.forest.fit import Growing, grow
 from potstill.teachers.forest.trees import Trees
 from potstill.teachers.forest.votes import vote_shares
 from potstill.teachers.linear import Marginals
 from potstill.teachers.memory import Memory, Weighting, Weights, weights
-from potstill.teachers.propensities import sample_rows
+from potstill.teachers.propensities import part_of, sample_rows
 
 #: Predictions of single trees per chunk of contexts: 32 MB.
 _CHUNK = 4_000_000
@@ -126,23 +126,19 @@ class ForestTS(
         ]
         return ForestState(memory, seen, np.where(due, seen, state.fitted), forests.join(trees))
 
-    def propensities(self, state: ForestState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """The probability that each action is best, float32[N, K]."""
-        parts = [vote_shares(self.draws(state, contexts[rows])) for rows in self._chunks(state, len(contexts))]
-        return np.concatenate([np.zeros((0, len(state.seen)), np.float32), *parts])
-
-    def propensities_among(
+    def propensities(
         self,
         state: ForestState,
         contexts: Float32,
         key: Key,  # noqa: ARG002
-        chosen: NDArray[np.bool_],
+        eligible: Bool | None = None,
     ) -> Float32:
-        """The probability that each action is the best of those in `chosen`, float32[N, K]."""
-        found = np.zeros((len(contexts), len(chosen)), np.float32)
-        for rows in self._chunks(state, len(contexts)):
-            found[rows, chosen] = vote_shares(self.draws(state, contexts[rows])[:, chosen])
-        return found
+        """The probability that each action is best, float32[N, K]."""
+        parts = [
+            vote_shares(self.draws(state, contexts[rows]), part_of(eligible, rows))
+            for rows in self._chunks(state, len(contexts))
+        ]
+        return np.concatenate([np.zeros((0, len(state.seen)), np.float32), *parts])
 
     def sample_actions(self, state: ForestState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Thompson-sampled actions, int64[N, n]."""

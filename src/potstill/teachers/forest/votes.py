@@ -16,17 +16,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.teachers.contract import Float32, Float64
+from potstill.teachers.contract import Bool, Float32, Float64
 
 #: Values per chunk of contexts: some 10 arrays of this size are in memory at once.
 _CHUNK = 1_000_000
 
 
-def vote_shares(values: Float32) -> Float32:
+def vote_shares(values: Float32, eligible: Bool | None = None) -> Float32:
     """The probability that each action is best, float32[N, K], from equally likely values float32[N, K, G].
 
     Exact up to rounding of the last digits. Ties between actions are split evenly.
+    With `eligible`, bool[N, K], it is the best of the eligible actions; the others get 0.
     """
+    if eligible is not None:
+        values = np.where(eligible[:, :, None], values, np.float32(-np.inf))
     n, k, g = values.shape
     rows = max(1, _CHUNK // max(1, k * g))
     parts = [_shares(values[first : first + rows]) for first in range(0, n, rows)]

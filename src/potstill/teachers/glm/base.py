@@ -14,7 +14,7 @@ from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import InvalidObservation, Observations, Problem, RewardKind
 from potstill.teachers import memory as memories
-from potstill.teachers.contract import EXACT, Exactness, Float32, NeedsFiniteActions, Parts
+from potstill.teachers.contract import EXACT, Bool, Exactness, Float32, NeedsFiniteActions, Parts
 from potstill.teachers.glm import laplace
 from potstill.teachers.glm.family import Family
 from potstill.teachers.glm.laplace import Expansion, LaplacePosterior, Predictors
@@ -115,10 +115,16 @@ class GeneralisedLinear(msgspec.Struct, NeedsFiniteActions, Weights, frozen=True
         nothing = memories.empty(state.memory.contexts.shape[1])
         return GlmState(nothing, total.rows.astype(np.int64), posterior)
 
-    def propensities(self, state: GlmState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+    def propensities(
+        self,
+        state: GlmState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        eligible: Bool | None = None,
+    ) -> Float32:
         """The probability that each action is best, float32[N, K]."""
         mean, scale = self.predictors(state, contexts)
-        return probability_best(mean, scale, np.full(mean.shape[1], np.inf))
+        return probability_best(mean, scale, np.full(mean.shape[1], np.inf), eligible)
 
     def sample_actions(self, state: GlmState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Thompson-sampled actions, int64[N, n]."""

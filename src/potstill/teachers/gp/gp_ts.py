@@ -13,12 +13,12 @@ from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory
-from potstill.teachers.contract import Exactness, Float32, NeedsFiniteActions
+from potstill.teachers.contract import Bool, Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.gp import regression
 from potstill.teachers.gp.kernels import Constant, Independent, Kernel, Linear, Matern, Typical, depends_on_action
 from potstill.teachers.gp.max_variance import inducing_points
 from potstill.teachers.gp.pairs import Float64, Points, geometry
-from potstill.teachers.joint_normal import Joint, draws, shares
+from potstill.teachers.joint_normal import Joint, draws, shares_in_turn
 from potstill.teachers.memory import Weighting, Weights, weights
 
 #: Numbers per chunk of contexts, for draws or covariances: 32 MB.
@@ -140,10 +140,12 @@ class GaussianProcessTS(
         """Inputs of the kernel, [N, d'], for contexts float32[N, d]: the contexts themselves."""
         return contexts
 
-    def propensities(self, state: GaussianProcessState, contexts: Float32, key: Key) -> Float32:
+    def propensities(
+        self, state: GaussianProcessState, contexts: Float32, key: Key, eligible: Bool | None = None
+    ) -> Float32:
         """The probability that each action is best, float32[N, K]: shares of joint draws; exact for two actions."""
         rng = key.generator()
-        parts = [shares(joint, self.draws, rng) for joint in self._joints(state, contexts, self.draws)]
+        parts = shares_in_turn(self._joints(state, contexts, self.draws), self.draws, rng, eligible)
         return np.concatenate([np.zeros((0, len(state.features)), np.float32), *parts])
 
     def sample_actions(self, state: GaussianProcessState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:

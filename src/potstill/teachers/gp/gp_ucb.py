@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidOption
 from potstill.keys import Key
-from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.contract import EXACT, Bool, Exactness, Float32
 from potstill.teachers.gp.gp_ts import GaussianProcessState, GaussianProcessTS
 from potstill.teachers.gp.pairs import Float64
-from potstill.teachers.propensities import sample_rows, split_ties
+from potstill.teachers.propensities import among, sample_rows, split_ties
 
 
 class GaussianProcessUCB(GaussianProcessTS, frozen=True, kw_only=True, tag_field="type", tag="gp-ucb"):
@@ -37,9 +37,15 @@ class GaussianProcessUCB(GaussianProcessTS, frozen=True, kw_only=True, tag_field
         """Exact: the bounds are closed forms, and nothing is drawn."""
         return EXACT
 
-    def propensities(self, state: GaussianProcessState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+    def propensities(
+        self,
+        state: GaussianProcessState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        eligible: Bool | None = None,
+    ) -> Float32:
         """Probability 1 on the action with the highest bound, float32[N, K]; ties are split evenly."""
-        return split_ties(self.bounds(state, contexts))
+        return split_ties(among(self.bounds(state, contexts), eligible))
 
     def sample_actions(self, state: GaussianProcessState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Actions with the highest bound, int64[N, n]; ties are broken at random."""

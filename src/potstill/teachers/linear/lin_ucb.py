@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from potstill.errors import InvalidOption
 from potstill.keys import Key
-from potstill.teachers.contract import Float32
+from potstill.teachers.contract import Bool, Float32
 from potstill.teachers.linear.linear_ts import LinearState, LinearTS
-from potstill.teachers.propensities import sample_rows, split_ties
+from potstill.teachers.propensities import among, sample_rows, split_ties
 
 
 class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb"):
@@ -28,19 +28,15 @@ class LinUCB(LinearTS, frozen=True, kw_only=True, tag_field="type", tag="lin-ucb
         if self.beta_t is not None and not 0 <= self.beta_t < math.inf:
             raise InvalidOption(f"LinUCB: beta_t must be 0 or more, got {self.beta_t!r}")
 
-    def propensities(self, state: LinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """Probability 1 on the action with the highest bound, float32[N, K]; ties are split evenly."""
-        return split_ties(self.bounds(state, contexts))
-
-    def propensities_among(
+    def propensities(
         self,
         state: LinearState,
         contexts: Float32,
         key: Key,  # noqa: ARG002
-        chosen: NDArray[np.bool_],
+        eligible: Bool | None = None,
     ) -> Float32:
-        """The probability that each action is the best of those in `chosen`, float32[N, K]."""
-        return split_ties(np.where(chosen, self.bounds(state, contexts), -np.inf))
+        """Probability 1 on the action with the highest bound, float32[N, K]; ties are split evenly."""
+        return split_ties(among(self.bounds(state, contexts), eligible))
 
     def sample_actions(self, state: LinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Actions with the highest bound, int64[N, n]; ties are broken at random."""

@@ -13,8 +13,7 @@ from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.spaces import finite
-from potstill.teachers.among import best_among
-from potstill.teachers.contract import EXACT, LIKE, Exactness, Float32, NeedsFiniteActions
+from potstill.teachers.contract import EXACT, LIKE, Bool, Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.linear import nig
 from potstill.teachers.linear.prior import Coefficients, decoded, resolve
 from potstill.teachers.memory import Weighting, Weights, weights
@@ -107,19 +106,15 @@ class LinearTS(
         """The posterior after the observations behind `stats`."""
         return self._state(state.sums.scaled(self.discount) + stats, state.prior)  # type: ignore[operator]
 
-    def propensities(self, state: LinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """The probability that each action is best, float32[N, K]."""
-        return probability_best(*self.marginals(state, contexts))
-
-    def propensities_among(
+    def propensities(
         self,
         state: LinearState,
         contexts: Float32,
         key: Key,  # noqa: ARG002
-        chosen: NDArray[np.bool_],
+        eligible: Bool | None = None,
     ) -> Float32:
-        """The probability that each action is the best of those in `chosen`, float32[N, K]."""
-        return best_among(self.marginals(state, contexts), chosen)
+        """The probability that each action is best, float32[N, K]."""
+        return probability_best(*self.marginals(state, contexts), eligible)
 
     def with_actions(self, state: LinearState, before: Problem, after: Problem, like: Mapping[str, str]) -> LinearState:
         """The posterior for another list of actions: each keeps its own statistics."""

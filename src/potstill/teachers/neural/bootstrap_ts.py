@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers.contract import EXACT, Exactness, Float32
+from potstill.teachers.contract import EXACT, Bool, Exactness, Float32
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Data, Networks, Units
 from potstill.teachers.neural.noise_selection import Noise
-from potstill.teachers.propensities import sample_rows, split_ties
+from potstill.teachers.propensities import among, part_of, sample_rows, split_ties
 
 Float64 = NDArray[np.float64]
 
@@ -98,13 +98,23 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         networks = train.fit(start, data, self.recipe, key.child("train")).in_units(units)
         return BootstrapState(memory, counts, networks, noise, priors)
 
-    def propensities(self, state: BootstrapState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+    def propensities(
+        self,
+        state: BootstrapState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        eligible: Bool | None = None,
+    ) -> Float32:
         """The vote share of each action, with smoothing if configured, float32[N, K]."""
         votes = np.concatenate(
-            [self._votes(state, contexts[rows]) for rows in network.chunks(len(contexts), self.networks)]
+            [
+                self._votes(state, contexts[rows], part_of(eligible, rows))
+                for rows in network.chunks(len(contexts), self.networks)
+            ]
         )
-        total = self.networks + self.smoothing * votes.shape[1]
-        smoothed: Float32 = ((votes + self.smoothing) / total).astype(np.float32)
+        allowed = np.ones_like(votes) if eligible is None else eligible.astype(np.float64)
+        total = self.networks + self.smoothing * allowed.sum(axis=1, keepdims=True)
+        smoothed: Float32 = ((votes + self.smoothing * allowed) / total).astype(np.float32)
         return smoothed
 
     def sample_actions(self, state: BootstrapState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
@@ -121,8 +131,8 @@ class BootstrapTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="boot
         chunks = network.chunks(len(contexts), self.networks)
         return np.concatenate([self.predict(state, contexts[rows]).mean(axis=0) for rows in chunks])
 
-    def _votes(self, state: BootstrapState, contexts: Float32) -> Float64:
-        ballots = [split_ties(predicted) for predicted in self.predict(state, contexts)]
+    def _votes(self, state: BootstrapState, contexts: Float32, eligible: Bool | None) -> Float64:
+        ballots = [split_ties(among(predicted, eligible)) for predicted in self.predict(state, contexts)]
         votes: Float64 = np.sum(ballots, axis=0, dtype=np.float64)
         return votes
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
+from potstill.teachers.contract import EXACT, Bool, Exactness, Float32, Parts
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
@@ -18,7 +18,7 @@ from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Networks
 from potstill.teachers.neural.noise_selection import Noise
 from potstill.teachers.neural.parts import scan
-from potstill.teachers.propensities import sample_rows, split_ties
+from potstill.teachers.propensities import among, sample_rows, split_ties
 
 
 class GreedyState(NamedTuple):
@@ -73,9 +73,15 @@ class NeuralGreedy(Neural, frozen=True, kw_only=True, tag_field="type", tag="neu
         networks, noise = self._fit_parts(state.networks, state.noise, int(state.learnt), parts, overview, key)
         return GreedyState(memories.empty(state.memory.contexts.shape[1]), overview.rows.sum(), networks, noise)
 
-    def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+    def propensities(
+        self,
+        state: GreedyState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        eligible: Bool | None = None,
+    ) -> Float32:
         """Probability 1 on the action with the highest predicted reward, float32[N, K]."""
-        return split_ties(self.mean_rewards(state, contexts))
+        return split_ties(among(self.mean_rewards(state, contexts), eligible))
 
     def sample_actions(self, state: GreedyState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Actions drawn from the propensities, int64[N, n]."""
@@ -100,7 +106,10 @@ class EpsilonGreedy(NeuralGreedy, frozen=True, kw_only=True, tag_field="type", t
         if not 0 <= self.epsilon <= 1:
             self._refuse("epsilon", "a probability from 0 to 1")
 
-    def propensities(self, state: GreedyState, contexts: Float32, key: Key) -> Float32:
-        """1 - epsilon on the greedy action, plus epsilon/K on every action, float32[N, K]."""
-        greedy = super().propensities(state, contexts, key)
-        return (1 - np.float32(self.epsilon)) * greedy + np.float32(self.epsilon / greedy.shape[1])
+    def propensities(self, state: GreedyState, contexts: Float32, key: Key, eligible: Bool | None = None) -> Float32:
+        """1 - epsilon on the greedy action, plus epsilon/K on each of the K eligible actions, float32[N, K]."""
+        greedy = super().propensities(state, contexts, key, eligible)
+        if eligible is None:
+            return (1 - np.float32(self.epsilon)) * greedy + np.float32(self.epsilon / greedy.shape[1])
+        even = eligible / eligible.sum(axis=1, keepdims=True)
+        return np.asarray((1 - self.epsilon) * greedy + self.epsilon * even, np.float32)

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers.contract import Exactness, Float32
+from potstill.teachers.contract import Bool, Exactness, Float32
 from potstill.teachers.memory import Memory
 from potstill.teachers.neural import network
 from potstill.teachers.neural import noise_selection as noises
 from potstill.teachers.neural.base import Neural
 from potstill.teachers.neural.network import Array, Data, Networks, Start
 from potstill.teachers.neural.noise_selection import Noise
+from potstill.teachers.propensities import among, part_of
 
 #: Networks drawn at once: enough for large matrix products, few enough for memory.
 _AT_ONCE = 32
@@ -94,14 +95,14 @@ class LowRankTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="low-ra
         mean, deviations = self._gaussian(path, len(memory.actions))
         return LowRankState(memory, mean, noise, deviations)
 
-    def propensities(self, state: LowRankState, contexts: Float32, key: Key) -> Float32:
+    def propensities(self, state: LowRankState, contexts: Float32, key: Key, eligible: Bool | None = None) -> Float32:
         """The share of drawn networks that prefer each action, ties split evenly, float32[N, K]."""
         gaussian, rng = self._low_rank(state), key.generator()
         wins = np.zeros((len(contexts), state.networks.sizes[-1]))
         for first in range(0, len(contexts), _SHARED_BY):
             rows = slice(first, first + _SHARED_BY)
             for drawn in gaussian.draw(self.draws, rng):
-                best = _best(drawn, contexts[rows])
+                best = _best(drawn, contexts[rows], part_of(eligible, rows))
                 wins[rows] += (best / best.sum(axis=2, keepdims=True)).sum(axis=0)
         return (wins / self.draws).astype(np.float32)
 
@@ -155,9 +156,9 @@ class _Gaussian(NamedTuple):
             yield _shifted(*self, z, rng)
 
 
-def _best(drawn: Networks, contexts: Float32) -> NDArray[np.bool_]:
+def _best(drawn: Networks, contexts: Float32, eligible: Bool | None = None) -> NDArray[np.bool_]:
     """Which actions have the highest reward in each context under each network, bool[B, N, K]."""
-    predicted = drawn.predict(contexts)
+    predicted = among(drawn.predict(contexts), eligible)
     best: NDArray[np.bool_] = predicted == predicted.max(axis=2, keepdims=True)
     return best
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers.among import best_among
-from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
+from potstill.teachers.contract import EXACT, Bool, Exactness, Float32, Parts
 from potstill.teachers.linear import nig
 from potstill.teachers.memory import Memory, Weighting
 from potstill.teachers.neural import network
@@ -23,6 +22,7 @@ from potstill.teachers.neural.network import Networks, Units
 from potstill.teachers.neural.noise_selection import Noise
 from potstill.teachers.neural.parts import part_memory, scan
 from potstill.teachers.probability_best import probability_best
+from potstill.teachers.propensities import part_of
 
 
 class NeuralLinearState(NamedTuple):
@@ -105,20 +105,18 @@ class NeuralLinearTS(Neural, frozen=True, kw_only=True, tag_field="type", tag="n
         nothing = memories.empty(state.memory.contexts.shape[1])
         return NeuralLinearState(nothing, overview.rows.sum(), networks, noise, self._posterior(sums, units))
 
-    def propensities(self, state: NeuralLinearState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
-        """The probability that each action is best, float32[N, K]."""
-        parts = (probability_best(*self.marginals(state, contexts[rows])) for rows in network.chunks(len(contexts)))
-        return np.concatenate(list(parts))
-
-    def propensities_among(
+    def propensities(
         self,
         state: NeuralLinearState,
         contexts: Float32,
         key: Key,  # noqa: ARG002
-        chosen: NDArray[np.bool_],
+        eligible: Bool | None = None,
     ) -> Float32:
-        """The probability that each action is the best of those in `chosen`, float32[N, K]."""
-        parts = (best_among(self.marginals(state, contexts[rows]), chosen) for rows in network.chunks(len(contexts)))
+        """The probability that each action is best, float32[N, K]."""
+        parts = (
+            probability_best(*self.marginals(state, contexts[rows]), part_of(eligible, rows))
+            for rows in network.chunks(len(contexts))
+        )
         return np.concatenate(list(parts))
 
     def sample_actions(self, state: NeuralLinearState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:

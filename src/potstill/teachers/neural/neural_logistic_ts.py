@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from potstill.keys import Key
 from potstill.problem import Observations, Problem, RewardKind
 from potstill.teachers import memory as memories
-from potstill.teachers.contract import EXACT, Exactness, Float32, Parts
+from potstill.teachers.contract import EXACT, Bool, Exactness, Float32, Parts
 from potstill.teachers.glm import BERNOULLI, Expansion, LaplacePosterior, Predictors, check_rewards, laplace
 from potstill.teachers.linear import Float64, Sums, nig
 from potstill.teachers.memory import Memory, Weighting
@@ -135,10 +135,16 @@ class NeuralLogisticTS(Neural, frozen=True, kw_only=True, tag_field="type", tag=
         nothing = memories.empty(state.memory.contexts.shape[1])
         return NeuralLogisticState(nothing, overview.rows.sum(), features, noise, posterior)
 
-    def propensities(self, state: NeuralLogisticState, contexts: Float32, key: Key) -> Float32:  # noqa: ARG002
+    def propensities(
+        self,
+        state: NeuralLogisticState,
+        contexts: Float32,
+        key: Key,  # noqa: ARG002
+        eligible: Bool | None = None,
+    ) -> Float32:
         """The probability that each action is best, float32[N, K]."""
         mean, scale = self.predictors(state, contexts)
-        return probability_best(mean, scale, np.full(mean.shape[1], np.inf))
+        return probability_best(mean, scale, np.full(mean.shape[1], np.inf), eligible)
 
     def sample_actions(self, state: NeuralLogisticState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:
         """Thompson-sampled actions, int64[N, n]."""

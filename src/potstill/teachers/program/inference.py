@@ -97,8 +97,11 @@ def prior(program: Program, names: tuple[str, ...], width: int, count: int, key:
 
 
 @partial(jax.jit, static_argnames=("program", "k"))
-def wins(program: Program, draws: Draws, contexts: Any, k: int) -> tuple[Any, Any]:
-    """Number of draws under which each action is best, [N, K], ties split evenly; and of non-finite draws, [N]."""
+def wins(program: Program, draws: Draws, contexts: Any, k: int, eligible: Any = None) -> tuple[Any, Any]:
+    """Number of draws under which each action is best, [N, K], ties split evenly; and of non-finite draws, [N].
+
+    With `eligible`, bool[N, K], it is the best of the eligible actions.
+    """
     # One action at a time, so that lookups by action are constants, and one draw at a time, so that data stay in the
     # cache: 60 times faster than all at once.
     actions = [jnp.full(len(contexts), a, jnp.int32) for a in range(k)]
@@ -108,7 +111,8 @@ def wins(program: Program, draws: Draws, contexts: Any, k: int) -> tuple[Any, An
         known = handlers.seed(handlers.substitute(program, draw), 0)
         means = jnp.stack([known(contexts, a) for a in actions])
         # Not tested by equality: the compiler may compute a mean twice, with different rounding.
-        best = means >= means.max(axis=0) - _TIE * jnp.abs(means).max(axis=0)
+        allowed = means if eligible is None else jnp.where(eligible.T, means, -jnp.inf)
+        best = allowed >= allowed.max(axis=0) - _TIE * jnp.abs(means).max(axis=0)
         won, bad = totals
         return (won + best / best.sum(axis=0), bad + ~jnp.isfinite(means).all(axis=0)), None
 

@@ -13,7 +13,7 @@ from potstill.errors import InvalidModel, InvalidOption
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.teachers import memory as memories
-from potstill.teachers.contract import Exactness, Float32, NeedsFiniteActions
+from potstill.teachers.contract import Bool, Exactness, Float32, NeedsFiniteActions
 from potstill.teachers.memory import Memory, Weighting, Weights, weights
 from potstill.teachers.program.model_file import ModelFile
 from potstill.teachers.propensities import sample_rows
@@ -137,13 +137,14 @@ class ProgramTS(NeedsFiniteActions, Weights):
             )
         return ProgramState(memory, state.actions, draws, np.array(diverged, np.float64))
 
-    def propensities(self, state: ProgramState, contexts: Float32, key: Key) -> Float32:
+    def propensities(self, state: ProgramState, contexts: Float32, key: Key, eligible: Bool | None = None) -> Float32:
         """The share of a set of draws under which each action is best, ties split evenly, float32[N, K]."""
         k, draws, won = int(state.actions), self.posterior(state), [np.zeros((0, int(state.actions)))]
         start = int(key.generator().integers(self.sets))
         for number, (first, rows) in enumerate(_filled(contexts, _SHARED_BY)):
             one = {name: values[(start + number) % self.sets :: self.sets] for name, values in draws.items()}
-            count, bad = _inference().wins(self.program, one, rows, k)
+            allowed = None if eligible is None else _edged(eligible[first : first + len(rows)], len(rows))
+            count, bad = _inference().wins(self.program, one, rows, k, allowed)
             self._check_finite(np.asarray(bad)[: len(contexts) - first], first)
             won.append(np.asarray(count))
         return (np.concatenate(won)[: len(contexts)] / self.draws).astype(np.float32)
@@ -209,7 +210,12 @@ def _filled(contexts: Float32, at_once: int) -> Iterator[tuple[int, Float32]]:
     step = min(at_once, 1 << max(len(contexts) - 1, 0).bit_length())
     for first in range(0, len(contexts), step):
         rows = contexts[first : first + step]
-        yield first, np.pad(rows, ((0, step - len(rows)), (0, 0)), mode="edge")
+        yield first, _edged(rows, step)
+
+
+def _edged(rows: NDArray[Any], count: int) -> NDArray[Any]:
+    """Rows, filled up to a count with copies of the last one."""
+    return np.pad(rows, ((0, count - len(rows)), (0, 0)), mode="edge")
 
 
 def name_of(program: Callable[..., Any]) -> str:

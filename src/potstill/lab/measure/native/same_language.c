@@ -29,10 +29,10 @@ typedef struct {
 static float *network_scores(const potstill_policy *policy, const float *encoded, float *scratch)
 {
 #if defined(VECTORS) && defined(__x86_64__) && !defined(_WIN32)
-    if (HAS_AVX512) return scores_avx512(policy, 1, encoded, scratch);
-    if (HAS_AVX2) return scores_avx2(policy, 1, encoded, scratch);
+    if (HAS_AVX512) return scores_avx512(policy, 1, encoded, NULL, scratch);
+    if (HAS_AVX2) return scores_avx2(policy, 1, encoded, NULL, scratch);
 #endif
-    return scores_portable(policy, 1, encoded, scratch);
+    return scores_portable(policy, 1, encoded, NULL, scratch);
 }
 
 INLINE float sum_of_squares(const float *z, size_t count)

@@ -207,6 +207,14 @@ def _fidelity(one: data.VersionReply) -> Html | None:
         for name, (title, text) in _MEASURED.items()
         if isinstance(one.fidelity.get(name), int | float)
     ]
+    rows += [
+        (
+            f"total variation among {part['actions']} eligible",
+            number(part["tv_mean"]),
+            tag("span", f"at most {part['tv_max']:.2g}, over random sets of eligible actions", class_="soft"),
+        )
+        for part in one.fidelity.get("eligible", ())
+    ]
     contexts = one.fidelity.get("contexts")
     about = tag("p", f"Measured on {contexts:,} held-out contexts.", class_="note") if contexts else None
     shown = table(("measure", "value", "meaning"), rows, caption="Fidelity", numeric=(1,))

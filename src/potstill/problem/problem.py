@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from potstill import decode
 from potstill.errors import InvalidProblem, check_distinct, check_name, shown
+from potstill.features import Encoder, Feature
 from potstill.lazy import tables_for
-from potstill.problem.encoding import Encoder, Float32
-from potstill.problem.features import Feature
 from potstill.problem.objective import Objective, parse
 from potstill.problem.reward import Reward
 from potstill.spaces import Continuous, from_config, is_space
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 else:
     ActionSpace = Any  # any registered space: which one a file has is known when it is read
 
+Float32 = NDArray[np.float32]
 #: One context: a mapping of feature names to values, or an already encoded float32[d].
 Context = Mapping[str, object] | NDArray[np.float32]
 #: Many contexts: rows, columns by name, or an already encoded float32[N, d].

@@ -41,7 +41,7 @@ from potstill.problem.validate import (
     reward_must_be,
     reward_range,
 )
-from potstill.spaces import ActionSpace, Continuous, Discrete
+from potstill.spaces import ActionSpace, Catalog, Continuous, Discrete
 
 __all__ = [
     "FIRST_SECOND",
@@ -55,6 +55,7 @@ __all__ = [
     "YEAR_2200",
     "ActionSpace",
     "Boolean",
+    "Catalog",
     "Categorical",
     "Context",
     "Contexts",

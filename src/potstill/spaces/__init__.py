@@ -33,7 +33,7 @@ from potstill.spaces.softmax import SoftmaxHead
 if TYPE_CHECKING:
     from potstill.spaces.conformance import check_space
     from potstill.spaces.lake import polars_type
-    from potstill.spaces.masked import masked_learning, masks_of_size
+    from potstill.spaces.masked import MaskedLearning, masked_learning, masks_of_size
 
 __all__ = [
     "ActionSpace",
@@ -53,6 +53,7 @@ __all__ = [
     "Learning",
     "LoggedRows",
     "LoggedSupport",
+    "MaskedLearning",
     "NamedActions",
     "OffPolicy",
     "Parts",
@@ -80,6 +81,6 @@ __getattr__ = lazy(
     {
         "conformance": ("check_space",),
         "lake": ("polars_type",),
-        "masked": ("masked_learning", "masks_of_size"),
+        "masked": ("MaskedLearning", "masked_learning", "masks_of_size"),
     },
 )

@@ -127,10 +127,13 @@ class CatalogLinearTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
             rows, rng = slice(first, first + _SHARED_BY), key.child(group).generator()
             x, allowed = with_one(contexts[rows]).astype(np.float32), part_of(eligible, rows)
             for drawn in (sampler.draw(n, rng) for n in _parts(self.draws, together)):
-                weights = drawn.coefficients @ items
-                weights[:, 0] += drawn.effects
-                best = among(x @ weights, allowed).argmax(axis=2)
-                np.add.at(wins[rows], (np.arange(len(x)), best), 1)
+                # As two plain products: NumPy multiplies stacks of matrices sixteen times as slowly.
+                weights = drawn.coefficients.swapaxes(0, 1).reshape(-1, len(items)) @ items
+                weights = weights.reshape(x.shape[1], -1)
+                weights[0] += drawn.effects.ravel()
+                rated = (x @ weights).reshape(len(x), *drawn.effects.shape)
+                best = among(rated, None if allowed is None else allowed[:, None]).argmax(axis=2)
+                np.add.at(wins[rows], (np.arange(len(x))[:, None], best), 1)
         return wins / np.float32(self.draws)
 
     def sample_actions(self, state: CatalogState, contexts: Float32, n: int, key: Key) -> NDArray[np.int64]:

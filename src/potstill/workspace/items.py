@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from potstill.decode import unknown_name
 from potstill.errors import InvalidAction
+from potstill.policy import Policy
 from potstill.problem import Catalog
 from potstill.storage import child
+from potstill.workspace.adapt import Adaptation
 from potstill.workspace.change import CannotChangeActions, check_change, locked, publish_change, served
 from potstill.workspace.problem_source import ITEMS, items_text, read_source
 from potstill.workspace.workspace import Change, Workspace
@@ -100,10 +102,17 @@ def remove_items(place: str, names: Collection[str], *, reason: str = "", by: st
     """
     with locked(Workspace(place)) as workspace:
         space, before = catalog_of(workspace), served(workspace)
-        known = {*space.names, *(() if before is None else getattr(before.problem.actions, "names", ()))}
+        known = {*space.names, *_lately(before)}
         if unknown := next((name for name in names if name not in known), None):
             raise InvalidAction(unknown_name("item", unknown, space.names[:_LISTED]))
         return _changed(workspace, space, _wanted(space, (), set(names), whole=False), Change(reason, by))
+
+
+def _lately(policy: Policy | None) -> Iterator[str]:
+    """Items of the version that serves, and of the one that it was adapted from."""
+    if policy is not None:
+        yield from getattr(policy.problem.actions, "names", ())
+        yield from getattr(Adaptation.of(policy), "removed", ())
 
 
 def _wanted(space: Catalog, items: Sequence[Mapping[str, Any]], remove: set[str], *, whole: bool) -> Catalog:

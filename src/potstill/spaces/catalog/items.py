@@ -35,7 +35,10 @@ def check_features(features: object) -> tuple[Feature, ...]:
 def check_items(items: object, features: Sequence[Feature]) -> tuple[dict[str, Any], ...]:
     """Items in canonical form: plain values, numbers as floats, missing values left out."""
     if isinstance(items, (str, Mapping)) or not isinstance(items, Sequence) or len(items) < 2:
-        raise InvalidProblem(f"items must be a list of at least two items, each with an {ID!r}, got {shown(items)}")
+        raise InvalidProblem(
+            f"items must be a list of at least two items, each with an {ID!r}, got {shown(items)}; those of a workspace "
+            "are in items.json, which potstill init --items makes of a table"
+        )
     plain = {"number": _number, "boolean": _boolean, "string": _string, "numbers": _numbers}
     canonical = {feature.name: plain[feature.holds] for feature in features}
     found = tuple(_canonical(item, place, canonical) for place, item in enumerate(items))

@@ -29,7 +29,7 @@ class Catalog(NamedActions, frozen=True, tag_field="type", tag="catalog", repr_o
     """
 
     features: Sequence[Feature]
-    items: Sequence[Any]
+    items: Sequence[Any] = ()
     retired: Sequence[str] = ()
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from potstill.workspace.actions import (
     remove_action,
     retire_action,
 )
-from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform, source_of
+from potstill.workspace.adapt import Adaptation, adapt, adapt_again, in_words, is_uniform, source_of
 from potstill.workspace.backup import (
     BackupReport,
     CorruptBackup,
@@ -99,6 +99,7 @@ __all__ = [
     "UpdateConfig",
     "Workspace",
     "WorkspaceExists",
+    "adapt",
     "adapt_again",
     "add_action",
     "back_up",

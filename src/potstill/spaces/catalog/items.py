@@ -36,8 +36,8 @@ def check_items(items: object, features: Sequence[Feature]) -> tuple[dict[str, A
     """Items in canonical form: plain values, numbers as floats, missing values left out."""
     if isinstance(items, (str, Mapping)) or not isinstance(items, Sequence) or len(items) < 2:
         raise InvalidProblem(
-            f"items must be a list of at least two items, each with an {ID!r}, got {shown(items)}; those of a workspace "
-            "are in items.json, which potstill init --items makes of a table"
+            f"items must be a list of at least two items, each with an {ID!r}, got {shown(items)}; those of a "
+            "workspace are in items.json, which potstill init --items makes of a table"
         )
     plain = {"number": _number, "boolean": _boolean, "string": _string, "numbers": _numbers}
     canonical = {feature.name: plain[feature.holds] for feature in features}

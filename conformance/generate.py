@@ -388,7 +388,7 @@ def refused_files(policy: ps.Policy) -> dict[str, tuple[bytes, str]]:
         "unread-format.refused": (artifact.to_bytes(unread, policy.layers, policy.mean), "format version 5"),
         "tower-of-a-list.refused": (
             artifact.to_bytes(policy.metadata, policy.layers, policy.mean, tower),
-            "tensors of items",
+            "tensors of an item tower",
         ),
         "masked-format.refused": (artifact.to_bytes(masked, policy.layers, policy.mean), "masked"),
         "masked-shapes.refused": (artifact.to_bytes(masked_latest, policy.layers, policy.mean), "layers.0.weight"),

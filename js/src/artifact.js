@@ -98,7 +98,7 @@ function indexOf(bytes, wanted) {
 
 /** The tensors of the item tower, which deciding does not need; they are taken out of the others. */
 function takeTower(tensors) {
-  const names = [...tensors.keys()].filter((name) => name.startsWith("items."));
+  const names = [...tensors.keys()].filter((name) => name.startsWith("tower."));
   for (const name of names) tensors.delete(name);
   return names;
 }
@@ -106,7 +106,7 @@ function takeTower(tensors) {
 function checkTower(names, problem, masked) {
   if (!names.length || (problem.catalog && !masked)) return;
   const what = masked ? "a masked policy" : "a policy whose actions are no catalogue";
-  throw new InvalidPolicy(`tensors of items in ${what}: ${names.sort().join(", ")}`);
+  throw new InvalidPolicy(`tensors of an item tower in ${what}: ${names.sort().join(", ")}`);
 }
 
 function readLayers(tensors, problem, masked) {

@@ -57,7 +57,7 @@ test("files of another kind", () => {
 });
 
 test("other format versions", () => {
-  for (const format of [0, 4, -1]) {
+  for (const format of [0, 5, -1]) {
     const reason = new RegExp(`^format version ${format}; this version of Potstill reads 1 to 4$`);
     assertRefused(policyFile({ metadata: { format } }), reason);
   }

@@ -97,7 +97,7 @@ def sync(
 @requires("lake")
 def remove(
     place: Place,
-    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of the items.", show_default=False)],
+    names: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of the items.", show_default=False)],
     reason: Reason = "",
     by: Author = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, although observations are left out.")] = False,

@@ -25,7 +25,7 @@ FORMATS = (1, 2, 3, 4)
 _MASKED = 3
 _KEY = "potstill"
 #: Tensor of the effects of items.
-_EFFECTS = "items.effects"
+_EFFECTS = "tower.effects"
 _NO_CHECKSUM = "0" * 64
 #: The deepest nesting of JSON that is read. Potstill writes about six levels; parsers run out of stack at thousands.
 MAX_DEPTH = 64
@@ -98,7 +98,7 @@ def to_bytes(metadata: Metadata, layers: list[Layer], mean: NDArray[np.float32],
     """A policy as the bytes of its file; equal policies give equal bytes."""
     tensors = {"context.mean": mean, **_named("layers", layers)}
     if tower is not None:
-        tensors |= {_EFFECTS: np.ascontiguousarray(tower.effects), **_named("items", tower.layers)}
+        tensors |= {_EFFECTS: np.ascontiguousarray(tower.effects), **_named("tower", tower.layers)}
     blank = msgspec.structs.replace(metadata, sha256=_NO_CHECKSUM)
     data: bytes = safetensors.save(tensors, {_KEY: msgspec.json.encode(blank).decode()})
     return data.replace(_NO_CHECKSUM.encode(), hashlib.sha256(data).hexdigest().encode(), 1)
@@ -125,10 +125,10 @@ def read(data: bytes) -> tuple[Metadata, list[Layer], NDArray[np.float32], Tower
         raise InvalidPolicy(f"not a readable safetensors file: {error}") from error
     if metadata.problem_hash != metadata.problem.hash:
         raise InvalidPolicy(f"its problem has the hash {metadata.problem.hash}, but it says {metadata.problem_hash}")
-    of_items = {name: tensors.pop(name) for name in list(tensors) if name.startswith("items.")}
+    of_tower = {name: tensors.pop(name) for name in list(tensors) if name.startswith("tower.")}
     layers = _layers(tensors, metadata)
     mean = _tensor(tensors, "context.mean", (metadata.problem.width,))
-    return metadata, layers, mean, _tower(of_items, metadata, layers[-1]) if of_items else None
+    return metadata, layers, mean, _tower(of_tower, metadata, layers[-1]) if of_tower else None
 
 
 class _Header(msgspec.Struct, rename={"metadata": "__metadata__"}):
@@ -221,8 +221,8 @@ def _tower(tensors: dict[str, NDArray[Any]], metadata: Metadata, last: Layer) ->
     space = metadata.problem.actions
     if not isinstance(space, Catalog) or metadata.masked:
         what = "a masked policy" if metadata.masked else "a policy whose actions are no catalogue"
-        raise InvalidPolicy(f"tensors of items in {what}: {', '.join(sorted(tensors))}")
-    layers = _network(tensors, "items", space.width + 2, len(last.weight) + 1, others=1)
+        raise InvalidPolicy(f"tensors of an item tower in {what}: {', '.join(sorted(tensors))}")
+    layers = _network(tensors, "tower", space.width + 2, len(last.weight) + 1, others=1)
     return Tower(layers, _tensor(tensors, _EFFECTS, (len(space), 2)))
 
 

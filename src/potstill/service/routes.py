@@ -18,11 +18,11 @@ from potstill.service.reads import (
     expect,
     experiment,
     insights,
-    items,
     versions,
 )
 from potstill.service.tokens import Scope
 from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
+from potstill.workspace import ItemsReport
 
 #: What a status other than success means.
 REFUSALS = {
@@ -322,7 +322,7 @@ PROBLEM_ENDPOINTS = (
         "published. Items that are not named stay, unless the request says `whole`. The reply comes when this worker "
         "follows; others follow within seconds.",
         (wire.ItemsRequest,),
-        (items.ItemsReply,),
+        (ItemsReport,),
         (*_BODY, 409),
         "batch",
     ),

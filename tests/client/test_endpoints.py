@@ -63,4 +63,5 @@ def test_every_endpoint_but_those_of_people_has_a_client():
         "admin/evaluate",
         "admin/mode",
         "admin/actions",
+        "admin/items",
     }

@@ -13,7 +13,7 @@ from potstill.keys import Key
 from potstill.pipeline.recent_rows import latest_rows
 from potstill.policy import Policy
 from potstill.problem import Feature, Problem
-from potstill.spaces import FiniteSpace, lake_columns
+from potstill.spaces import lake_columns
 from potstill.summaries import FeatureReport, FeatureRow
 from potstill.summaries.build import value_of
 from potstill.tables import context_column, decision_fits, encode_contexts, reward_fits
@@ -139,9 +139,7 @@ class _RewardModel:
 def _action_features(problem: Problem, frame: pl.DataFrame) -> Float64:
     space = problem.actions
     actions = lake_columns(space).actions(frame["action"])
-    if isinstance(space, FiniteSpace):
-        return np.eye(len(space))[actions]
-    return space.features(actions).astype(np.float64)
+    return space.embed(actions).astype(np.float64)
 
 
 def _ridge(columns: Float64, value: Float64) -> Float64:

@@ -10,7 +10,17 @@ from typing import Any, Literal, NamedTuple
 
 from potstill.service import wire
 from potstill.service.personalizer import wire as personalizer
-from potstill.service.reads import actions, compare, decisions, evaluation, expect, experiment, insights, versions
+from potstill.service.reads import (
+    actions,
+    compare,
+    decisions,
+    evaluation,
+    expect,
+    experiment,
+    insights,
+    items,
+    versions,
+)
 from potstill.service.tokens import Scope
 from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
 
@@ -301,6 +311,20 @@ PROBLEM_ENDPOINTS = (
         (actions.ActionsReply,),
         (*_BODY, 409),
         "single",
+    ),
+    Endpoint(
+        "POST",
+        "admin/items",
+        "change_items",
+        "admin",
+        "Change the items of a catalogue",
+        "Adds, changes and removes items without a restart: `items.json` changes, and a version adapted to it is "
+        "published. Items that are not named stay, unless the request says `whole`. The reply comes when this worker "
+        "follows; others follow within seconds.",
+        (wire.ItemsRequest,),
+        (items.ItemsReply,),
+        (*_BODY, 409),
+        "batch",
     ),
     Endpoint(
         "POST",

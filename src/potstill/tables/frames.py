@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from potstill.errors import InvalidObservation, shown
-from potstill.problem import Discrete, Observations, Problem
-from potstill.spaces import lake_columns
+from potstill.problem import Observations, Problem
+from potstill.spaces import NamedActions, lake_columns
 from potstill.tables.columns import Columns, check_columns, check_constant_propensity, feature_columns
 from potstill.tables.encode import encode_contexts
 from potstill.tables.infer import in_one_line
@@ -82,7 +82,7 @@ def observations_of(problem: Problem, table: Any, columns: Columns, *, skip: boo
         unfit = rules.unfit(numbered).head(NAMED).collect(engine="streaming").rows()
         way_out = "Correct these rows, or leave them out with skip=True"
         raise InvalidObservation(f"{refusal(where, unfit, len(rows) - len(fitting))} {way_out}")
-    if isinstance(columns.propensity, float) and isinstance(problem.actions, Discrete) and len(fitting):
+    if isinstance(columns.propensity, float) and isinstance(problem.actions, NamedActions) and len(fitting):
         counts = dict(fitting["action"].value_counts().rows())
         check_constant_propensity(columns.propensity, counts, where, InvalidObservation)
     return Observations(

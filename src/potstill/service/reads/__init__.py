@@ -1,6 +1,16 @@
 """What can be read about a problem: a JSON endpoint each, whose reply is what the page of the same name shows."""
 
-from potstill.service.reads import actions, compare, decisions, evaluation, expect, experiment, insights, versions
+from potstill.service.reads import (
+    actions,
+    compare,
+    decisions,
+    evaluation,
+    expect,
+    experiment,
+    insights,
+    items,
+    versions,
+)
 from potstill.service.reads.endpoints import ReadEndpoints
 
 __all__ = [
@@ -12,5 +22,6 @@ __all__ = [
     "expect",
     "experiment",
     "insights",
+    "items",
     "versions",
 ]

@@ -26,6 +26,7 @@ QUERIES = {
     "decision": "decision",
     "compare": "compare",
     "expect": "expect",
+    "fidelity": "fidelity",
     "action_counts": "action_counts",
     "experiment": "experiment",
 }

@@ -7,7 +7,20 @@ from typing import Any
 import msgspec
 
 from potstill.service.dashboard.html import Child, Html, join, tag
-from potstill.service.dashboard.parts import badge, bar, button, empty, notice, number, section, table, url, value, when
+from potstill.service.dashboard.parts import (
+    badge,
+    bar,
+    button,
+    empty,
+    interval,
+    notice,
+    number,
+    section,
+    table,
+    url,
+    value,
+    when,
+)
 from potstill.service.dashboard.view import Call, View
 from potstill.service.reads import evaluation as data
 from potstill.service.status import in_thread
@@ -21,8 +34,8 @@ _KINDS = {
 }
 _TONES: dict[str, Any] = {"good": "good", "caution": "warn", "no": "bad"}
 _GRADES = {"good": "trust it", "caution": "caution", "no": "unreliable"}
-#: Differences below this round to nothing.
-NOTHING = 0.0005
+#: Differences below this are those of floating point.
+NOTHING = 1e-9
 #: Seconds between two looks at an evaluation that runs.
 PAUSE = 2
 
@@ -75,19 +88,16 @@ def _result(call: Call, found: data.EvaluationResult | None) -> Html:
         return empty("Nothing was evaluated yet.", then)
     ends = [end for row in found.rows for end in (row.low, row.high, row.value) if end is not None]
     low, high = min(ends, default=0.0), max(ends, default=1.0)
-    header = (
-        "policy",
-        "reward per decision",
-        "",
-        f"{100 * found.level:.0f} % interval",
-        "against serving",
-        "trust",
-        "",
-    )
-    rows = [_row(call, row, low, high) for row in found.rows]
+    header = ("policy", "reward per decision", "", "against serving", "effective rows", "trust", "")
+    rows = [_row(call, row, low, high, found.decisions) for row in found.rows]
     shown = table(header, rows, caption="Estimates", numeric=(2, 3, 4))
     left_out = [f" {each}" for each in found.left_out]
-    note = join(f"On {found.decisions:,} decisions, ", when(found.ended), f", by {found.by}.", left_out)
+    by = join(", asked for by ", value(found.by)) if found.by else None
+    level = f"{100 * found.level:.0f} %"
+    note = join(
+        f"Rewards per decision with {level} intervals, on {found.decisions:,} decisions. Effective rows: decisions of "
+        "its own that would say as much. Made ", when(found.ended), by, ".", left_out,
+    )  # fmt: skip
     return section("Estimates", _winner(found), shown, note=note)
 
 
@@ -107,7 +117,7 @@ def _winner(found: data.EvaluationResult) -> Html:
     return notice("No candidate is surely better than the serving version.")
 
 
-def _row(call: Call, row: data.EvaluationRow, low: float, high: float) -> tuple[Child, ...]:
+def _row(call: Call, row: data.EvaluationRow, low: float, high: float, rows: int) -> tuple[Child, ...]:
     def place(number: float | None) -> float | None:
         return None if number is None else (number - low) / (high - low) if high > low else 0.5
 
@@ -115,9 +125,15 @@ def _row(call: Call, row: data.EvaluationRow, low: float, high: float) -> tuple[
     shape = bar(
         place(row.value) or 0.0, f"{row.name}: {number(row.value)}", place(row.low), place(row.high), point=True
     )
-    ends = "–" if row.low is None or row.high is None else f"{row.low:.3f} to {row.high:.3f}"
     trust = None if row.kind == "logged" else _trust(row)
-    return (name, shape, number(row.value), ends, _change(row), trust, _apply(call, row))
+    figure = interval(row.value, row.low, row.high)
+    return (name, shape, figure, _change(row), _effective(row, rows), trust, _apply(call, row))
+
+
+def _effective(row: data.EvaluationRow, rows: int) -> Child:
+    if row.effective is None:
+        return f"{rows:,}"
+    return f"{min(row.effective, rows):,.0f}"
 
 
 def _trust(row: data.EvaluationRow) -> Html:
@@ -130,8 +146,7 @@ def _change(row: data.EvaluationRow) -> str:
         return "–"
     if max(map(abs, (row.difference, row.difference_low, row.difference_high))) < NOTHING:
         return "about 0"
-    said = f"{row.difference:+.3f} ({row.difference_low:+.3f} to {row.difference_high:+.3f})"
-    return said.replace("-", "−")
+    return interval(row.difference, row.difference_low, row.difference_high, signed=True)
 
 
 def _apply(call: Call, row: data.EvaluationRow) -> Html | None:

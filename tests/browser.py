@@ -16,6 +16,8 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 PATIENCE = 60  # timeout in seconds, generous for a busy machine
+#: Keys that tests press: code, and text that they type.
+KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}
 QUIET = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
     "--disable-quic", "--no-first-run", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
@@ -35,9 +37,31 @@ class Page:
 
     def open(self, url: str, width: int = 1200, height: int = 900, scheme: str = "light") -> None:
         """Go to an address; `scheme` is the colour scheme that the reader prefers."""
+        self.show(width, height, scheme)
+        self._call("Page.navigate", url=url)
+
+    def show(self, width: int, height: int, scheme: str) -> None:
+        """Show the page in another size and colour scheme."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self._call("Page.navigate", url=url)
+
+    def leave(self) -> None:
+        """Leave the page, and forget what it asked for and complained about."""
+        self._call("Page.navigate", url="about:blank")
+        self.run("0")
+        self.complaints.clear()
+        self.requests.clear()
+
+    def key(self, name: str) -> None:
+        """Press a key such as ``Tab``."""
+        code, text = KEYS[name]
+        pressed = {"key": name, "code": name, "windowsVirtualKeyCode": code}
+        self._call("Input.dispatchKeyEvent", type="keyDown", **pressed, **({"text": text} if text else {}))
+        self._call("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    def type(self, text: str) -> None:
+        """Type some text where the focus is."""
+        self._call("Input.insertText", text=text)
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""

@@ -10,10 +10,7 @@ from potstill.keys import Key
 from potstill.pipeline.queries.errors import CannotAnswer
 from potstill.pipeline.queries.events import latest
 from potstill.pipeline.queries.groups import groups
-from potstill.pipeline.resume import start
-from potstill.spaces import learning
 from potstill.tables import context_column, context_fits, encode_contexts
-from potstill.teachers import label
 from potstill.workspace import Workspace
 
 
@@ -28,6 +25,13 @@ def fidelity(workspace: Workspace, *, version: int, contexts: int) -> dict[str, 
     policy, problem = workspace.registry.policy(version), workspace.problem
     if policy.problem.hash != problem.hash:
         raise CannotAnswer(409, f"version {version} is for another problem than problem.toml")
+    if policy.metadata.lineage.teacher is None:
+        raise CannotAnswer(409, f"version {version} has no teacher of its own")
+    # They take seconds to load, and so are not loaded before there is something to say.
+    from potstill.pipeline.resume import start
+    from potstill.spaces import learning
+    from potstill.teachers import label
+
     begun = start(workspace, policy)
     if begun.base != version:
         raise CannotAnswer(409, begun.why_anew or f"version {version} has no teacher of its own")

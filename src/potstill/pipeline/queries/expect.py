@@ -59,7 +59,7 @@ def _still(workspace: Workspace) -> tuple[Any, str | None]:
 
         begun = start(workspace, serving)
         if begun.base is None:
-            return None, begun.why_anew or nothing
+            return None, f"{begun.why_anew}; the next update learns it again" if begun.why_anew else nothing
         _loaded.clear()
         _loaded[key] = begun.still
     return _loaded[key], None

@@ -10,6 +10,7 @@ from potstill.service.dashboard.html import Child, Html, join, tag
 from potstill.service.dashboard.parts import (
     badge,
     bar,
+    between,
     button,
     empty,
     interval,
@@ -86,9 +87,19 @@ def _result(call: Call, found: data.EvaluationResult | None) -> Html:
     if found is None:
         then = "Press Evaluate now. It needs observations: decisions whose reward window has closed, after an update."
         return empty("Nothing was evaluated yet.", then)
-    ends = [end for row in found.rows for end in (row.low, row.high, row.value) if end is not None]
+    # Intervals of unreliable estimates are wide: they are cut off at the ends of the others.
+    sure = [row for row in found.rows if row.grade != "no"] or found.rows
+    ends = [end for row in sure for end in (row.low, row.high, row.value) if end is not None]
     low, high = min(ends, default=0.0), max(ends, default=1.0)
-    header = ("policy", "reward per decision", "", "against serving", "effective rows", "trust", "")
+    header = (
+        "policy",
+        f"from {between(low, high)}",
+        "reward per decision",
+        "against serving",
+        "effective rows",
+        "trust",
+        "",
+    )
     rows = [_row(call, row, low, high, found.decisions) for row in found.rows]
     shown = table(header, rows, caption="Estimates", numeric=(2, 3, 4))
     left_out = [f" {each}" for each in found.left_out]
@@ -109,19 +120,25 @@ def _winner(found: data.EvaluationResult) -> Html:
     ]  # fmt: skip
     if better:
         best = max(better, key=lambda row: row.difference or 0.0)
-        return notice(f"{best.name} earns more than the serving version: {_change(best)} per decision.", "good")
+        return notice(f"{_named(best)} earns more than the serving version: {_change(best)} per decision.", "good")
     fixed = [row for row in found.rows if row.kind in ("fixed", "uniform") and row.difference_low is not None]
     ahead = [row for row in fixed if (row.difference_low or 0.0) > 0 and row.grade != "no"]
     if ahead:
-        return notice(f"{ahead[0].name} earns more than the serving version: {_change(ahead[0])} per decision.", "warn")
+        words = f"{_named(ahead[0])} earns more than the serving version: {_change(ahead[0])} per decision."
+        return notice(words, "warn")
     return notice("No candidate is surely better than the serving version.")
+
+
+def _named(row: data.EvaluationRow) -> str:
+    return f"{row.name[:1].upper()}{row.name[1:]}"
 
 
 def _row(call: Call, row: data.EvaluationRow, low: float, high: float, rows: int) -> tuple[Child, ...]:
     def place(number: float | None) -> float | None:
         return None if number is None else (number - low) / (high - low) if high > low else 0.5
 
-    name = join(tag("strong", value(row.name)), tag("span", _KINDS.get(row.kind, ""), class_="about soft"))
+    about = tag("span", _KINDS.get(row.kind, ""), class_="about soft")
+    name = tag("div", tag("strong", value(row.name)), about, class_="name")
     shape = bar(
         place(row.value) or 0.0, f"{row.name}: {number(row.value)}", place(row.low), place(row.high), point=True
     )

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.pipeline.audit import LoadedPolicies, audit_rows
-from potstill.pipeline.queries.action_shares import labels, place, shares
+from potstill.pipeline.queries import labels, place, shares
 from potstill.pipeline.recent_rows import latest_rows
 from potstill.policy import Policy
 from potstill.problem import Continuous

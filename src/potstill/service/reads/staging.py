@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -17,7 +18,8 @@ from potstill.summaries import read_updates
 
 #: Named, not imported: what it loads must not be loaded here.
 MODULE = "potstill.pipeline.queries.stage"
-_LOCK = "update.lock"
+#: Locks in the spool: of any update, and of one that was asked for and still loads.
+_LOCKS = ("update.lock", "stage.lock")
 
 
 class StagingReply(Struct, frozen=True, kw_only=True):
@@ -30,12 +32,17 @@ class StagingReply(Struct, frozen=True, kw_only=True):
 def read_staging(service: ProblemService) -> StagingReply:
     """Whether an update runs on this machine."""
     make_folder(service.workspace.spool)
-    held = hold(service.workspace.spool / _LOCK, wait=False)
-    if held is not None:
-        os.close(held)
+    if not any(_is_held(service.workspace.spool / lock) for lock in _LOCKS):
         return StagingReply(running=False)
     last = read_updates(service.workspace.storage).last
     return StagingReply(running=True, since=None if last is None or last.ended else moment(last.began))
+
+
+def _is_held(lock: Path) -> bool:
+    held = hold(lock, wait=False)
+    if held is not None:
+        os.close(held)
+    return held is None
 
 
 async def begin_staging(service: ProblemService, reason: str, by: str) -> None:

@@ -27,8 +27,8 @@ from potstill.service.dashboard.parts import (
 )
 from potstill.service.dashboard.view import Call, View
 from potstill.service.dashboard.views import compare, fidelity
+from potstill.service.reads import staging
 from potstill.service.reads import versions as data
-from potstill.service.reads.staging import StagingReply, read_staging
 from potstill.service.status import in_thread
 
 _TONES: dict[str, Any] = {"serving": "good", "refused": "bad", "staged": "warn"}
@@ -59,7 +59,7 @@ async def render(call: Call) -> Html:
         return await fidelity.render(call, asked.version)
     listed = msgspec.convert({"limit": asked.limit}, data.VersionsQuery)
     found = await in_thread(data.read_versions, call.service, listed)
-    staging = await in_thread(read_staging, call.service)
+    begun = await in_thread(staging.read_staging, call.service)
     chosen = None
     if asked.version is not None:
         chosen = await in_thread(data.read_version, call.service, data.VersionQuery(version=asked.version))
@@ -68,7 +68,7 @@ async def render(call: Call) -> Html:
         tag("p", "Each update distils a version. The gates refuse one that is worse or unsound.", class_="lead"),
         [notice(fault, "bad") for fault in found.damage],
         _state(call, found),
-        _running(call, staging),
+        _running(call, begun),
         _list(call, found, asked.version),
         None if chosen is None else _details(call, chosen),
         compare.form(call, [one.version for one in found.versions if one.current_problem], asked.first, asked.second),
@@ -90,11 +90,11 @@ def _state(call: Call, found: data.VersionsReply) -> Html:
     return join(lines, tag("div", [*_buttons(call, found)], class_="row"), _right(call))
 
 
-def _running(call: Call, staging: StagingReply) -> Html | None:
+def _running(call: Call, begun: staging.StagingReply) -> Html | None:
     """That an update runs, and another look in a moment."""
-    if not staging.running:
+    if not begun.running:
         return None
-    since = join(" since ", when(staging.since)) if staging.since else None
+    since = join(" since ", when(begun.since)) if begun.since else None
     again = {
         "hx_get": url(call.service.name, "versions"),
         "hx_trigger": f"load delay:{PAUSE}s",

@@ -388,6 +388,9 @@ def test_an_update_that_is_asked_for_stages_a_version_with_its_author(tmp_path):
         async with opened(workspace) as asker:
             begun = await asker.post("admin/stage", {"reason": "a look first", "by": "ann"})
             again = await asker.post("admin/stage", {"reason": "twice"})
+            shown = (await asker.get("/p/video-upload/versions")).body
+            assert b"An update runs" in shown
+            assert b'hx-trigger="load delay:2s"' in shown
             last = await settled(asker)
             applied = await asker.post("admin/promote", {"version": 1, "reason": "it is good", "by": "bob"})
             return begun, again, last, applied

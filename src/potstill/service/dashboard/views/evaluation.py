@@ -35,8 +35,8 @@ _KINDS = {
 }
 _TONES: dict[str, Any] = {"good": "good", "caution": "warn", "no": "bad"}
 _GRADES = {"good": "trust it", "caution": "caution", "no": "unreliable"}
-#: Differences below this are those of floating point.
-NOTHING = 1e-9
+#: Differences below this share of the reward are none.
+NOTHING = 1e-3
 #: Seconds between two looks at an evaluation that runs.
 PAUSE = 2
 
@@ -161,7 +161,7 @@ def _trust(row: data.EvaluationRow) -> Html:
 def _change(row: data.EvaluationRow) -> str:
     if row.difference is None or row.difference_low is None or row.difference_high is None:
         return "–"
-    if max(map(abs, (row.difference, row.difference_low, row.difference_high))) < NOTHING:
+    if max(map(abs, (row.difference, row.difference_low, row.difference_high))) <= NOTHING * abs(row.value or 0.0):
         return "about 0"
     return interval(row.difference, row.difference_low, row.difference_high, signed=True)
 

@@ -156,11 +156,17 @@ def _row(call: Call, one: data.VersionSummary, found: data.VersionsReply, *, cur
         badge(one.state, _TONES.get(one.state, "plain")),
         None if one.current_problem else badge("other problem", "warn"),
     )
-    observations, kl = f"{one.observations:,}", "–" if one.kl is None else f"{one.kl:.3f}"
+    observations, kl = f"{one.observations:,}", _kl(one.kl)
     return (
         name, state, when(one.published), observations, kl, *_estimates(one.comparison), _verdict(one),
         _serve(call, one, found),
     )  # fmt: skip
+
+
+def _kl(kl: float | None) -> str:
+    if kl is None:
+        return "–"
+    return f"{kl:.3f}" if kl == 0 or kl >= 0.0005 else "< 0.001"
 
 
 def _estimates(compared: data.ComparisonReply | None) -> tuple[Child, Child]:
@@ -169,8 +175,8 @@ def _estimates(compared: data.ComparisonReply | None) -> tuple[Child, Child]:
         return "–", "–"
     estimate = interval(compared.value, compared.value_low, compared.value_high)
     difference = interval(compared.difference, compared.low, compared.high, signed=True)
-    effective = compared.rows if compared.effective is None else compared.effective
-    rows = f"{effective:,.0f} effective rows of {compared.rows:,}"
+    known = None if compared.effective is None else f"{compared.effective:,.0f} effective rows of {compared.rows:,}"
+    rows = known or f"on {compared.rows:,} rows"
     trust = f"version {compared.against}; {_GRADES.get(compared.grade, compared.grade)}"
     return _noted(estimate, rows), _noted(difference, trust)
 

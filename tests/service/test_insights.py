@@ -1,6 +1,9 @@
 """Overview, apprentice, features and health over HTTP: what they say of an empty, a sound and a broken problem."""
 
 import asyncio
+import html
+import json
+import re
 
 import numpy as np
 import pytest
@@ -222,3 +225,26 @@ def test_hostile_names_and_values_are_text(tmp_path):
         assert "<script>document" not in page
         assert len(page) < 400_000
     assert "&lt;script&gt;document" in page
+
+
+def test_the_overview_says_rates_of_now_only(workspace):
+    """What came hours ago is not per minute now; a chart has zeros where nothing came."""
+
+    async def page():
+        async with opened(workspace) as asker:
+            return (await asker.get("/p/video-upload/overview?hours=6")).body.decode()
+
+    worlds.log(workspace, workspace.serving(), 60, at=now() - 5 * HOUR)
+    run_update(workspace, now=now())
+    old = asyncio.run(page())
+    assert "none in the last" in old
+    assert "per minute since" not in old
+    chart = html.unescape(re.search(r'data-chart="([^"]*)" role="img" aria-label="Decisions and rewards', old)[1])
+    spec = json.loads(chart)
+    assert spec["unit"] == "per minute"
+    assert spec["series"][0]["values"][-1] == 0.0
+    assert spec["x"][-1] > (now() - HOUR) / 1e6
+    worlds.log(workspace, workspace.serving(), 60, at=now() - 60_000_000, seed=1)
+    workspace.flusher().flush()
+    refresh_summaries(workspace, now())
+    assert "per minute since <time" in asyncio.run(page())

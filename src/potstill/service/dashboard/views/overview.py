@@ -65,12 +65,11 @@ def _figures(found: Overview) -> Html:
     )
 
 
-def _lately(found: Overview, rates: list[float]) -> str:
-    """The rate of the last point, if it reaches up to now."""
-    span = lasting(found.width)
+def _lately(found: Overview, rates: list[float]) -> Child:
+    """The rate of the last point, from its start on, if it reaches up to now."""
     if not rates or found.points[-1].time + found.width < found.time - found.width:
-        return f"none in the last {span}"
-    return f"{number(rates[-1])} per minute in the last {span}"
+        return f"none in the last {lasting(found.width)}"
+    return join(f"{number(rates[-1])} per minute since ", when(found.points[-1].time))
 
 
 def _last_update(found: Overview) -> Html:

@@ -234,7 +234,8 @@ def test_the_overview_says_rates_of_now_only(workspace):
         async with opened(workspace) as asker:
             return (await asker.get("/p/video-upload/overview?hours=6")).body.decode()
 
-    worlds.log(workspace, workspace.serving(), 60, at=now() - 5 * HOUR)
+    for seed, hours in ((2, 5), (3, 3)):
+        worlds.log(workspace, workspace.serving(), 60, at=now() - hours * HOUR, seed=seed)
     run_update(workspace, now=now())
     old = asyncio.run(page())
     assert "none in the last" in old

@@ -29,7 +29,7 @@ from service_process import Running, serving  # noqa: E402
 
 PROBLEM = "video-upload"
 #: Decisions of the example, and those that are made live; and seconds to wait for the latter.
-LOGGED, LIVE, PATIENCE = 2000, 200, 120
+LOGGED, LIVE, PATIENCE = 2000, 40, 120
 COMMAND = [sys.executable, "-m", "potstill.cli"]
 
 
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _traffic(running: Running) -> None:
-    """Decisions and rewards after the update, of 90 units."""
+    """Decisions and rewards after the update, of 20 units; few, so that they do not dwarf the rates of the day."""
     rng = np.random.default_rng(0)
     for number in range(LIVE):
         context: dict[str, Any] = {
@@ -78,7 +78,7 @@ def _traffic(running: Running) -> None:
             "connection": str(rng.choice(["2g", "3g", "4g", "wifi"])),
             "hd_screen": bool(rng.random() < 0.5),
         }
-        asked = {"id": f"live-{number}", "unit": f"user-{rng.integers(90)}", "context": context}
+        asked = {"id": f"live-{number}", "unit": f"user-{rng.integers(20)}", "context": context}
         _post(running, "decide", asked)
         if rng.random() < 0.9:
             _post(running, "reward", {"id": asked["id"], "reward": round(rng.random(), 2)})

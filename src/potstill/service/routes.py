@@ -17,7 +17,9 @@ from potstill.service.reads import (
     evaluation,
     expect,
     experiment,
+    fidelity,
     insights,
+    staging,
     versions,
 )
 from potstill.service.tokens import Scope
@@ -275,6 +277,20 @@ PROBLEM_ENDPOINTS = (
     ),
     Endpoint(
         "POST",
+        "admin/stage",
+        "stage",
+        "admin",
+        "Stage a version",
+        "Begins an update whose version does not serve until it is promoted, by a process of low priority. `GET "
+        "overview` has its outcome, and `GET versions` its version. It needs the extra `learn`.",
+        (wire.ChangeRequest,),
+        (staging.StagingReply,),
+        (*_BODY, 409),
+        "single",
+        202,
+    ),
+    Endpoint(
+        "POST",
         "admin/promote",
         "promote",
         "admin",
@@ -384,6 +400,18 @@ PROBLEM_ENDPOINTS = (
         reply=(compare.CompareReply,),
         refusals=(404, 409, 422, 503),
         query=compare.CompareQuery,
+    ),
+    Endpoint(
+        "GET",
+        "fidelity",
+        "fidelity",
+        "read",
+        "Compare a version with its teacher",
+        "How far a version is from its own teacher in the latest logged contexts, by feature. It needs the extra "
+        "`learn` where the service runs, and a version whose teacher's state is kept (`update.states_kept`).",
+        reply=(fidelity.FidelityReply,),
+        refusals=(404, 409, 422, 503),
+        query=fidelity.FidelityQuery,
     ),
     Endpoint(
         "GET",

@@ -7,8 +7,10 @@ from potstill.service.reads import (
     evaluation,
     expect,
     experiment,
+    fidelity,
     insights,
     items,
+    staging,
     versions,
 )
 from potstill.service.reads.endpoints import ReadEndpoints
@@ -21,7 +23,9 @@ __all__ = [
     "evaluation",
     "expect",
     "experiment",
+    "fidelity",
     "insights",
     "items",
+    "staging",
     "versions",
 ]

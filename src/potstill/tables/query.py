@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from potstill.tables.infer import in_one_line
-from potstill.tables.scan import UnreadableTable
+from potstill.tables.scan import UnreadableTable, in_one_line
 
 
 def run_query(query: str, path: Path) -> None:

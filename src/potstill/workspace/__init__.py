@@ -43,6 +43,7 @@ from potstill.workspace.overview import Overview, overview
 from potstill.workspace.problem_edit import CannotEdit
 from potstill.workspace.problem_file import problem_text
 from potstill.workspace.registry_access import RegistryAccess, open_registry
+from potstill.workspace.staging import recover, staging
 from potstill.workspace.teacher_code import (
     PROGRAM,
     check_code,
@@ -122,12 +123,14 @@ __all__ = [
     "problem_text",
     "read_config",
     "read_design",
+    "recover",
     "remove_action",
     "restore",
     "retire_action",
     "rules_of",
     "same_code",
     "source_of",
+    "staging",
     "states_prior",
     "template",
     "write_design",

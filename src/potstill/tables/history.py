@@ -78,9 +78,17 @@ def read_history(
         why = "; ".join(f"{column.name!r} {column.note}" for column in surveyed[:_NAMED])
         raise InvalidLog(f"{called}: no column is a feature{f': {why}' if why else ''}; name some with --context")
     reward, found, rows = _reward(table, columns.reward, called)
-    space = _actions(table, columns, called) if actions is None else Discrete(actions)
+    space = _actions(table, columns, called) if actions is None else _named(actions, called)
     problem = Problem(name=name, context=features, actions=space, reward=reward)
     return History(place, table, columns, problem, surveyed, found, rows, title)
+
+
+def _named(actions: Sequence[str], place: str) -> Discrete:
+    if len(actions) < 2:
+        raise InvalidLog(
+            f"{place}: the only action is {', '.join(map(repr, actions))}; with one action there is nothing to compare"
+        )
+    return Discrete(actions)
 
 
 def _actions(table: pl.LazyFrame, columns: Columns, place: str) -> Discrete | Continuous:

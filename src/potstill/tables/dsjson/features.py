@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import polars as pl
 
 from potstill.problem import Flat, as_text
+from potstill.tables.dsjson.line import as_float
 from potstill.tables.scan import can_be_column
 
 #: Most features that become columns: the most frequent ones.
@@ -113,7 +115,8 @@ class FeatureColumn:
         if self.kind == "text":
             return value if isinstance(value, str) else as_text(value)
         if self.kind == "number":
-            return float(value)
+            found = as_float(value)
+            return found if math.isfinite(found) else None
         return int(value) if self.kind == "integer" else value
 
 

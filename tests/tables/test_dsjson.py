@@ -330,5 +330,5 @@ def test_one_action_is_refused(tmp_path):
     for line in lines:
         line.update(_labelIndex=0, _label_Action=1, a=[1], p=[1.0])
         line["c"]["_multi"] = line["c"]["_multi"][:1]
-    with pytest.raises(InvalidLog, match="logs: the only action is .*; with one action there is nothing to compare"):
+    with pytest.raises(InvalidLog, match=r"logs: the only action is .*; with one action there is nothing to compare"):
         dsjson_history(convert(tmp_path, lines)[0], "t", "logs")

@@ -18,7 +18,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog, InvalidProblem
-from potstill.problem import LARGEST_FLOAT32, RFC_3339, Feature, Hashed, Numeric, Text, Timestamp, Vector
+from potstill.problem import (
+    LARGEST_FLOAT32,
+    RFC_3339,
+    Feature,
+    Hashed,
+    Numeric,
+    Text,
+    Timestamp,
+    Vector,
+    can_be_field,
+)
 from potstill.tables.columns import Columns, check_columns, check_context, is_plain
 from potstill.tables.infer import MOST_VALUES, feature_of
 from potstill.tables.scan import collected
@@ -165,6 +175,8 @@ def _why_not(column: pl.Series, values: pl.Series, distinct: int, facts: _Facts)
     """Why a column is no feature; empty if it is one."""
     if not column.name.strip():
         return "no name"
+    if not can_be_field(column.name):
+        return "its name has a quotation mark, a backslash or a control character: rename it"
     if distinct <= 1:
         return "no values" if not distinct else "always the same"
     if not is_plain(column.dtype):

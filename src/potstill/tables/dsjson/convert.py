@@ -253,4 +253,3 @@ def _frame(rows: Sequence[_Row], columns: Sequence[FeatureColumn]) -> pl.DataFra
     contexts = [event.context for event in events]
     series = [pl.Series(name, values, _COLUMNS[name]) for name, values in roles.items()]
     return pl.DataFrame([*series, *(pl.Series(one.name, one.values(contexts), one.dtype) for one in columns)])
-

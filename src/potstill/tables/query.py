@@ -31,6 +31,12 @@ def run_query(query: str, path: Path) -> None:
                 raise UnreadableTable(
                     f"--sql gives no rows: {in_one_line(Exception(last.query))}; end it with a SELECT"
                 )
+            for name, kind in zip(found.columns, found.types, strict=True):
+                if "INTERVAL" in str(kind):
+                    raise UnreadableTable(
+                        f"--sql: column {name!r} holds {kind}, which is no column of a table; convert it, for instance "
+                        f"to seconds with epoch({name}), or leave it out"
+                    )
             found.write_parquet(str(path))
         except duckdb.Error as error:
             raise UnreadableTable(f"--sql: {in_one_line(error)}") from error

@@ -10,6 +10,7 @@ import pytest
 from worlds import LATER, NOON, SETTINGS, log, made
 
 import potstill as ps
+from potstill import LoggedDecision, LoggedReward
 from potstill.errors import InvalidOption
 from potstill.pipeline.candidates import make_candidates
 from potstill.pipeline.check import check_learning
@@ -99,6 +100,61 @@ def _many(workspace) -> bool:
     """Log enough decisions for three parts."""
     log(workspace, workspace.serving(), 200, seed=9, at=NOON + 60_000_000)
     return run_update(workspace, now=LATER + 60_000_000).observations == 200
+
+
+PRICES = b"""
+name = "pricing"
+[[context]]
+type = "numeric"
+name = "wealth"
+low = 0
+high = 1
+[actions]
+type = "continuous"
+name = "price"
+low = 1
+high = 15
+bins = 32
+[reward]
+window = "1h"
+objective = "price * sold"
+"""
+DEMAND = b"""
+import jax
+import numpyro
+import numpyro.distributions as dist
+
+
+def demand(contexts, actions, rewards=None):
+    taste = numpyro.sample("taste", dist.Normal(8, 4))
+    p = jax.nn.sigmoid(taste + 4 * contexts[:, 0] - actions)
+    numpyro.sample("sold", dist.Bernoulli(p), obs=rewards)
+    return p
+"""
+
+
+def test_a_program_of_a_price_is_learnt_and_reproduced(tmp_path):
+    settings = SETTINGS.replace(b"[16]", b"[32, 32]").replace(b"200", b"800")  # a price is sharper than a list
+    config = settings + b'[teacher]\ntype = "program"\nmodel = "models.py:demand"\n' + OPTIONS
+    workspace = Workspace.create(str(tmp_path / "shop"), PRICES, config)
+    workspace.storage.replace("models.py", DEMAND)
+    publish_first(workspace)
+    policy, events, rng = workspace.start(), [], np.random.default_rng(0)
+    for i in range(200):
+        wealth = float(rng.random())
+        decision = policy.decide({"wealth": wealth}, id=f"sale-{i}")
+        sold = float(rng.random() < 1 / (1 + np.exp(decision.action - 5 - 4 * wealth)))
+        events.append(LoggedDecision.of(decision, {"wealth": wealth}, time=NOON + i * 1000))
+        events.append(LoggedReward(id=decision.id, reward=sold, time=NOON + i * 1000 + 60_000_000))
+    with workspace.event_log() as opened:
+        opened.append(*events)
+    report = run_update(workspace, now=LATER)
+    assert (report.outcome, report.reasons) == ("published", [])
+    mean = np.mean([workspace.serving().decide({"wealth": 0.5}, id=str(i)).action for i in range(100)])
+    assert abs(mean - 5.44) < 1  # 5.44 maximises price / (1 + exp(price - 7))
+    assert workspace.serving().metadata.lineage.teacher["type"] == "program"
+    found = reproduce_version(workspace, 1)
+    assert (found.identical, found.differs) == (True, [])
 
 
 def test_a_changed_model_is_refused_by_reproduce_and_learnt_anew_by_an_update(tmp_path):

@@ -218,3 +218,7 @@ def test_every_metric_of_the_dashboard_and_the_alerts_exists():
     used = {*re.findall(r"potstill_\w+", asked), *re.findall(r"potstill_\w+", alerts)}
     assert len(used) > 15
     assert used <= known, used - known
+    told = (Path(__file__).parents[2] / "docs" / "incidents.md").read_text(encoding="utf-8")
+    rules = re.findall(r"alert: (\w+)", alerts)
+    assert len(rules) > 5
+    assert re.findall(r"^\| `(Potstill\w+)`", told, re.M) == rules  # what to do about each, in the same order

@@ -15,6 +15,7 @@ from potstill.errors import InvalidOption
 from potstill.teachers import (
     TEACHERS,
     AnyTeacher,
+    ContinuousProgramTS,
     ModelFile,
     ProgramTS,
     from_config,
@@ -42,7 +43,9 @@ def load_teacher(workspace: Workspace, section: Mapping[str, Any]) -> AnyTeacher
     kind = section.get("type")
     options = {name: value for name, value in section.items() if name != "type"}
     if kind == PROGRAM:
-        return program_from(_model(workspace, options.pop("model", None)), options)
+        measure = workspace.problem.actions.measure
+        kind = ContinuousProgramTS if measure == "lebesgue" else ProgramTS
+        return program_from(_model(workspace, options.pop("model", None)), options, kind)
     if not isinstance(kind, str) or kind in TEACHERS or (":" not in kind and kind not in installed_teachers()):
         return _registered(dict(section))
     reference = class_reference(kind)
@@ -53,7 +56,8 @@ def with_options(teacher: AnyTeacher, recorded: Mapping[str, Any]) -> AnyTeacher
     """A loaded teacher with the options of a lineage: its code, and the recorded values."""
     options = {name: value for name, value in recorded.items() if name not in ("type", "source")}
     if isinstance(teacher, ProgramTS) and isinstance(teacher.program, ModelFile):
-        return program_from(teacher.program, {name: value for name, value in options.items() if name != "model"})
+        stated = {name: value for name, value in options.items() if name != "model"}
+        return program_from(teacher.program, stated, type(teacher))
     return make_teacher(type(teacher), options, str(recorded.get("type")))
 
 

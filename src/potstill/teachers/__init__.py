@@ -45,7 +45,7 @@ from potstill.teachers.neural import (
 )
 from potstill.teachers.plugins import load_class, make_teacher
 from potstill.teachers.probability_best import probability_best
-from potstill.teachers.program import ModelFile, ProgramTS, program_from
+from potstill.teachers.program import ContinuousProgramTS, ModelFile, ProgramTS, program_from
 from potstill.teachers.propensities import is_masked, label
 from potstill.teachers.registry import TEACHERS, available, check_support, default_teacher, from_config, to_config
 from potstill.teachers.source import Source
@@ -65,6 +65,7 @@ __all__ = [
     "ContinuousGaussianProcessTS",
     "ContinuousLinearTS",
     "ContinuousNeuralLinearTS",
+    "ContinuousProgramTS",
     "ContinuousTeacher",
     "DeepKernelTS",
     "Design",

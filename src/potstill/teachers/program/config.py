@@ -14,14 +14,14 @@ from potstill.teachers.program.model_file import ModelFile
 from potstill.teachers.program.program_ts import ProgramTS
 
 
-def program_from(model: ModelFile, options: dict[str, Any]) -> ProgramTS:
+def program_from(model: ModelFile, options: dict[str, Any], kind: type[ProgramTS] = ProgramTS) -> ProgramTS:
     """A program teacher with a model and options such as ``{"draws": 500}``; `InvalidOption` for others."""
     try:
         stated = convert(options, _options())
     except msgspec.ValidationError as error:
         raise InvalidOption(f"teacher 'program': {error}") from error
     _ = model.program
-    return ProgramTS(model, **msgspec.structs.asdict(stated))
+    return kind(model, **msgspec.structs.asdict(stated))
 
 
 def program_config(teacher: ProgramTS, model: ModelFile) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Data(NamedTuple):
 
     Attributes:
         contexts: Encoded contexts, float32[N, d].
-        actions: Positions of actions, int32[N].
+        actions: Positions of actions, int32[N]; or numbers, float32[N].
         rewards: Rewards, float32[N].
         weights: Observation weights, float32[N]; 0 for padding.
     """
@@ -76,7 +76,8 @@ class Weighted(Messenger):  # type: ignore[misc]
     def __init__(self, program: Program, data: Data) -> None:
         super().__init__(program)
         self.weights = data.weights
-        self.likelihoods = inspect_sites(program, data.contexts.shape[1]).likelihoods
+        numbers = jnp.issubdtype(data.actions.dtype, jnp.floating)
+        self.likelihoods = inspect_sites(program, data.contexts.shape[1], numbers=bool(numbers)).likelihoods
 
     def process_message(self, site: dict[str, Any]) -> None:
         """Scale the likelihood sites; NumPyro calls this at each site."""
@@ -84,10 +85,12 @@ class Weighted(Messenger):  # type: ignore[misc]
             site["scale"] = self.weights if site["scale"] is None else self.weights * site["scale"]
 
 
-@partial(jax.jit, static_argnames=("program", "names", "width", "count"))
-def prior(program: Program, names: tuple[str, ...], width: int, count: int, key: jax.Array) -> Draws:
+@partial(jax.jit, static_argnames=("program", "names", "width", "count", "numbers"))
+def prior(
+    program: Program, names: tuple[str, ...], width: int, count: int, key: jax.Array, *, numbers: bool = False
+) -> Draws:
     """Draws of the named latent parameters from the prior."""
-    nowhere = jnp.zeros((1, width), jnp.float32), jnp.zeros(1, jnp.int32)
+    nowhere = jnp.zeros((1, width), jnp.float32), jnp.zeros(1, jnp.float32 if numbers else jnp.int32)
 
     def draw(key: jax.Array) -> Draws:
         registered = handlers.trace(handlers.seed(program, key)).get_trace(*nowhere)
@@ -134,14 +137,43 @@ def means(program: Program, draws: Draws, contexts: Any, k: int) -> Any:
     return jax.lax.scan(add, jnp.zeros((k, len(contexts))), draws)[0].T / count
 
 
+@partial(jax.jit, static_argnames=("program",))
+def curves(program: Program, draws: Draws, contexts: Any, actions: Any) -> Any:
+    """The mean reward of each number float32[G] under each draw, [draws, N, G]."""
+
+    def curve(_: None, draw: Draws) -> tuple[None, Any]:
+        return None, _at_each(program, draw, contexts, actions)
+
+    return jax.lax.scan(curve, None, draws)[1]
+
+
+@partial(jax.jit, static_argnames=("program",))
+def mean_curve(program: Program, draws: Draws, contexts: Any, actions: Any) -> Any:
+    """The mean reward of each number float32[G] over the draws, [N, G]."""
+
+    def add(total: Any, draw: Draws) -> tuple[Any, None]:
+        return total + _at_each(program, draw, contexts, actions), None
+
+    count = len(jax.tree.leaves(draws)[0])
+    return jax.lax.scan(add, jnp.zeros((len(contexts), len(actions))), draws)[0] / count
+
+
+def _at_each(program: Program, draw: Draws, contexts: Any, actions: Any) -> Any:
+    """The mean reward of each number in each context, [N, G]."""
+    known = handlers.seed(handlers.substitute(program, draw), 0)
+    rows = jnp.repeat(contexts, len(actions), axis=0, total_repeat_length=len(contexts) * len(actions))
+    return known(rows, jnp.tile(actions, len(contexts))).reshape(len(contexts), len(actions))
+
+
 def padded(memory: Memory) -> Data:
     """A memory padded to the next power of two with copies of its first row, which any likelihood accepts."""
     n = len(memory.actions)
     rows = max(_MIN_ROWS, 1 << (n - 1).bit_length())
     fill = np.concatenate([np.arange(n), np.zeros(rows - n, np.int64)])
+    numbers = memory.actions.dtype.kind == "f"
     return Data(
         memory.contexts[fill],
-        memory.actions[fill],
+        memory.actions[fill].astype(np.float32 if numbers else np.int32),
         memory.rewards[fill].astype(np.float32),
         np.where(np.arange(rows) < n, memory.weights[fill], 0.0).astype(np.float32),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Contexts per batch of mean rewards: few enough for the cache. A power of two, as are the sizes of smaller batches.
 _CHUNK = 4096
 #: Contexts that share one set of draws for their labels.
-_SHARED_BY = 256
+SHARED_BY = 256
 
 
 class ProgramState(NamedTuple):
@@ -92,6 +92,9 @@ class ProgramTS(NeedsFiniteActions, Weights):
     window: int | None = None
     weighting: Weighting = "equal"
 
+    #: Whether actions are numbers, not positions in a list.
+    numbers: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         for field in ("draws", "sets", "warmup", "thin", "chains", "nuts_limit", "steps"):
             self._check(getattr(self, field) >= 1, field, "at least 1")
@@ -106,7 +109,7 @@ class ProgramTS(NeedsFiniteActions, Weights):
             "sampled",
             draws=self.draws,
             standard_error=0.5 / self.draws**0.5,
-            shared_by=_SHARED_BY,
+            shared_by=SHARED_BY,
             distinct=self.draws * self.sets,
         )
 
@@ -115,37 +118,35 @@ class ProgramTS(NeedsFiniteActions, Weights):
         """True: a program's prior rarely treats all actions alike."""
         return True
 
-    def init(self, problem: Problem) -> ProgramState:
+    def init(self, problem: Problem) -> Any:
         """Prior draws; checks what the program registers and returns."""
-        inference, names = _inference(), self._latents(problem.width)
+        count, draws = self.count(problem.actions), self.prior_draws(problem.width)
         self._check_actions(problem)
-        drawn = inference.prior(self.program, names, problem.width, self.draws * self.sets, inference.jax_key(Key(0)))
-        draws = tuple(np.asarray(drawn[name]) for name in names)
-        return ProgramState(memories.empty(problem.width), np.array(self.count(problem.actions)), draws, np.array(0.0))
+        return ProgramState(memories.empty(problem.width), np.array(count), draws, np.array(0.0))
 
-    def update(self, state: ProgramState, observations: Observations, key: Key) -> ProgramState:
+    def update(self, state: Any, observations: Observations, key: Key) -> Any:
         """The posterior after more observations; chains start from the previous draws."""
         if not len(observations):
             return state
         memory = state.memory.append(observations, self.window, weights(observations, self.weighting))
-        drawn, diverged = self._infer(memory, self.posterior(state), _inference().jax_key(key))
+        drawn, diverged = self._infer(memory, self.posterior(state), inference_module().jax_key(key))
         draws = tuple(np.asarray(drawn[name]) for name in sorted(drawn))
         if not np.isfinite(diverged) or not all(np.isfinite(values).all() for values in draws):
             raise InvalidModel(
                 f"{self!r}: found no parameters under which the rewards have a finite likelihood; check for rewards "
                 "outside the likelihood's support, and for logarithms and divisions in the program"
             )
-        return ProgramState(memory, state.actions, draws, np.array(diverged, np.float64))
+        return state._replace(memory=memory, draws=draws, diverged=np.array(diverged, np.float64))
 
     def propensities(self, state: ProgramState, contexts: Float32, key: Key, eligible: Bool | None = None) -> Float32:
         """The share of a set of draws under which each action is best, ties split evenly, float32[N, K]."""
         k, draws, won = int(state.actions), self.posterior(state), [np.zeros((0, int(state.actions)))]
         start = int(key.generator().integers(self.sets))
-        for number, (first, rows) in enumerate(_filled(contexts, _SHARED_BY)):
-            one = {name: values[(start + number) % self.sets :: self.sets] for name, values in draws.items()}
+        for number, (first, rows) in enumerate(filled(contexts, SHARED_BY)):
+            one = self.one_set(draws, start + number)
             allowed = None if eligible is None else _edged(eligible[first : first + len(rows)], len(rows))
-            count, bad = _inference().wins(self.program, one, rows, k, allowed)
-            self._check_finite(np.asarray(bad)[: len(contexts) - first], first)
+            count, bad = inference_module().wins(self.program, one, rows, k, allowed)
+            self.check_finite(np.asarray(bad)[: len(contexts) - first], first)
             won.append(np.asarray(count))
         return (np.concatenate(won)[: len(contexts)] / self.draws).astype(np.float32)
 
@@ -156,17 +157,17 @@ class ProgramTS(NeedsFiniteActions, Weights):
     def mean_rewards(self, state: ProgramState, contexts: Float32) -> NDArray[np.float64]:
         """The mean reward of each action over the posterior draws, float64[N, K]."""
         k, draws = int(state.actions), self.posterior(state)
-        parts = [_inference().means(self.program, draws, rows, k) for _, rows in _filled(contexts, _CHUNK)]
+        parts = [inference_module().means(self.program, draws, rows, k) for _, rows in filled(contexts, _CHUNK)]
         return np.concatenate([np.zeros((0, k)), *parts])[: len(contexts)].astype(np.float64)
 
-    def posterior(self, state: ProgramState) -> dict[str, NDArray[Any]]:
+    def posterior(self, state: Any) -> dict[str, NDArray[Any]]:
         """Posterior draws by the name of the latent parameter, [draws, ...], for diagnostics."""
         names = self._latents(state.memory.contexts.shape[1])
         return dict(zip(names, state.draws, strict=True))
 
     def _infer(self, memory: Memory, kept: dict[str, NDArray[Any]], key: Any) -> tuple[dict[str, Any], float]:
         """Draws by name, and the share of divergent steps; NaN if inference failed."""
-        inference, n = _inference(), len(memory.actions)
+        inference, n = inference_module(), len(memory.actions)
 
         data = inference.padded(memory.normalised())
         if self.inference == "svi" or n > self.nuts_limit:
@@ -176,18 +177,30 @@ class ProgramTS(NeedsFiniteActions, Weights):
             drawn = inference.nuts(self.program, data, kept, key, **plan)
         return drawn[0], float(drawn[1])
 
+    def prior_draws(self, width: int) -> tuple[NDArray[Any], ...]:
+        """Prior draws of each latent parameter, sorted by name."""
+        inference, names = inference_module(), self._latents(width)
+        count, key = self.draws * self.sets, inference.jax_key(Key(0))
+        drawn = inference.prior(self.program, names, width, count, key, numbers=self.numbers)
+        return tuple(np.asarray(drawn[name]) for name in names)
+
+    def one_set(self, draws: dict[str, NDArray[Any]], number: int) -> dict[str, NDArray[Any]]:
+        """One of the sets of draws, in turn."""
+        return {name: values[number % self.sets :: self.sets] for name, values in draws.items()}
+
     def _latents(self, width: int) -> tuple[str, ...]:
-        _inference()
+        inference_module()
         from potstill.teachers.program.sites import inspect_sites
 
-        return inspect_sites(self.program, width).latents
+        return inspect_sites(self.program, width, numbers=self.numbers).latents
 
     def _check_actions(self, problem: Problem) -> None:
         from potstill.teachers.program.sites import check_actions
 
         check_actions(self.program, problem.width, self.count(problem.actions))
 
-    def _check_finite(self, bad: NDArray[Any], first: int) -> None:
+    def check_finite(self, bad: NDArray[Any], first: int) -> None:
+        """Refuse contexts from `first` on in which mean rewards are not finite under some draws, int[N]."""
         rows = np.flatnonzero(bad)
         if rows.size:
             raise InvalidModel(
@@ -197,15 +210,15 @@ class ProgramTS(NeedsFiniteActions, Weights):
 
     def _check(self, fine: bool, field: str, expected: str) -> None:
         if not fine:
-            raise InvalidOption(f"ProgramTS: {field} must be {expected}, got {getattr(self, field)!r}")
+            raise InvalidOption(f"{type(self).__name__}: {field} must be {expected}, got {getattr(self, field)!r}")
 
     def __repr__(self) -> str:
         # Without the memory address: this goes into policy files, which are equal for equal runs.
         options = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self)[1:]]
-        return f"ProgramTS({', '.join([name_of(self.program), *options])})"
+        return f"{type(self).__name__}({', '.join([name_of(self.program), *options])})"
 
 
-def _filled(contexts: Float32, at_once: int) -> Iterator[tuple[int, Float32]]:
+def filled(contexts: Float32, at_once: int) -> Iterator[tuple[int, Float32]]:
     """Contexts in chunks of one size, the last filled up with copies of its last row; and the first row of each."""
     step = min(at_once, 1 << max(len(contexts) - 1, 0).bit_length())
     for first in range(0, len(contexts), step):
@@ -225,8 +238,8 @@ def name_of(program: Callable[..., Any]) -> str:
     return getattr(program, "__qualname__", type(program).__qualname__)
 
 
-def _inference() -> ModuleType:
-    """Import the inference module lazily: NumPyro is optional and takes seconds to import."""
+def inference_module() -> ModuleType:
+    """The inference module, imported lazily: NumPyro is optional and takes seconds to import."""
     try:
         from potstill.teachers.program import inference
     except ModuleNotFoundError as error:

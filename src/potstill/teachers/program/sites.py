@@ -27,9 +27,15 @@ class Sites(NamedTuple):
 
 
 @lru_cache(maxsize=128)
-def inspect_sites(program: Callable[..., Any], width: int) -> Sites:
-    """The sites of a program, for contexts of `width` columns; `InvalidOption` says what is wrong with a program."""
-    few, more = (_trace(program, width, n) for n in (2, 3))
+def inspect_sites(program: Callable[..., Any], width: int, *, numbers: bool = False) -> Sites:
+    """The sites of a program; `InvalidOption` says what is wrong with a program.
+
+    Args:
+        program: The program.
+        width: Number of columns of its contexts.
+        numbers: Whether its actions are numbers, not positions in a list.
+    """
+    few, more = (_trace(program, width, n, numbers) for n in (2, 3))
     latents = sorted(name for name, site in few.items() if _is_latent(program, site))
     if not latents:
         raise _refusal(program, "it has no latent parameter: register some with numpyro.sample(name, prior)")
@@ -39,7 +45,7 @@ def inspect_sites(program: Callable[..., Any], width: int) -> Sites:
     return Sites(tuple(latents), _likelihoods(program, few))
 
 
-def _trace(program: Callable[..., Any], width: int, n: int) -> Registered:
+def _trace(program: Callable[..., Any], width: int, n: int, numbers: bool) -> Registered:
     """Trace shapes for n observations; checks that the program returns mean rewards, with and without rewards."""
     sites: Registered = {}
 
@@ -50,7 +56,7 @@ def _trace(program: Callable[..., Any], width: int, n: int) -> Registered:
         return mean
 
     contexts, column = np.zeros((n, width), np.float32), np.zeros(n, np.float32)
-    actions = np.zeros(n, np.int32)
+    actions = np.zeros(n, np.float32 if numbers else np.int32)
     for rewards in (None, column):
         with _refused(program):
             mean = jax.eval_shape(run, contexts, actions, rewards)

@@ -1,4 +1,4 @@
-"""The tutorial, followed to the letter: its files, its commands in their order, and what it promises at the end."""
+"""Pages that take a reader to a service that learns: their files, their commands in order, their promises."""
 
 import os
 import re
@@ -12,8 +12,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from dsjson_examples import log, write
 
-PAGE = Path(__file__).parents[1] / "docs/tutorial.md"
+DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r'^```(?:python title="(?P<file>[\w.]+)"|console)\n(?P<text>.*?)^```', re.M | re.S)
 #: What a reader does once for the machine.
 INSTALL = ("python3 -m venv", "pip install")
@@ -27,8 +28,14 @@ def port():
 
 
 def commands(block):
-    """Commands after a prompt, with the lines that they continue on."""
-    return [command.replace("\\\n", " ") for command in re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.M)]
+    """Commands after a prompt, with the lines that they continue on: after a backslash, or within quotes."""
+    found = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            found.append(line[2:])
+        elif found and (found[-1].endswith("\\") or found[-1].count("'") % 2):
+            found[-1] += f"\n{line}"
+    return found
 
 
 class Terminal:
@@ -66,24 +73,26 @@ class Terminal:
             assert self.service.wait(timeout=60) == 0
 
 
-def test_a_reader_gets_from_a_table_to_a_service_that_learns(tmp_path, port):
-    text = PAGE.read_text(encoding="utf-8").replace("127.0.0.1:8080", f"127.0.0.1:{port}")
-    text = text.replace("potstill serve shop", f"potstill serve shop --port {port}")
-    terminal, shown = Terminal(tmp_path, port), {}
+def follow(page, terminal):
+    """Do what a page says; the output of each command that was run, in order."""
+    text = (DOCS / page).read_text(encoding="utf-8").replace("127.0.0.1:8080", f"127.0.0.1:{terminal.port}")
+    text = text.replace("potstill serve shop", f"potstill serve shop --port {terminal.port}")
+    shown = []
     try:
         for block in BLOCK.finditer(text):
             if block["file"]:
-                (tmp_path / block["file"]).write_text(block["text"], encoding="utf-8")
+                (terminal.folder / block["file"]).write_text(block["text"], encoding="utf-8")
                 continue
             for command in commands(block["text"]):
                 if not command.startswith(INSTALL):
-                    shown.setdefault(command, []).append(terminal.run(command))
+                    shown.append((command, terminal.run(command)))
     finally:
         terminal.close()
+    return lambda begin: [text for command, text in shown if command.startswith(begin)]
 
-    def output(begin):
-        return [text for command, texts in shown.items() if command.startswith(begin) for text in texts]
 
+def test_a_reader_gets_from_a_table_to_a_service_that_learns(tmp_path, port):
+    output = follow("tutorial.md", Terminal(tmp_path, port))
     (first,) = output("potstill init")
     assert "It would have been better" in first
     assert "version 1 serves" in first
@@ -92,3 +101,18 @@ def test_a_reader_gets_from_a_table_to_a_service_that_learns(tmp_path, port):
     assert "published: version 3 now serves" in output("potstill update")[1]
     assert "less than policy 3" in output("potstill evaluate")[0]
     assert "1,501" in output("potstill audit")[0] or "3,001" in output("potstill audit")[0]
+
+
+def test_a_user_of_personalizer_gets_from_its_logs_to_a_service_that_learns(tmp_path, port):
+    (tmp_path / "logs").mkdir()
+    write(tmp_path / "logs" / "2021-02-04.json", log(2_400))
+    output = follow("from-personalizer.md", Terminal(tmp_path, port))
+    (first,) = output("potstill import dsjson")
+    assert "It would have been better" in first
+    assert "version 1 serves" in first
+    ranked, rewarded = output("curl")
+    assert re.search(r'"rewardActionId":"(Latte|Tea)"', ranked)
+    assert rewarded == ""
+    assert "published: version 2 now serves" in output("potstill update")[0]
+    assert "less than policy 2" in output("potstill evaluate")[0]
+    assert "1,001" in output("potstill audit")[0]

@@ -4,13 +4,13 @@
     python benchmarks/service.py --folder /data --seconds 20
 
 The server is pinned to core 0, wrk to core 1. A request has 38 numeric features; the policy has two hidden layers of
-100 and 7 actions. "bare" is a Starlette endpoint that reads the same body and replies with the same number of bytes, on
-uvicorn as it comes; it is the bound for single decisions. "bare, our protocol" is that endpoint on the HTTP protocol of
-the service. Every decision is on disk before the reply, so the folder must be on a disk. "swaps" publishes a new policy
-every half second. "updates" runs `potstill update` on the example workspace in a loop on the server's core, at the
-priority that `potstill serve --update-every` gives it. CPU is that of the server per decision, kernel included: it
-shows the capacity of a core even on a busy machine. Latencies are wrk's, which counts a stall for every request that
-would have been sent during it.
+100 and 7 actions. "bare" is a Starlette endpoint that reads the same body and replies with the same number of bytes,
+on uvicorn as it comes; it is the bound for single decisions. "bare, our protocol" is that endpoint on the HTTP
+protocol of the service. Every decision is on disk before the reply, so the folder must be on a disk. "swaps"
+publishes a new policy every half second. "updates" runs `potstill update` on the example workspace in a loop on the
+server's core, at the priority that `potstill serve --update-every` gives it. "views" reads the pages in turn, one
+every half second. CPU is that of the server per decision, kernel included: it shows the capacity of a core even on a
+busy machine. Latencies are wrk's, which counts a stall for every request that would have been sent during it.
 """
 
 import argparse
@@ -24,9 +24,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -157,7 +157,7 @@ class Row(NamedTuple):
     kind: str
     connections: int
     size: int = 0
-    beside: Literal["", "swaps", "updates"] = ""
+    beside: Literal["", "swaps", "updates", "views"] = ""
 
 
 ROWS = (
@@ -167,6 +167,7 @@ ROWS = (
     Row("decide, 128 connections", "whole", 128),
     Row("decide, swaps", "whole", 32, beside="swaps"),
     Row("decide, updates", "whole", 32, beside="updates"),
+    Row("decide, views", "whole", 32, beside="views"),
     Row("bare, batches of 1000", "plain", 4, size=1000),
     Row("batches of 1000", "whole", 4, size=1000),
 )
@@ -178,7 +179,7 @@ def run(row: Row, folder: Path, seconds: float) -> float:
     with serving(row.kind, folder) as (pid, url):
         wait_until_up(url)
         load(url, connections=row.connections, seconds=1, size=row.size)
-        with BESIDE[row.beside](folder):
+        with BESIDE[row.beside](folder, url):
             before = cpu_seconds(pid)
             found = load(url, connections=row.connections, seconds=seconds, size=row.size)
             cpu = cpu_seconds(pid) - before
@@ -193,15 +194,15 @@ def run(row: Row, folder: Path, seconds: float) -> float:
 
 
 @contextmanager
-def swapping(folder: Path) -> Iterator[None]:
-    """Publish a new version every half second."""
-    workspace, stop = Workspace(folder), threading.Event()
+def repeated(work: Callable[[], object]) -> Iterator[None]:
+    """Call a function every half second."""
+    stop = threading.Event()
 
-    def swap() -> None:
+    def repeat() -> None:
         while not stop.wait(0.5):
-            publish(workspace)
+            work()
 
-    thread = threading.Thread(target=swap)
+    thread = threading.Thread(target=repeat)
     thread.start()
     try:
         yield
@@ -210,8 +211,33 @@ def swapping(folder: Path) -> Iterator[None]:
         thread.join()
 
 
+def nothing(_: Path, __: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def swapping(folder: Path, _: str) -> AbstractContextManager[None]:
+    """Publish a new version every half second."""
+    workspace = Workspace(folder)
+    return repeated(lambda: publish(workspace))
+
+
+def viewing(_: Path, url: str) -> AbstractContextManager[None]:
+    """Read a page every half second, one view after the other, as the browser asks for it again."""
+    import httpx
+
+    from potstill.service.dashboard.views import VIEWS
+
+    views = cycle(VIEWS)
+
+    def read() -> None:
+        reply = httpx.get(f"{url}/p/{NAME}/{next(views).name}", headers={"HX-Request": "true"}, timeout=60)
+        assert reply.status_code == 200, reply.text
+
+    return repeated(read)
+
+
 @contextmanager
-def updating(folder: Path) -> Iterator[None]:
+def updating(folder: Path, _: str) -> Iterator[None]:
     """Run updates of another workspace in a loop."""
     potstill, place = [sys.executable, "-m", "potstill.cli"], str(folder / "example")
     subprocess.run([*potstill, "init", place, "--example"], stdout=subprocess.DEVNULL, check=True)
@@ -227,7 +253,7 @@ def updating(folder: Path) -> Iterator[None]:
         shutil.rmtree(place)
 
 
-BESIDE = {"": nullcontext, "swaps": swapping, "updates": updating}
+BESIDE = {"": nothing, "swaps": swapping, "updates": updating, "views": viewing}
 
 
 def sync_ms(folder: Path) -> tuple[float, float]:

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 import potstill as ps
-from potstill.policy import Layer, artifact
+from potstill.policy import Layer, Tower, artifact
 from potstill.policy.draw import uniform
 
 HERE = Path(__file__).parent
@@ -88,7 +88,30 @@ def problems() -> dict[str, ps.Problem]:
         "times": problem("times", TIMES, ACTIONS),
         "many-actions": problem("many-actions", EVERY_FEATURE[:4], [f"item {i}" for i in range(200)]),
         "retired-actions": problem("retired-actions", EVERY_FEATURE[:4], ACTIONS, retired=["left", "down"]),
+        "catalog": catalog("catalog"),
+        "retired-items": catalog("retired-items", retired=["item 3", "größe"]),
     }
+
+
+def catalog(name: str, retired: Sequence[str] = ()) -> ps.Problem:
+    """Items with features of all shapes, of which some have no value."""
+    names = [f"item {i}" for i in range(20)] + ["größe", "日本"]
+    items = [
+        {
+            "id": item,
+            "price": 3.5 * i,
+            "kind": "abx"[i % 3],
+            "place": [i / 7, -1.0],
+            **({"new": i % 2 == 0} if i % 4 else {}),
+        }
+        for i, item in enumerate(names)
+    ]
+    features = [
+        ps.Numeric("price", low=0, high=100), ps.Categorical("kind", ["a", "b"]), ps.Vector("place", size=2),
+        ps.Boolean("new", missing="flag"),
+    ]  # fmt: skip
+    space = ps.Catalog(features=features, items=items, retired=retired)
+    return ps.Problem(name=name, context=EVERY_FEATURE[:4], actions=space)
 
 
 def problem(name: str, context: list[Any], actions: list[str], retired: Sequence[str] = ()) -> ps.Problem:
@@ -111,6 +134,8 @@ POLICIES: dict[str, tuple[str, tuple[int, ...], Any, float, float]] = {
     "far-apart.policy": ("numbers", (50,), "tanh", 20.0, 0.0),
     "farther-apart.policy": ("many-actions", (24, 24), "relu", 6.0, 0.0),
     "retired-actions.policy": ("retired-actions", (12,), "tanh", 1.0, 0.02),
+    "catalog.policy": ("catalog", (16, 6), "tanh", 1.0, 0.0),
+    "retired-items.policy": ("retired-items", (12,), "relu", 1.0, 0.01),
 }
 
 
@@ -145,8 +170,22 @@ def build(
         Layer((scale * rng.standard_normal((i, o)) / np.sqrt(max(i, 1))).astype(np.float32), normal(rng, o))
         for i, o in itertools.pairwise(sizes)
     ]
-    policy = ps.Policy.build(chosen, layers, version=7, activation=activation, floor=floor, masked=masked)
+    tower = None
+    if isinstance(chosen.actions, ps.Catalog) and not chosen.actions.retired:
+        tower = make_tower(rng, chosen.actions, sizes[-2], scale)
+        layers[-1] = tower.columns(chosen.actions.encoded, activation)
+    policy = ps.Policy.build(chosen, layers, version=7, activation=activation, floor=floor, masked=masked, tower=tower)
     return policy.with_runtime("numpy")
+
+
+def make_tower(rng: np.random.Generator, space: ps.Catalog, units: int, scale: float) -> Tower:
+    """An item tower with one hidden layer."""
+    sizes = [space.width + 2, 8, units + 1]
+    layers = [
+        Layer((scale * rng.standard_normal((i, o)) / np.sqrt(i)).astype(np.float32), normal(rng, o))
+        for i, o in itertools.pairwise(sizes)
+    ]
+    return Tower(layers, np.abs(rng.standard_normal((len(space), 2))).astype(np.float32))
 
 
 def normal(rng: np.random.Generator, n: int) -> Any:
@@ -333,7 +372,10 @@ def refused_files(policy: ps.Policy) -> dict[str, tuple[bytes, str]]:
     broken = policy.layers[0].weight.copy()
     broken[0, 0] = np.nan
     not_finite = [Layer(broken, policy.layers[0].bias), *policy.layers[1:]]
-    later, latest, unknown = (msgspec.structs.replace(policy.metadata, format=number) for number in (2, 3, 4))
+    later, latest, unknown, unread = (
+        msgspec.structs.replace(policy.metadata, format=number) for number in (2, 3, 4, 5)
+    )
+    tower = make_policy("catalog.policy").tower
     masked = msgspec.structs.replace(policy.metadata, masked=True)
     masked_latest = msgspec.structs.replace(latest, masked=True)
     return {
@@ -343,6 +385,11 @@ def refused_files(policy: ps.Policy) -> dict[str, tuple[bytes, str]]:
         "later-format.refused": (artifact.to_bytes(later, policy.layers, policy.mean), "format version 2"),
         "latest-format.refused": (artifact.to_bytes(latest, policy.layers, policy.mean), "format version 3"),
         "newest-format.refused": (artifact.to_bytes(unknown, policy.layers, policy.mean), "format version 4"),
+        "unread-format.refused": (artifact.to_bytes(unread, policy.layers, policy.mean), "format version 5"),
+        "tower-of-a-list.refused": (
+            artifact.to_bytes(policy.metadata, policy.layers, policy.mean, tower),
+            "tensors of an item tower",
+        ),
         "masked-format.refused": (artifact.to_bytes(masked, policy.layers, policy.mean), "masked"),
         "masked-shapes.refused": (artifact.to_bytes(masked_latest, policy.layers, policy.mean), "layers.0.weight"),
         "not-finite.refused": (artifact.to_bytes(policy.metadata, not_finite, policy.mean), "not finite"),

@@ -28,6 +28,8 @@ from dashboard_pages import press, visit  # noqa: E402
 from service_process import Running, serving  # noqa: E402
 
 PROBLEM = "video-upload"
+#: Decisions of the example, and those that are made live; and seconds to wait for the latter.
+LOGGED, LIVE, PATIENCE = 2000, 40, 120
 COMMAND = [sys.executable, "-m", "potstill.cli"]
 
 
@@ -63,19 +65,20 @@ def main() -> None:
         with serving(Path(folder) / "out", place) as running, browser(chromium, Path(folder) / "profile") as page:
             _traffic(running)
             subprocess.run([*COMMAND, "update", place, "--force", "--stage"], check=True)
+            _flushed(running, LOGGED + LIVE)
             _shoot(page, f"http://127.0.0.1:{running.port}")
 
 
 def _traffic(running: Running) -> None:
-    """Decisions and rewards after the update, of 90 units."""
+    """Decisions and rewards after the update, of 20 units; few, so that they do not dwarf the rates of the day."""
     rng = np.random.default_rng(0)
-    for number in range(200):
+    for number in range(LIVE):
         context: dict[str, Any] = {
             "bandwidth_kbps": round(math.exp(rng.uniform(4, 11.5))),
             "connection": str(rng.choice(["2g", "3g", "4g", "wifi"])),
             "hd_screen": bool(rng.random() < 0.5),
         }
-        asked = {"id": f"live-{number}", "unit": f"user-{rng.integers(90)}", "context": context}
+        asked = {"id": f"live-{number}", "unit": f"user-{rng.integers(20)}", "context": context}
         _post(running, "decide", asked)
         if rng.random() < 0.9:
             _post(running, "reward", {"id": asked["id"], "reward": round(rng.random(), 2)})
@@ -85,6 +88,14 @@ def _post(running: Running, path: str, value: object) -> None:
     address = f"http://127.0.0.1:{running.port}/v1/{PROBLEM}/{path}"
     request = urllib.request.Request(address, json.dumps(value).encode(), {"Content-Type": "application/json"})
     urllib.request.urlopen(request).close()
+
+
+def _flushed(running: Running, decisions: int) -> None:
+    """Wait until the overview has seen all decisions: the flusher adds them a few seconds later."""
+    deadline = time.monotonic() + PATIENCE
+    while running.ask("GET", f"/v1/{PROBLEM}/overview")[1]["decisions"] < decisions:
+        assert time.monotonic() < deadline, f"the overview never had {decisions} decisions"
+        time.sleep(0.5)
 
 
 def _shoot(page: Page, base: str) -> None:

@@ -120,6 +120,15 @@ export interface DiscreteActions {
   readonly retired?: readonly string[];
 }
 
+/** Items with features. */
+export interface Catalog {
+  readonly type: "catalog";
+  readonly features: readonly Feature[];
+  readonly items: readonly { readonly id: string; readonly [feature: string]: unknown }[];
+  /** Items that are no longer chosen, unless a request allows no other. */
+  readonly retired?: readonly string[];
+}
+
 /** A number from an interval. */
 export interface ContinuousAction {
   readonly type: "continuous";
@@ -134,13 +143,13 @@ export interface ContinuousAction {
 export interface Problem {
   readonly name: string;
   readonly context: readonly Feature[];
-  readonly actions: DiscreteActions | ContinuousAction;
+  readonly actions: DiscreteActions | Catalog | ContinuousAction;
   readonly reward?: Readonly<Record<string, unknown>>;
 }
 
 /** Metadata of a policy file: everything but its weights. */
 export interface Metadata {
-  readonly format: 1 | 2;
+  readonly format: 1 | 2 | 3 | 4;
   readonly sha256: string;
   readonly problem: Problem;
   readonly problem_hash: string;

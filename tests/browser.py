@@ -16,6 +16,8 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 PATIENCE = 60  # timeout in seconds, generous for a busy machine
+#: Keys that tests press: code, and text that they type.
+KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}
 QUIET = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
     "--disable-quic", "--no-first-run", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
@@ -31,17 +33,39 @@ class Page:
         self.complaints: list[str] = []
         self.requests: list[str] = []
         for domain in ("Runtime", "Page", "Log", "Network"):
-            self._call(f"{domain}.enable")
+            self.call(f"{domain}.enable")
 
     def open(self, url: str, width: int = 1200, height: int = 900, scheme: str = "light") -> None:
         """Go to an address; `scheme` is the colour scheme that the reader prefers."""
-        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self._call("Page.navigate", url=url)
+        self.show(width, height, scheme)
+        self.call("Page.navigate", url=url)
+
+    def show(self, width: int, height: int, scheme: str) -> None:
+        """Show the page in another size and colour scheme."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def leave(self) -> None:
+        """Leave the page, and forget what it asked for and complained about."""
+        self.call("Page.navigate", url="about:blank")
+        self.run("0")
+        self.complaints.clear()
+        self.requests.clear()
+
+    def key(self, name: str) -> None:
+        """Press a key such as ``Tab``."""
+        code, text = KEYS[name]
+        pressed = {"key": name, "code": name, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **pressed, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    def type(self, text: str) -> None:
+        """Type some text where the focus is."""
+        self.call("Input.insertText", text=text)
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
-        told = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        told = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 
@@ -55,9 +79,10 @@ class Page:
 
     def picture(self, path: Path) -> None:
         """Save what is shown."""
-        path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot")["data"]))
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
-    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """The result of a method of the DevTools protocol."""
         number = next(self._numbers)
         self._connection.send(json.dumps({"id": number, "method": method, "params": parameters}))
         while True:

@@ -46,7 +46,7 @@ class IntegerRange(msgspec.Struct, frozen=True, tag_field="type", tag="integer-r
     def valid(self, actions):
         return (actions >= self.low) & (actions <= self.high)
 
-    def features(self, actions):
+    def embed(self, actions):
         z = 2 * (actions - self.low) / (self.high - self.low) - 1
         return np.stack([z, z**2], axis=-1).astype(np.float32)
 
@@ -92,7 +92,7 @@ class QuadraticHead(NamedTuple):
 
     def distribution(self, outputs, allowed, floor):
         every, space = np.arange(self.low, self.high + 1), IntegerRange(self.low, self.high)
-        scores = outputs @ (SHARP * space.features(every).T)
+        scores = outputs @ (SHARP * space.embed(every).T)
         mask = None if allowed is None else (every >= allowed[:, :1]) & (every <= allowed[:, 1:])
         p = softmax(scores if mask is None else np.where(mask, scores, -np.inf), axis=1)
         return Integers(mix_floor(p.astype(np.float32), mask, floor), self.low)
@@ -143,7 +143,7 @@ class HistogramLearning(msgspec.Struct, frozen=True):
         return distribution.p
 
     def _basis(self):
-        return SHARP * self.space.features(np.arange(self.space.low, self.space.high + 1))
+        return SHARP * self.space.embed(np.arange(self.space.low, self.space.high + 1))
 
 
 def learning(space: IntegerRange) -> HistogramLearning:

@@ -32,7 +32,7 @@ class QuadraticTS(msgspec.Struct, frozen=True, tag_field="type", tag="quadratic-
         return QuadraticState(np.eye(width), np.zeros(width), np.array([space.low, space.high]))
 
     def update(self, state, observations, key):
-        x = self._design(observations.contexts, observations.problem.actions.features(observations.actions))
+        x = self._design(observations.contexts, observations.problem.actions.embed(observations.actions))
         precision = state.precision + x.T @ x / self.noise**2
         return state._replace(precision=precision, weighted=state.weighted + x.T @ observations.rewards / self.noise**2)
 

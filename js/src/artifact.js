@@ -9,7 +9,7 @@ import { sha256 } from "./sha256.js";
 
 /** Formats that are read; a file has the lowest that it needs. */
 const FIRST_FORMAT = 1;
-const LAST_FORMAT = 3;
+const LAST_FORMAT = 4;
 /** The format of masked policies. */
 const MASKED_FORMAT = 3;
 const ZERO_DIGIT = 0x30;
@@ -22,6 +22,7 @@ export function readArtifact(data) {
   checkFormat(metadata, problem);
   verifyChecksum(data, metadata.sha256);
   const tensors = readTensors(data, header, start);
+  checkTower(takeTower(tensors), problem, metadata.masked);
   const layers = readLayers(tensors, problem, metadata.masked);
   const mean = tensorOf(tensors, "context.mean", [problem.width]);
   if (problem.number) problem.number.checkFloor(metadata.floor, InvalidPolicy);
@@ -30,7 +31,7 @@ export function readArtifact(data) {
 }
 
 function checkFormat({ format, masked }, problem) {
-  const needed = masked ? MASKED_FORMAT : problem.format;
+  const needed = masked ? Math.max(MASKED_FORMAT, problem.format) : problem.format;
   if (format !== needed) {
     const what = masked ? "a masked policy is" : "its problem is";
     throw new InvalidPolicy(`format version ${format}, but ${what} of format ${needed}`);
@@ -93,6 +94,19 @@ function indexOf(bytes, wanted) {
     if (wanted.every((byte, i) => bytes[at + i] === byte)) return at;
   }
   return -1;
+}
+
+/** The tensors of the item tower, which deciding does not need; they are taken out of the others. */
+function takeTower(tensors) {
+  const names = [...tensors.keys()].filter((name) => name.startsWith("tower."));
+  for (const name of names) tensors.delete(name);
+  return names;
+}
+
+function checkTower(names, problem, masked) {
+  if (!names.length || (problem.catalog && !masked)) return;
+  const what = masked ? "a masked policy" : "a policy whose actions are no catalogue";
+  throw new InvalidPolicy(`tensors of an item tower in ${what}: ${names.sort().join(", ")}`);
 }
 
 function readLayers(tensors, problem, masked) {

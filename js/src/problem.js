@@ -3,7 +3,10 @@
 import { Continuous } from "./continuous.js";
 import { InvalidContext, shown } from "./errors.js";
 import { readFeatures } from "./features.js";
-import { checkName, checkNames, choice, field, misfit } from "./fields.js";
+import { checkName, checkNames, choice, field, misfit, typed } from "./fields.js";
+
+/** Names that a message lists at most. */
+const LISTED = 50;
 
 export class Problem {
   /** From the `problem` of a policy file's metadata. */
@@ -18,9 +21,13 @@ export class Problem {
     this.actions = this.number ? [] : space;
     const retired = this.number ? [] : readRetired(actions, this.actions, `${path}.actions`);
     /** Whether each action is chosen, Uint8Array[K] of 0 and 1; null if none is retired. */
-    this.chosen = retired.length ? Uint8Array.from(this.actions, (name) => (retired.includes(name) ? 0 : 1)) : null;
+    const gone = new Set(retired);
+    this.chosen = gone.size ? Uint8Array.from(this.actions, (name) => (gone.has(name) ? 0 : 1)) : null;
+    /** Whether the actions are items of a catalogue. */
+    this.catalog = actions.type === "catalog";
     /** The format of policy files: the lowest that the features and the actions need. */
-    this.format = Math.max(this.chosen ? 3 : 1, ...this.features.map((feature) => feature.format ?? 1));
+    const listed = this.chosen ? 3 : 1;
+    this.format = Math.max(this.catalog ? 4 : listed, ...this.features.map((feature) => feature.format ?? 1));
     this.outputs = this.number ? this.number.outputs : this.actions.length;
     this.labels = this.features.flatMap((feature) => feature.labels);
     this.width = this.labels.length;
@@ -96,7 +103,7 @@ export class Problem {
   #position(action) {
     const position = this.#positions.get(action);
     if (position !== undefined) return position;
-    throw new InvalidContext(`unknown action ${shown(action)}; the actions are ${this.actions.join(", ")}`);
+    throw new InvalidContext(`unknown action ${shown(action)}; the actions are ${listed(this.actions)}`);
   }
 
   #unknownFeature(name) {
@@ -106,19 +113,34 @@ export class Problem {
 }
 
 function readActions(described, path) {
-  if (choice(described, "type", ["discrete", "continuous"], path) === "continuous") {
-    return new Continuous(described, path);
-  }
+  const type = choice(described, "type", ["discrete", "continuous", "catalog"], path);
+  if (type === "continuous") return new Continuous(described, path);
+  if (type === "catalog") return readIds(described, path);
   const names = field(described, "names", ["array"], path);
   if (names.length < 2) throw misfit("actions must be a list of at least two names", `${path}.names`);
   return checkNames(names, "action", `${path}.names`);
+}
+
+/** Names for a message: the first of many. */
+function listed(names) {
+  const first = names.slice(0, LISTED).join(", ");
+  return names.length > LISTED ? `${first} and ${(names.length - LISTED).toLocaleString("en-US")} more` : first;
+}
+
+/** The ids of a catalogue's items. Their features have been learnt from, and are not needed to decide. */
+function readIds(described, path) {
+  const items = field(described, "items", ["array"], path);
+  if (items.length < 2) throw misfit("items must be a list of at least two items", `${path}.items`);
+  const ids = items.map((item, i) => field(typed(item, ["object"], `${path}.items[${i}]`), "id", ["str"], `${path}.items[${i}]`));
+  return checkNames(ids, "item", `${path}.items`);
 }
 
 /** The actions that are no longer chosen. */
 function readRetired(described, actions, path) {
   if (described.retired === undefined) return [];
   const retired = checkNames(field(described, "retired", ["array"], path), "retired action", `${path}.retired`);
-  const unknown = retired.find((name) => !actions.includes(name));
+  const known = new Set(actions);
+  const unknown = retired.find((name) => !known.has(name));
   if (unknown !== undefined) throw misfit(`retired: unknown action ${shown(unknown)}`, `${path}.retired`);
   if (retired.length && actions.length - retired.length < 2) {
     throw misfit("retired leaves fewer than two actions", `${path}.retired`);

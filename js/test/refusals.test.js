@@ -57,12 +57,12 @@ test("files of another kind", () => {
 });
 
 test("other format versions", () => {
-  for (const format of [0, 4, -1]) {
-    const reason = new RegExp(`^format version ${format}; this version of Potstill reads 1 to 3$`);
+  for (const format of [0, 5, -1]) {
+    const reason = new RegExp(`^format version ${format}; this version of Potstill reads 1 to 4$`);
     assertRefused(policyFile({ metadata: { format } }), reason);
   }
   // Of a later format nothing else is known, so that nothing else is complained about.
-  assertRefused(policyFile({ text: '{"format": 4}' }), /^format version 4;/);
+  assertRefused(policyFile({ text: '{"format": 5}' }), /^format version 5;/);
 });
 
 test("masked policies that are none", () => {

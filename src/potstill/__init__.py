@@ -15,6 +15,7 @@ from potstill.keys import Key
 from potstill.policy import Decision, InvalidPolicy, Policy
 from potstill.problem import (
     Boolean,
+    Catalog,
     Categorical,
     Continuous,
     Discrete,
@@ -59,6 +60,7 @@ _ROOMS = ("evaluate", "spaces", "teachers")
 __all__ = [
     "AsyncClient",
     "Boolean",
+    "Catalog",
     "Categorical",
     "Client",
     "Continuous",

@@ -55,6 +55,7 @@ def test_every_endpoint_but_those_of_people_has_a_client():
     assert {path for method, path in ROWS if (method, path) not in called} - shown == {
         "problem",
         "admin/rollback",
+        "admin/stage",
         "admin/pin",
         "admin/unpin",
         "admin/pause",
@@ -63,4 +64,5 @@ def test_every_endpoint_but_those_of_people_has_a_client():
         "admin/evaluate",
         "admin/mode",
         "admin/actions",
+        "admin/items",
     }

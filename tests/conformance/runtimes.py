@@ -155,7 +155,7 @@ class CompiledC:
         return u[0] if count == 1 else list(u)
 
     def decide(self, case: dict[str, Any]) -> tuple[Any, float]:
-        return self.name(case) if isinstance(self.problem.actions, ps.Discrete) else self.number(case)
+        return self.number(case) if isinstance(self.problem.actions, ps.Continuous) else self.name(case)
 
     def number(self, case: dict[str, Any]) -> tuple[float, float]:
         decided, data, encoded = Number(), case["id"].encode(), self.encode(case["context"])

@@ -198,7 +198,7 @@ def refused_files(policy: ps.Policy) -> list[bytes]:
     first, *others = policy.layers
     broken = Layer(np.full_like(first.weight, np.inf), first.bias)
     other = msgspec.structs.replace(policy.metadata, format=3 - policy.metadata.format)
-    later = msgspec.structs.replace(policy.metadata, format=4)
+    later = msgspec.structs.replace(policy.metadata, format=5)
     turned = msgspec.structs.replace(policy.metadata, masked=not policy.masked)
     third = msgspec.structs.replace(turned, format=3 if turned.masked else 1)
     steep = msgspec.structs.replace(policy.metadata, floor=0.9)

@@ -67,7 +67,8 @@ def resealed(policy, layers=None, **changes):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"format": 4}, "format version 4; this version of Potstill reads 1 to 3"),
+        ({"format": 5}, "format version 5; this version of Potstill reads 1 to 4"),
+        ({"format": 4}, "format version 4, but its problem is of format 1"),
         ({"format": 3}, "format version 3, but its problem is of format 1"),
         ({"masked": True}, "format version 1, but a masked policy is of format 3"),
         ({"format": 3, "masked": True}, r"layers.0.weight must be float32\[11, 8\], got float32\[7, 8\]"),

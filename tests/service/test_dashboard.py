@@ -13,7 +13,18 @@ from potstill.service.app import App
 from potstill.service.auth import Guard
 from potstill.service.dashboard.assets import assets
 from potstill.service.dashboard.html import Html, join, tag
-from potstill.service.dashboard.parts import Series, bar, chart, interval, number, table, url, value
+from potstill.service.dashboard.parts import (
+    Series,
+    bar,
+    between,
+    chart,
+    interval,
+    number,
+    reward,
+    table,
+    url,
+    value,
+)
 from potstill.service.dashboard.views import VIEWS
 from potstill.service.limits import Options
 from potstill.service.tokens import TokenFile
@@ -67,7 +78,19 @@ def test_numbers_are_short_and_say_when_there_is_none():
     assert [number(x) for x in (None, float("nan"), 0.0, 1234567.0, 0.123456, 1234.5)] == [
         "–", "–", "0", "1,234,567", "0.123", "1,234"
     ]  # fmt: skip
-    assert interval(0.5, 0.25, 1) == "0.500 (0.250 to 1.000)"
+
+
+def test_intervals_have_the_digits_that_their_width_is_worth():
+    """Two digits of the half-width, whatever the unit of rewards: a click rate, a rating, a revenue."""
+    assert interval(0.5, 0.25, 1) == "0.50 (0.25 to 1.00)"
+    assert interval(0.00213, 0.00187, 0.00241) == "0.00213 (0.00187 to 0.00241)"
+    assert interval(12345.6, 12011.1, 12680.1) == "12,346 (12,011 to 12,680)"
+    assert interval(-0.031, -0.04, 0.001, signed=True) == "−0.031 (−0.040 to +0.001)"
+    assert interval(0.0, 0.0, 0.0) == "0.000 (0.000 to 0.000)"
+    assert (interval(0.25, None, None), between(None, 1.0), between(0.1, 0.2)) == ("0.25", "–", "0.100 to 0.200")
+    assert [reward(x) for x in (None, 1.0, 0.9, -0.5, 0.0001, 12345.0)] == [
+        "–", "1.000", "0.900", "−0.500", "0.0001", "12,345"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)

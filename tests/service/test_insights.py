@@ -1,7 +1,11 @@
 """Overview, apprentice, features and health over HTTP: what they say of an empty, a sound and a broken problem."""
 
 import asyncio
+import html
+import json
+import re
 
+import numpy as np
 import pytest
 import worlds
 from service_examples import opened
@@ -63,6 +67,30 @@ def test_a_sound_problem_has_series_and_comparisons(workspace):
     assert [mark["version"] for mark in overview["marks"]] == [0]
     assert health["report"]["checked"] == 300
     assert health["entropy"]
+
+
+def test_entropy_and_trend_are_those_of_each_action(workspace):
+    """Shares and entropies by hand; decisions of the second hour take one action only."""
+    at, policy, events = now() - 3 * HOUR, workspace.serving(), []
+    for number in range(4000):
+        decision = policy.decide(CONTEXT, id=f"e{number}", eligible=["360p"] if number >= 2000 else None)
+        events.append(LoggedDecision.of(decision, CONTEXT, time=at + (number >= 2000) * HOUR + number))
+    with workspace.event_log() as opened_log:
+        opened_log.append(*events)
+    refresh = workspace.flusher().flush()
+    assert refresh.error is None
+    refresh_summaries(workspace, now())
+    [found] = get(workspace, "health?hours=6")
+    actions = {one["action"]: one for one in found["actions"]}
+    assert [one["action"] for one in found["actions"]] == sorted(actions, key=lambda one: -actions[one]["share"])
+    shares = np.array([one["share"] for one in found["actions"]])
+    parts = np.array([one["entropy"] for one in found["actions"]])
+    assert shares.sum() == pytest.approx(1.0)
+    assert parts == pytest.approx(-shares * np.log(shares) / np.log(3))
+    third = actions["360p"]["share"] - 0.5  # of the first half, over both halves
+    assert actions["360p"]["trend"] == pytest.approx(1 - 2 * third)
+    assert sum(one["trend"] for one in found["actions"]) == pytest.approx(0.0, abs=1e-12)
+    assert sum(one["entropy_trend"] for one in found["actions"]) == pytest.approx(found["trend"])
 
 
 def test_a_page_shows_nothing_of_rows_that_are_out_of_its_range(workspace):
@@ -197,3 +225,27 @@ def test_hostile_names_and_values_are_text(tmp_path):
         assert "<script>document" not in page
         assert len(page) < 400_000
     assert "&lt;script&gt;document" in page
+
+
+def test_the_overview_says_rates_of_now_only(workspace):
+    """What came hours ago is not per minute now; a chart has zeros where nothing came."""
+
+    async def page():
+        async with opened(workspace) as asker:
+            return (await asker.get("/p/video-upload/overview?hours=6")).body.decode()
+
+    for seed, hours in ((2, 5), (3, 3)):
+        worlds.log(workspace, workspace.serving(), 60, at=now() - hours * HOUR, seed=seed)
+    run_update(workspace, now=now())
+    old = asyncio.run(page())
+    assert "none in the last" in old
+    assert "per minute since" not in old
+    chart = html.unescape(re.search(r'data-chart="([^"]*)" role="img" aria-label="Decisions and rewards', old)[1])
+    spec = json.loads(chart)
+    assert spec["unit"] == "per minute"
+    assert spec["series"][0]["values"][-1] == 0.0
+    assert spec["x"][-1] > (now() - HOUR) / 1e6
+    worlds.log(workspace, workspace.serving(), 60, at=now() - 60_000_000, seed=1)
+    workspace.flusher().flush()
+    refresh_summaries(workspace, now())
+    assert "per minute since <time" in asyncio.run(page())

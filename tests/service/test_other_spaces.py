@@ -87,7 +87,7 @@ class Dial(msgspec.Struct, frozen=True, tag_field="type", tag="dial-of-the-servi
     def valid(self, actions):
         return (actions[:, 0] >= 0) & (actions[:, 0] <= 0.5)
 
-    def features(self, actions):
+    def embed(self, actions):
         return actions
 
     def restrict(self, eligible):

@@ -1,6 +1,7 @@
 """What pages show, as JSON: versions, comparisons, decisions, expected rewards, experiments and evaluations."""
 
 import asyncio
+import json
 import os
 import signal
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from service_examples import flushed, opened, publish
 
 from potstill.events import LoggedDecision, LoggedReward, now
 from potstill.experiments.analysis import Options, effect_rows, report_of
+from potstill.keys import Key
 from potstill.pipeline.resume import start
 from potstill.pipeline.update import run_update
 from potstill.service.auth import Guard
@@ -50,7 +52,10 @@ def test_versions_are_those_of_the_registry(learnt):
     assert [one["version"] for one in reply["versions"]] == [1, 0]
     assert [one["state"] for one in reply["versions"]] == ["serving", "served before"]
     assert reply["versions"][0]["observations"] == 300
-    assert reply["versions"][0]["comparison"]["against"] == 0
+    compared, stored = reply["versions"][0]["comparison"], json.loads(learnt.registry.report(1))["compared"]
+    assert compared["against"] == 0
+    assert compared["effective"] == stored["effective"] <= compared["rows"] == 300
+    assert compared["value_low"] < compared["value"] < compared["value_high"]
     assert [one["event"] for one in reply["changes"]] == ["published", "published"]
     one = asked(learnt, "version?version=1").json
     assert one["ancestors"] == [0]
@@ -111,6 +116,34 @@ def test_two_versions_differ_as_their_probabilities_do(learnt):
         assert group["more"] == ("360p", "720p", "1080p")[int(change.argmax())]
         assert group["more_by"] == pytest.approx(change.max(), abs=1e-6)
     assert sum(group["contexts"] for group in found["bandwidth_kbps"]) == 300
+
+
+def test_fidelity_by_segment_is_the_divergence_from_the_teacher(learnt):
+    """Beside the teacher's exact propensities, which this test weighs by hand."""
+    reply = asked(learnt, "fidelity?version=1").json
+    rows, policy = worlds.contexts(300), learnt.registry.policy(1)
+    still = start(learnt, policy).still
+    encoded = np.stack([learnt.problem.encode(row) for row in rows])
+    p = np.asarray(still.teacher.propensities(still.state, encoded, Key(0)), np.float64)
+    q = policy.probabilities_many(rows)
+    tv, kl = np.abs(p - q).sum(axis=1) / 2, (p * np.log(np.maximum(p, 1e-30) / q)).sum(axis=1)
+    assert (reply["version"], reply["contexts"]) == (1, 300)
+    assert reply["tv"] == pytest.approx(tv.mean(), rel=1e-3)
+    assert reply["kl"] == pytest.approx(kl.mean(), rel=1e-2)
+    found = {one["feature"]: one["groups"] for one in reply["features"]}
+    connections = np.array([row["connection"] for row in rows])
+    for group in found["connection"]:
+        chosen = connections == group["group"]
+        assert group["contexts"] == chosen.sum()
+        assert group["tv"] == pytest.approx(tv[chosen].mean(), rel=1e-3)
+        assert group["kl"] == pytest.approx(kl[chosen].mean(), rel=1e-2)
+    assert sum(group["contexts"] for group in found["bandwidth_kbps"]) == 300
+
+
+def test_fidelity_of_a_version_without_a_teacher_is_refused(learnt):
+    refused, unknown = asked(learnt, "fidelity?version=0", "fidelity?version=7")
+    assert (refused.status, unknown.status) == (409, 404)
+    assert "no teacher of its own" in refused.json["error"]
 
 
 def test_nothing_is_compared_without_decisions_or_for_another_problem(tmp_path):
@@ -332,6 +365,44 @@ def test_an_evaluation_of_nothing_says_so(tmp_path):
     found = asyncio.run(work())
     assert found["state"] == "failed"
     assert "no observations" in found["error"]
+
+
+# ---- staging
+
+
+async def settled(asker):
+    """The last update, once it has ended."""
+    for _ in range(600):
+        last = (await asker.get("overview")).json["update"]
+        if last is not None and last.get("outcome", "running") != "running":
+            return last
+        await asyncio.sleep(0.1)
+    raise AssertionError("it did not end")
+
+
+def test_an_update_that_is_asked_for_stages_a_version_with_its_author(tmp_path):
+    workspace = worlds.made(str(tmp_path))
+    worlds.log(workspace, workspace.start(), 300)
+
+    async def work():
+        async with opened(workspace) as asker:
+            begun = await asker.post("admin/stage", {"reason": "a look first", "by": "ann"})
+            again = await asker.post("admin/stage", {"reason": "twice"})
+            shown = (await asker.get("/p/video-upload/versions")).body
+            assert b"An update runs" in shown
+            assert b'hx-trigger="load delay:2s"' in shown
+            last = await settled(asker)
+            applied = await asker.post("admin/promote", {"version": 1, "reason": "it is good", "by": "bob"})
+            return begun, again, last, applied
+
+    begun, again, last, applied = asyncio.run(work())
+    assert (begun.status, begun.json["running"]) == (202, True)
+    assert (again.status, "runs already" in again.json["error"]) == (409, True)
+    assert (last["outcome"], last["version"], last["serving"]) == ("staged", 1, 0)
+    staged, served = workspace.registry.entries(1)
+    assert (staged.event, staged.version, staged.serving) == ("published", 1, 0)
+    assert (staged.by, staged.note) == ("ann", "a look first")
+    assert (applied.status, served.serving, served.by) == (200, 1, "bob")
 
 
 # ---- the process behind them

@@ -6,7 +6,7 @@ import pytest
 from integer_range import IntegerRange, Integers, QuadraticHead
 
 import potstill as ps
-from potstill.spaces import Continuous, Discrete, check_space
+from potstill.spaces import Catalog, Continuous, Discrete, check_space
 from potstill.spaces.conformance import CHECKS
 from potstill.spaces.registry import register
 
@@ -14,6 +14,13 @@ from potstill.spaces.registry import register
 SPACES = {
     "discrete": (Discrete(["low", "middle", "high"]), ["high", "low"]),
     "discrete, unicode": (Discrete(["größe", "日本", "a b"]), ["日本"]),
+    "catalog": (
+        Catalog(
+            features=[ps.Numeric("price", low=0, high=10), ps.Categorical("genre", ["rock", "jazz"])],
+            items=[{"id": f"item {i}", "price": i, "genre": "rock"} for i in range(5)],
+        ),
+        ["item 4", "item 0"],
+    ),
     "continuous": (Continuous("price", 0.5, 20), (3.1, 7.2)),
     "continuous, log, few bins": (Continuous("bid", 0.1, 1000, "log", 16), (0.15, 0.7)),
     "integer range": (IntegerRange(-3, 12), (0, 5)),
@@ -42,7 +49,7 @@ BROKEN = {
     "decode": (IntegerRange, "decode", lambda self, actions: (actions + 1).tolist()),
     "parse": (IntegerRange, "parse", lambda self, value: 0),
     "propensity": (Integers, "propensity", lambda self, actions: np.full(len(actions), 0.5)),
-    "features": (IntegerRange, "features", lambda self, actions: actions[:, None] * np.float32(np.nan)),
+    "embed": (IntegerRange, "embed", lambda self, actions: actions[:, None] * np.float32(np.nan)),
 }
 
 

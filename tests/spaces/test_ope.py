@@ -83,7 +83,7 @@ class Steps(msgspec.Struct, frozen=True, tag_field="type", tag="test-steps"):
     def valid(self, actions):
         return (actions >= self.low) & (actions <= self.high)
 
-    def features(self, actions):
+    def embed(self, actions):
         x = (np.asarray(actions, np.float32) - self.low) / (self.high - self.low)
         return np.stack([x, x * x], axis=1)
 
@@ -138,7 +138,7 @@ class Unit(Steps, frozen=True, tag_field="type", tag="test-unit"):
     def valid(self, actions):
         return ((actions >= 0) & (actions <= 1)).all(axis=1)
 
-    def features(self, actions):
+    def embed(self, actions):
         return np.asarray(actions, np.float32)
 
     def head(self):

@@ -94,4 +94,22 @@ def test_reports_take_numbers(tmp_path):
     assert [row.name for row in features.features] == ["new"]
     health = read_health(workspace, 0)
     assert health.clean
-    assert [one.entropy for one in health.versions] == [None]
+    [version] = health.versions
+    assert version.entropy == pytest.approx(1.0)
+    assert (version.rows, version.actions, version.broken) == (300, [], False)  # too few in each part of the scale
+
+
+def test_numbers_that_are_lost_break_the_sample_ratio(tmp_path):
+    """Every second number in one part of the scale is lost; z is about −6 of 1,600 decisions."""
+    workspace = made(str(tmp_path), NEVER, PRICES % b"")
+    policy, events = workspace.serving(), []
+    for at in range(1600):
+        decision = policy.decide({"new": True}, id=f"d{at}")
+        if decision.action > 5.0 or at % 2:
+            events.append(LoggedDecision.of(decision, {"new": True}, time=NOON + at))
+    with workspace.event_log() as opened:
+        opened.append(*events)
+    run_update(workspace, now=LATER)
+    [version] = read_health(workspace, 0).versions
+    assert version.broken
+    assert float(min(version.actions, key=lambda one: one.z).action.split(" to ")[0]) < 5.0

@@ -76,7 +76,7 @@ class Amount(msgspec.Struct, frozen=True, tag_field="type", tag="amount-of-tests
     def valid(self, actions):
         return (actions[:, 0] >= 0) & (actions[:, 0] <= self.high)
 
-    def features(self, actions):
+    def embed(self, actions):
         return actions
 
     def restrict(self, eligible):

@@ -46,8 +46,8 @@ export class StoredPolicy {
   /** Whether a problem that was not stated differs in which actions are retired alone: all of them are known. */
   #follows(problem) {
     const known = this.current?.problem;
-    if (this.#hash !== null || !known?.actions.names || !problem.actions.names) return false;
-    const names = (one) => JSON.stringify([...one.actions.names].sort());
+    if (this.#hash !== null || !known || !namesOf(known) || !namesOf(problem)) return false;
+    const names = (one) => JSON.stringify([...namesOf(one)].sort());
     const retired = (one) => JSON.stringify(one.actions.retired ?? []);
     if (retired(known) === retired(problem)) return false;
     return JSON.stringify(known.context) === JSON.stringify(problem.context) && names(known) === names(problem);
@@ -68,4 +68,9 @@ export class StoredPolicy {
     }
     return policy;
   }
+}
+
+/** The names of a problem's actions; undefined if the action is a number. */
+function namesOf({ actions }) {
+  return actions.names ?? actions.items?.map((item) => item.id);
 }

@@ -22,6 +22,7 @@ TASKS = {
         "pause": "versions",
         "resume": "versions",
         "actions": "actions",
+        "items": "items",
     },
     "Evaluate": {"evaluate": "evaluate", "experiment": "experiment", "tune": "tune", "lab": "lab"},
     "Bring data": {"import": "import_logs", "warm-start": "update", "design": "design"},

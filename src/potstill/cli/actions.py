@@ -37,7 +37,7 @@ def list_(place: Place, as_json: AsJson = False) -> None:
     with exit_on(*USER_ERRORS):
         workspace = Workspace(place)
         found = list_actions(workspace)
-        observed = _observed(place)
+        observed = observed_by_action(place)
     if as_json:
         print_json(_as_json(found, observed))
         return
@@ -126,7 +126,7 @@ def remove(
 
     with exit_on(*USER_ERRORS):
         present = {one.action for one in list_actions(Workspace(place)).actions}
-        count = _observed(place).get(action, 0) if action in present else 0
+        count = observed_by_action(place).get(action, 0) if action in present else 0
     if count and not yes:
         left_out = f"{plural(count, 'observation')} of {action!r} will be left out of learning and evaluation"
         if as_json:
@@ -152,7 +152,8 @@ def _apply(change: Callable[[], ActionsReport], *, as_json: bool, left_out: int 
         typer.echo(f"version {found.serving} serves; running services follow within seconds")
 
 
-def _observed(place: str) -> dict[str, int]:
+def observed_by_action(place: str) -> dict[str, int]:
+    """Number of observations of each action in the lake."""
     from potstill.events.lake import count_by_action
     from potstill.workspace import Workspace
 

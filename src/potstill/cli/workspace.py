@@ -38,6 +38,10 @@ def init(
         Path | None,
         typer.Option(help="Your problem.toml, or a policy file with the problem. Default: an example."),
     ] = None,
+    items: Annotated[
+        str | None,
+        typer.Option(help="With --problem: a table of items, for a problem whose actions are a catalogue."),
+    ] = None,
     example: Annotated[
         bool, typer.Option("--example", help="Also log a simulated day of uploads, to try the other commands on.")
     ] = False,
@@ -90,6 +94,8 @@ def init(
 
     potstill init s3://bucket/video --problem problem.toml
 
+    potstill init shop --problem problem.toml --items items.parquet
+
     potstill init shop --from decisions.csv --action offer --reward profit --time at
 
     potstill init shop --sql "SELECT * FROM 'sales/*.parquet' WHERE at > '2026-01-01'" --action offer --reward profit
@@ -105,8 +111,8 @@ def init(
         "context": context,
     }
     if table is not None or sql is not None:
-        if example or problem:
-            fail("--from and --sql infer the problem from the table; remove --example and --problem")
+        if example or problem or items:
+            fail("--from and --sql infer the problem from the table; remove --example, --problem and --items")
         if table is not None and sql is not None:
             fail("--from and --sql are two tables; remove one of them")
         with TemporaryDirectory(prefix="potstill-") as folder:
@@ -119,9 +125,12 @@ def init(
         fail(f"--{needless[0]} is about a table of past decisions; name the table with --from")
     if example and problem:
         fail("--example has a problem of its own; remove --problem")
+    if items and not problem:
+        fail("--items are those of a problem whose actions are a catalogue; state it with --problem")
     with exit_on(*USER_ERRORS):
         text = template.PROBLEM.encode() if problem is None else _problem_text(problem)
-        workspace = Workspace.create(place, text, template.CONFIG.encode())
+        listed = None if items is None else _items_text(text, items, str(problem))
+        workspace = Workspace.create(place, text, template.CONFIG.encode(), listed)
         events = _log_example(workspace) if example else 0
     if as_json:
         made = workspace.problem
@@ -143,6 +152,14 @@ def _problem_text(file: Path) -> bytes:
         return tomli_w.dumps(msgspec.to_builtins(Policy.load(file).problem)).encode()
     except InvalidPolicy as error:
         raise ValueError(f"{error}; --problem must be a .toml file or a policy file") from None
+
+
+def _items_text(problem: bytes, table: str, where: str) -> bytes:
+    """The text of `items.json` for a table of items."""
+    from potstill.tables import read_items
+    from potstill.workspace import item_features, items_text
+
+    return items_text(read_items(table, item_features(problem, where)).items)
 
 
 def _log_example(workspace: Workspace) -> int:

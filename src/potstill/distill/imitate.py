@@ -121,7 +121,7 @@ def imitate(
     recipe = Recipe(student, learning)
     fresh = fresh_start(recipe, contexts.shape[1], labels[trained_on], key)
     layers, skipped, warm = first_layers(recipe, fresh, start, rescaling, contexts[judged], labels[judged])
-    rescaled, room = rescaling(contexts), _power_of_two(len(contexts))
+    rescaled, room = rescaling(contexts), power_of_two(len(contexts))
     run = train(
         recipe,
         layers,
@@ -243,5 +243,6 @@ def minibatches(n: int, steps: int, size: int, key: Key) -> NDArray[np.int32]:
     return passes.ravel()[: steps * size].reshape(steps, size)
 
 
-def _power_of_two(n: int) -> int:
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least n."""
     return 1 << (n - 1).bit_length()

@@ -32,6 +32,12 @@ def forward(layers: Sequence[Layer], activation: Activation, contexts: Array) ->
     return units @ weight + bias
 
 
+def with_columns(hidden: Sequence[Layer], tower: Sequence[Layer], activation: Activation, items: Array) -> list[Layer]:
+    """Hidden layers, and the output layer that an item tower makes of its inputs [K, i]."""
+    columns: Any = forward(tower, activation, items)
+    return [*hidden, Layer(columns[:, :-1].T, columns[:, -1])]
+
+
 def random_layers(shapes: Sequence[tuple[int, int]], key: Key) -> list[Layer]:
     """Layers with normal weights of variance 1 / inputs, and biases of zero."""
     rng = key.generator()

@@ -33,10 +33,11 @@ from potstill.distill.shard_order import Labels
 from potstill.distill.streamed import OnProgress, StreamedImitation, UnlabelledContexts, imitate_streamed
 from potstill.distill.student import AutoStudent, Student, check_distance, default_student
 from potstill.distill.synthetic import synthetic
+from potstill.distill.towers import at_most, check_towers, has_towers, imitate_towers, rated
 from potstill.errors import InvalidOption
 from potstill.keys import Key
 from potstill.parallel import Map, in_turn
-from potstill.policy import Layer, Lineage, Policy
+from potstill.policy import Layer, Lineage, Policy, Tower
 from potstill.problem import Contexts, InvalidObservation, Observations, Problem
 from potstill.spaces import learning
 from potstill.teachers import (
@@ -144,6 +145,8 @@ class Still:
         self.student = student.base if isinstance(student, AutoStudent) else student or default_student(self.teacher)
         check_distance(self.student, problem.actions)
         check_masked(self.student, self.teacher, problem.actions)
+        check_towers(student, self.teacher, problem.actions)
+        self._towers = has_towers(self.teacher, problem.actions)
         #: What the student is trained on; the fidelity of all students is measured by `learning`.
         self.training = learning_of(self.student, problem.actions)
         self.seed = seed
@@ -198,7 +201,9 @@ class Still:
         with told.of("learn"):
             state, seen, new = self._learnt(observations, earlier, key, each or in_turn, on_progress)
         version = self._policy.version + 1 if version is None else version
-        if isinstance(contexts, UnlabelledContexts):
+        if self._towers:
+            imitated = self._with_towers(contexts, state, seen, key, told)
+        elif isinstance(contexts, UnlabelledContexts):
             imitated = self._streamed(contexts, state, seen, key, told, each or in_turn, version)
         else:
             imitated = self._in_memory(contexts, state, seen, key, told, version)
@@ -252,8 +257,9 @@ class Still:
         self.policy, self.state, self.seen = policy, state, seen
 
     def _with_actions(self, state: Any, before: Problem, like: Mapping[str, str]) -> Any:
-        """The state for this problem's list of actions; unchanged if the same ones are retired now."""
-        if getattr(before.actions, "labels", None) == getattr(self.problem.actions, "labels", None):
+        """The state for this problem's list of actions; unchanged if only others are retired now."""
+        looks_at = ("labels", "features", "items") if isinstance(self.teacher, PerAction) else ("labels",)
+        if _same(before.actions, self.problem.actions, *looks_at):
             return state
         if not isinstance(self.teacher, PerAction):
             raise InvalidState(f"{type(self.teacher).__name__} does not keep what it learns of each action apart")
@@ -328,11 +334,7 @@ class Still:
         self, contexts: Contexts | None, state: Any, seen: Seen, key: Key, told: _Told, version: int
     ) -> _Imitated:
         """Label all contexts, and imitate."""
-        pool = seen.contexts
-        if contexts is not None:
-            pool = np.concatenate([pool, self.problem.encode_many(contexts)])
-        if not len(pool):
-            raise _nothing()
+        pool = self._pool(contexts, seen)
         more = synthetic(self.problem, pool, self.student, key.child("imitate"))
         label_key, key = key.child("label"), key.child("imitate")
         with told.of("label"):
@@ -349,6 +351,41 @@ class Still:
         held_out = found.held_out[: len(found.held_out) // repeats]
         measured = pool[held_out], self._plain_labels(state, pool[held_out], labels[held_out], label_key)
         return _Imitated(found.layers, found.steps, found.warm, len(pool), mean, *measured, student, chosen)
+
+    def _pool(self, contexts: Contexts | None, seen: Seen) -> Float32:
+        """All contexts to imitate on that are in memory."""
+        pool = seen.contexts
+        if contexts is not None:
+            pool = np.concatenate([pool, self.problem.encode_many(contexts)])
+        if not len(pool):
+            raise _nothing()
+        return pool
+
+    def _with_towers(
+        self, contexts: Contexts | UnlabelledContexts | None, state: Any, seen: Seen, key: Key, told: _Told
+    ) -> _Imitated:
+        """Label contexts among the items of a catalogue, and imitate by two towers."""
+        if isinstance(contexts, UnlabelledContexts):
+            raise InvalidOption(
+                "extra contexts of a catalogue are held in memory: raise update.contexts_in_memory in potstill.toml, "
+                "or leave update.contexts out"
+            )
+        pool = self._pool(contexts, seen)
+        items = rated(self.problem, self.teacher, state, key.child("newcomers"))
+        pool = at_most(pool, items.learning.outputs, key.child("contexts"))
+        label_key, key = key.child("label"), key.child("imitate")
+        more = synthetic(self.problem, pool, self.student, key)
+        with told.of("label"):
+            rows = np.concatenate([pool, more])
+            labels = label(items.learning, self.teacher, items.state, rows, label_key)
+        with told.of("imitate"):
+            start = self._policy if self._policy.version else None
+            found = imitate_towers(rows, labels, self.student, key, items, start, len(pool))
+        held_out = pool[found.held_out]
+        plain = label(self.learning, self.teacher, state, held_out, label_key.child("held out"))
+        mean = pool.mean(axis=0, dtype=np.float64)
+        given = len(pool), mean, held_out, plain, self.student, None
+        return _Imitated(found.layers, found.steps, found.warm, *given, found.tower)
 
     def _streamed(
         self,
@@ -458,6 +495,7 @@ class Still:
             floor=self._policy.floor,
             activation=imitated.student.activation,
             masked=imitated.student.masked,
+            tower=imitated.tower,
             mean=imitated.mean.astype(np.float32),
             lineage=Lineage(
                 library=__version__,
@@ -494,6 +532,7 @@ class _Imitated(NamedTuple):
     labels: Float32
     student: Student
     chosen: Chosen[Any] | None
+    tower: Tower | None = None
 
 
 class _Told(NamedTuple):
@@ -505,6 +544,11 @@ class _Told(NamedTuple):
 
     def of(self, stage: str) -> AbstractContextManager[None]:
         return _timed(self.seconds, stage, self.on_stage)
+
+
+def _same(before: Any, after: Any, *fields: str) -> bool:
+    """Whether two action spaces agree in these fields, or both lack them."""
+    return all(getattr(before, field, None) == getattr(after, field, None) for field in fields)
 
 
 def _nothing() -> InvalidObservation:

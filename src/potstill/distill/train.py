@@ -17,7 +17,7 @@ import optax
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from potstill.distill.network import Float32, forward
+from potstill.distill.network import Float32, forward, with_columns
 from potstill.distill.student import Student
 from potstill.policy import Layer
 from potstill.spaces import Learning
@@ -32,27 +32,33 @@ class Recipe(NamedTuple):
     Attributes:
         student: The network and its optimiser.
         learning: The loss on the action space.
+        tower: Number of layers of an item tower, which are the last ones; 0 without one.
     """
 
     student: Student
     learning: Learning
+    tower: int = 0
 
 
 class Examples(NamedTuple):
     """Contexts [P, d] and labels [P, L]; the first `count` rows count, the rest is padding.
 
-    P changes only when the number of contexts passes a power of two, so that updates share one compiled program.
+    With an item tower, `items` are its inputs [K, i]. P changes only when the number of contexts passes a power of two,
+    so that updates share one compiled program.
     """
 
     contexts: Any
     labels: Any
     count: Any  # NumPy's outside of the program, JAX's inside
+    items: Any = None
 
     @classmethod
-    def padded(cls, contexts: Float32, labels: Float32, rows: NDArray[np.int64], room: int) -> Examples:
+    def padded(
+        cls, contexts: Float32, labels: Float32, rows: NDArray[np.int64], room: int, items: Float32 | None = None
+    ) -> Examples:
         """Some rows, repeated until there are `room`."""
         filled = np.resize(rows, room)
-        return cls(contexts[filled], labels[filled], len(rows))
+        return cls(contexts[filled], labels[filled], len(rows), items)
 
 
 class Run(NamedTuple):
@@ -196,8 +202,10 @@ def _steps(
 
 def _loss(recipe: Recipe, layers: list[Layer], examples: Examples) -> Array:
     """The loss of each row, [P]."""
-    student, learning = recipe
+    student, learning, tower = recipe
     loss = learning.wasserstein if student.distance == "wasserstein" else learning.loss
+    if tower:
+        layers = with_columns(layers[:-tower], layers[-tower:], student.activation, examples.items)
     found: Array = loss(forward(layers, student.activation, examples.contexts), examples.labels)
     return found
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from potstill.errors import InvalidLog
 from potstill.evaluate.log import Block
 from potstill.policy import Policy
-from potstill.problem import Discrete, Problem
+from potstill.problem import Problem
 from potstill.registry import CorruptVersion, UnknownVersion
-from potstill.spaces import Actions, Allowed, FiniteDistribution, lake_columns
+from potstill.spaces import Actions, Allowed, FiniteDistribution, NamedActions, lake_columns
 from potstill.tables import context_column, decision_fits, encode_contexts, moment, reward_fits
 from potstill.workspace import Workspace
 
@@ -157,7 +157,7 @@ class LakeLog:
     def _eligible(self, frame: pl.DataFrame, actions: Actions) -> Allowed | None:
         """What each decision chose from: what its request allowed, without actions that its version had retired."""
         allowed = lake_columns(self.problem.actions).allowed(frame["eligible"])
-        if not isinstance(self.problem.actions, Discrete):
+        if not isinstance(self.problem.actions, NamedActions):
             return allowed
         for (version,), rows in frame.with_row_index("row").group_by("policy"):
             retired = self._retired(version)
@@ -205,7 +205,7 @@ class LakeLog:
 
 
 def _without(
-    retired: tuple[str, ...], allowed: Allowed | None, space: Discrete, rows: NDArray[Any], actions: Actions
+    retired: tuple[str, ...], allowed: Allowed | None, space: NamedActions, rows: NDArray[Any], actions: Actions
 ) -> Allowed:
     """Allowed actions bool[N, K] without retired ones in some rows, unless nothing is left or one was taken."""
     found = np.ones((len(actions), len(space)), bool) if allowed is None else np.array(allowed)
@@ -218,7 +218,7 @@ def _without(
 def _removed(policy: Policy, problem: Problem) -> list[int]:
     """Positions of the policy's actions that the problem does not have."""
     before, after = policy.problem.actions, problem.actions
-    if not isinstance(before, Discrete) or not isinstance(after, Discrete):
+    if not isinstance(before, NamedActions) or not isinstance(after, NamedActions):
         return []
     kept = set(after.names)
     return [position for position, name in enumerate(before.names) if name not in kept]

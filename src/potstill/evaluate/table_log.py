@@ -15,7 +15,7 @@ from potstill.errors import InvalidLog
 from potstill.evaluate.lake_log import Progress, raw_values
 from potstill.evaluate.log import Block
 from potstill.problem import Discrete, Problem, Reward
-from potstill.spaces import FiniteSpace, finite, lake_columns
+from potstill.spaces import FiniteSpace, NamedActions, finite, lake_columns
 from potstill.tables import FITS, NAMED, ROW, Columns, PolicyColumns, RowRules, carried, collected
 
 #: Rows in memory at a time.
@@ -127,7 +127,7 @@ class TableLog:
         self.counts: Counter[str] = Counter()
         self.unfit: Counter[str] = Counter()
         self.left_out: Mapping[str, int] = self._validate(skip=skip)
-        if isinstance(columns.propensity, float) and self.counts and isinstance(self.problem.actions, Discrete):
+        if isinstance(columns.propensity, float) and self.counts and isinstance(self.problem.actions, NamedActions):
             tables.check_constant_propensity(columns.propensity, self.counts, place)
         if isinstance(columns.propensity, float) and problem is None and interval == (None, None):
             tables.check_constant_density(columns.propensity, self.problem.actions, place)

@@ -215,15 +215,15 @@ class Watermarks:
 
 
 def in_words(microseconds: float) -> str:
-    """A duration in its two largest units, such as ``2 d 3 h``."""
+    """A duration in its largest unit and the next one, such as ``2 d 3 h``."""
     seconds = round(abs(microseconds) / SECOND)
-    units = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
-    parts: list[str] = []
-    for unit, size in units:
+    counts: list[tuple[int, str]] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
         count, seconds = divmod(seconds, size)
-        if count or (unit == "s" and not parts):
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])
+        if count or counts or unit == "s":
+            counts.append((count, unit))
+    first, *others = counts
+    return " ".join(f"{count} {unit}" for count, unit in (first, *others[:1]) if count or unit == first[1])
 
 
 def differs(ahead: int) -> str:

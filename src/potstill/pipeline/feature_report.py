@@ -14,7 +14,7 @@ from potstill.pipeline.recent_rows import latest_rows
 from potstill.policy import Policy
 from potstill.problem import Feature, Problem
 from potstill.spaces import FiniteSpace, lake_columns
-from potstill.summaries import FeatureReport, FeatureRow
+from potstill.summaries import Estimate, FeatureReport, FeatureRow, Sums, mean_of
 from potstill.summaries.build import value_of
 from potstill.tables import context_column, decision_fits, encode_contexts, reward_fits
 from potstill.workspace import Workspace
@@ -23,6 +23,10 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 #: Observations that are looked at, the latest; and rows whose distributions are compared.
 ROWS, COMPARED = 20_000, 2_000
+#: Rows that the worth of a feature is estimated on, and values of the feature that a policy without it averages over.
+WORTH_ROWS, SHUFFLES = 5_000, 4
+#: Sources of observations with the propensity of the policy that decided.
+EXACT = ("log", "import")
 #: Rows without which nothing is said.
 FEWEST = 100
 #: Columns of the reward model above which actions share the coefficients of the context.
@@ -53,6 +57,7 @@ def read_features(workspace: Workspace, policy: Policy, now: int) -> FeatureRepo
     encoded = encode_contexts(frame, problem)
     moved = dict(_moved(policy, encoded))
     model = _RewardModel(problem, frame, encoded)
+    worth = _Worth(policy, frame, encoded, model)
     rows = []
     for feature, columns in _places(problem):
         gain, error = model.loss_without(columns)
@@ -63,6 +68,7 @@ def read_features(workspace: Workspace, policy: Policy, now: int) -> FeatureRepo
                 policy=moved[feature.name],
                 reward=gain,
                 reward_error=error,
+                worth=worth.of(columns),
                 warnings=_warnings(feature, row, len(frame)),
             )
         )
@@ -107,9 +113,13 @@ class _RewardModel:
         self._actions = _action_features(problem, frame)
         value = frame["value"].to_numpy()
         self._train = Key(0).child("halves").generator().random(len(value)) < 0.5
+        #: Rows that it was not trained on.
+        self.held_out: NDArray[np.bool_] = ~self._train
         self._interact = self._context.shape[1] * self._actions.shape[1] <= MOST_COLUMNS
         self._shift = float(value[self._train].mean())
-        self._weights = _ridge(self._columns(self._context)[self._train], value[self._train] - self._shift)
+        self._weights = _ridge(
+            self._columns(self._context, self._actions)[self._train], value[self._train] - self._shift
+        )
         self._held = value[~self._train] - self._shift
         self._variance = float(self._held.var())
         self._errors = self._squared_errors(self._context)
@@ -125,23 +135,71 @@ class _RewardModel:
         lost = (self._squared_errors(shuffled) - self._errors) / self._variance
         return float(lost.mean()), float(lost.std() / np.sqrt(len(lost)))
 
+    def predictions(self, rows: NDArray[np.int64]) -> Float64:
+        """Predicted rewards of every action in the contexts of some rows, float64[N, K], for a list of actions."""
+        context, count = self._context[rows], self._actions.shape[1]
+        each = [np.tile(action, (len(rows), 1)) for action in np.eye(count)]
+        return np.stack([self._columns(context, taken) @ self._weights for taken in each], axis=1) + self._shift
+
     def _squared_errors(self, context: Float64) -> Float64:
-        errors: Float64 = (self._columns(context)[~self._train] @ self._weights - self._held) ** 2
+        errors: Float64 = (self._columns(context, self._actions)[~self._train] @ self._weights - self._held) ** 2
         return errors
 
-    def _columns(self, context: Float64) -> Float64:
-        parts = [np.ones((len(context), 1)), self._actions, context]
+    def _columns(self, context: Float64, actions: Float64) -> Float64:
+        parts = [np.ones((len(context), 1)), actions, context]
         if self._interact:
-            parts.append((context[:, :, None] * self._actions[:, None, :]).reshape(len(context), -1))
+            parts.append((context[:, :, None] * actions[:, None, :]).reshape(len(context), -1))
         return np.concatenate(parts, axis=1)
+
+
+class _Worth:
+    """What knowing a feature is worth to a policy: its value less that of itself without the feature, doubly robust.
+
+    Without a feature, the policy is averaged over values of the feature from other rows. Rows are the latest with exact
+    propensities that the reward model has not learnt from.
+    """
+
+    def __init__(self, policy: Policy, frame: pl.DataFrame, encoded: Float32, model: _RewardModel) -> None:
+        self._policy = policy
+        self._rows = np.flatnonzero(model.held_out & frame["source"].is_in(EXACT).to_numpy())[-WORTH_ROWS:]
+        if not isinstance(policy.problem.actions, FiniteSpace) or len(self._rows) < FEWEST:
+            self._rows = self._rows[:0]
+            return
+        part, columns = frame[self._rows], lake_columns(policy.problem.actions)
+        self._contexts, self._allowed = encoded[self._rows], columns.allowed(part["eligible"])
+        self._taken, self._predicted = columns.actions(part["action"]), model.predictions(self._rows)
+        unexplained = part["value"].to_numpy() - _of(self._predicted, self._taken)
+        self._correction = unexplained / part["propensity"].to_numpy().astype(np.float64)
+        self._p = self._probabilities(self._contexts)
+
+    def of(self, columns: slice) -> Estimate | None:
+        """Reward per decision that is lost without the feature of some columns, with its interval; None if unknown."""
+        if not len(self._rows):
+            return None
+        less = self._p - np.mean([self._probabilities(self._shuffled(columns, at)) for at in range(SHUFFLES)], axis=0)
+        # Doubly robust: what the model expects of the difference, and what the log adds where the model is wrong.
+        each = (less * self._predicted).sum(axis=1) + _of(less, self._taken) * self._correction
+        return mean_of(Sums(len(each), float(each.sum()), float(np.square(each).sum())))
+
+    def _shuffled(self, columns: slice, at: int) -> Float32:
+        order = Key(2).child("shuffle", at).generator().permutation(len(self._contexts))
+        shuffled = self._contexts.copy()
+        shuffled[:, columns] = self._contexts[order][:, columns]
+        return shuffled
+
+    def _probabilities(self, contexts: Float32) -> Float64:
+        return np.asarray(self._policy.probabilities_many(contexts, eligible=self._allowed), np.float64)
+
+
+def _of(columns: Float64, taken: NDArray[np.int32]) -> Float64:
+    """The value of the action that was taken, by row."""
+    return columns[np.arange(len(taken)), taken]
 
 
 def _action_features(problem: Problem, frame: pl.DataFrame) -> Float64:
     space = problem.actions
     actions = lake_columns(space).actions(frame["action"])
-    if isinstance(space, FiniteSpace):
-        return np.eye(len(space))[actions]
-    return space.features(actions).astype(np.float64)
+    return space.embed(actions).astype(np.float64)
 
 
 def _ridge(columns: Float64, value: Float64) -> Float64:

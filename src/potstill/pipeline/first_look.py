@@ -29,8 +29,8 @@ from potstill.evaluate import (
     with_estimated_propensities,
 )
 from potstill.keys import Key
-from potstill.problem import Discrete, Observations, Problem
-from potstill.spaces import FiniteSpace, lake_columns
+from potstill.problem import Observations, Problem
+from potstill.spaces import FiniteSpace, NamedActions, lake_columns
 from potstill.tables import FITS, NAMED, ROW, History, RowRules
 from potstill.teachers import AnyTeacher
 
@@ -188,7 +188,7 @@ def _propensities(
     """Propensities as the table states them, or estimated; None for numbers without densities."""
     stated, space = history.columns.propensity, history.problem.actions
     if stated is not None:
-        if isinstance(stated, float) and isinstance(space, Discrete):
+        if isinstance(stated, float) and isinstance(space, NamedActions):
             counts = dict(frame["action"].value_counts().rows())
             tables.check_constant_propensity(stated, counts, history.shown)
         return frame["propensity"].to_numpy(), None

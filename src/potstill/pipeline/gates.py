@@ -27,6 +27,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         against: Serving version.
         rows: Number of logged decisions with exact propensities.
         value: Estimated reward of the new policy per decision.
+        value_low: Lower end of its interval; None if it has none.
+        value_high: Upper end.
+        effective: Effective sample size: number of decisions of its own that would say as much.
         difference: Value of the new policy minus that of the serving one.
         low: Lower end of the difference's interval.
         high: Upper end of the difference's interval.
@@ -37,6 +40,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     against: int
     rows: int
     value: float
+    value_low: float | None = None
+    value_high: float | None = None
+    effective: float | None = None
     difference: float
     low: float
     high: float
@@ -62,6 +68,7 @@ def compare(workspace: Workspace, policy: Policy, serving: Policy, after: int, t
     by_the_log = dict.fromkeys((f"policy {policy.version}", f"policy {serving.version}"), 0)
     found = evaluate(log, policy, against=serving, estimators=(ESTIMATOR,), level=LEVEL, learnt=by_the_log)
     value, difference = found.estimate.value, (found.difference or {})[ESTIMATOR]
+    around = found.estimate.intervals["likelihood"].ends
     low, high = difference.intervals["likelihood"].ends
     if value is None or difference.value is None or not math.isfinite(high - low):
         return None
@@ -69,6 +76,9 @@ def compare(workspace: Workspace, policy: Policy, serving: Policy, after: int, t
         against=serving.version,
         rows=found.rows,
         value=value,
+        value_low=around[0] if math.isfinite(around[0]) else None,
+        value_high=around[1] if math.isfinite(around[1]) else None,
+        effective=found.target.diagnostics.effective,
         difference=difference.value,
         low=low,
         high=high,

@@ -9,9 +9,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.pipeline.audit import LoadedPolicies, audit_rows
+from potstill.pipeline.queries import labels, place, shares
 from potstill.pipeline.recent_rows import latest_rows
 from potstill.policy import Policy
-from potstill.spaces import FiniteDistribution, FiniteSpace, lake_columns
+from potstill.problem import Continuous
+from potstill.spaces import FiniteSpace, lake_columns
 from potstill.summaries import ActionRatio, HealthReport, VersionHealth
 from potstill.tables import context_fits, encode_contexts
 from potstill.workspace import Workspace, is_uniform
@@ -70,12 +72,12 @@ def _version(policy: Policy, rows: pl.DataFrame) -> VersionHealth | None:
     fit = fit.unique("id", keep="first", maintain_order=True)
     if not len(fit):
         return None
-    columns = lake_columns(policy.problem.actions)
-    distribution = policy.distribution(encode_contexts(fit, policy.problem), eligible=columns.allowed(fit["eligible"]))
-    if not isinstance(distribution, FiniteDistribution):
+    space, columns = policy.problem.actions, lake_columns(policy.problem.actions)
+    p = shares(policy, encode_contexts(fit, policy.problem), columns.allowed(fit["eligible"]))
+    if not p.shape[1]:
         return VersionHealth(version=policy.version, rows=len(fit), entropy=None)
-    p = distribution.p.astype(np.float64)
-    ratios = _ratios(policy, p, columns.actions(fit["action"]))
+    taken = columns.actions(fit["action"])
+    ratios = _ratios(labels(policy), p, place(space, taken) if isinstance(space, Continuous) else taken)
     least = min((math.erfc(abs(one.z) / math.sqrt(2)) for one in ratios), default=1.0)
     corrected = min(least * max(len(ratios), 1), 1.0)
     return VersionHealth(
@@ -88,13 +90,12 @@ def _version(policy: Policy, rows: pl.DataFrame) -> VersionHealth | None:
     )
 
 
-def _ratios(policy: Policy, p: NDArray[np.float64], taken: NDArray[np.int32]) -> list[ActionRatio]:
+def _ratios(names: list[str], p: NDArray[np.float64], taken: NDArray[np.integer]) -> list[ActionRatio]:
     """Actions taken beside the sum of their propensities, of those with enough of both."""
-    names = policy.problem.actions.decode(np.arange(p.shape[1]))
     counts, expected, spread = np.bincount(taken, minlength=p.shape[1]), p.sum(axis=0), (p * (1 - p)).sum(axis=0)
     return [
         ActionRatio(
-            action=str(names[at]),
+            action=names[at],
             taken=int(counts[at]),
             expected=float(expected[at]),
             z=float((counts[at] - expected[at]) / math.sqrt(spread[at])),

@@ -115,6 +115,8 @@ def run_update(
     on_step: OnStep | None = None,
     engine: Engine | None = None,
     every: float | None = None,
+    note: str = "",
+    by: str = "",
 ) -> UpdateReport:
     """Learn from new observations, distil a policy, and publish it.
 
@@ -130,12 +132,14 @@ def run_update(
         on_step: Called with the step, the amount done and the total (0: unknown).
         engine: Engine for slices of the join, parts of observations and shards of contexts. Default: this process.
         every: Seconds between two updates, for the record; None if this is a single one.
+        note: Why it is made, kept in the journal with the version.
+        by: Who asks for it; empty if nobody did.
 
     Raises:
         ImplausibleClock: A clock is wrong: that of this machine, or of a log. Nothing was flushed or joined.
     """
     with only_updater(workspace, wait=wait), recorded(workspace.storage, every) as record:
-        return record(_update(workspace, stage, force, trust_clock, now, _Steps(on_step), engine))
+        return record(_update(workspace, stage, force, trust_clock, now, _Steps(on_step), engine, (note, by)))
 
 
 def _update(
@@ -146,6 +150,7 @@ def _update(
     now: int | None,
     steps: _Steps,
     engine: Engine | None,
+    author: tuple[str, str],
 ) -> UpdateReport:
     check_config(workspace)
     configured(workspace)
@@ -193,7 +198,7 @@ def _update(
         steps.begin("done")
         return msgspec.structs.replace(so_far, notices=[*so_far.notices, *waits], seconds=steps.seconds)
     expected = head.number if head else 0
-    return _distil(workspace, resumed, expected, so_far, waits, stage, steps, engine or LocalEngine())
+    return _distil(workspace, resumed, expected, so_far, waits, stage, steps, engine or LocalEngine(), author)
 
 
 def preview_update(workspace: Workspace, now: int | None = None) -> UpdateReport:
@@ -227,6 +232,7 @@ def _distil(
     stage: bool,
     steps: _Steps,
     engine: Engine,
+    author: tuple[str, str],
 ) -> UpdateReport:
     registry, still, serving = workspace.registry, resumed.still, resumed.still.policy
     version = registry.next_version()
@@ -264,6 +270,8 @@ def _distil(
         reasons=tuple(reasons),
         serve=not stage,
         expected=expected,
+        note=author[0],
+        by=author[1],
     )
     pinned = None if stage else entry.pinned
     registry.forget_states(workspace.config.update.states_kept)

@@ -15,8 +15,8 @@ import polars as pl
 from potstill import tables
 from potstill.events import add_history, now, refuse_repeat
 from potstill.events.join import ImportedFile
-from potstill.problem import Continuous, Discrete, InvalidObservation, Problem
-from potstill.spaces import finite
+from potstill.problem import Continuous, InvalidObservation, Problem
+from potstill.spaces import NamedActions, finite
 from potstill.tables import FITS, NAMED, ROW, TIME, Columns, RowRules
 from potstill.workspace import Workspace
 
@@ -80,7 +80,7 @@ def import_history(
     if not fitting:
         raise InvalidObservation(f"{log}: none of its {total:,} rows fits the problem; nothing was added")
     used = checked.filter(FITS)
-    if isinstance(columns.propensity, float) and isinstance(workspace.problem.actions, Discrete):
+    if isinstance(columns.propensity, float) and isinstance(workspace.problem.actions, NamedActions):
         tables.check_constant_propensity(columns.propensity, _counts(used, log), log, InvalidObservation)
     estimate = _estimated(used, workspace.problem, log) if columns.propensity is None else None
     imported = ImportedFile(name=name, sha256=digest, rows=fitting)

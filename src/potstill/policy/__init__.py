@@ -9,8 +9,10 @@ from potstill.policy.native_runtime import digests
 from potstill.policy.network import Activation, Layer, masked_inputs, outputs
 from potstill.policy.policy import UNDERFLOW, Policy
 from potstill.policy.runtime import default, why_not_native
+from potstill.policy.tower import NEW_ITEM, Tower, inputs_of
 
 __all__ = [
+    "NEW_ITEM",
     "SALT_BYTES",
     "UNDERFLOW",
     "Activation",
@@ -22,10 +24,12 @@ __all__ = [
     "Metadata",
     "NumberExplanation",
     "Policy",
+    "Tower",
     "default",
     "digests",
     "explain",
     "explain_number",
+    "inputs_of",
     "masked_inputs",
     "outputs",
     "uniform",

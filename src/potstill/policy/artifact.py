@@ -15,14 +15,17 @@ from safetensors import numpy as safetensors
 from potstill.errors import PotstillError
 from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import ACTIVATIONS, Activation, Layer
+from potstill.policy.tower import Tower
 from potstill.problem import Problem
-from potstill.spaces import FiniteSpace
+from potstill.spaces import Catalog, FiniteSpace
 
 #: Formats that are read. A file has the lowest that it needs, so that earlier readers read what they can.
-FORMATS = (1, 2, 3)
+FORMATS = (1, 2, 3, 4)
 #: The format of masked policies.
 _MASKED = 3
 _KEY = "potstill"
+#: Tensor of the effects of items.
+_EFFECTS = "tower.effects"
 _NO_CHECKSUM = "0" * 64
 #: The deepest nesting of JSON that is read. Potstill writes about six levels; parsers run out of stack at thousands.
 MAX_DEPTH = 64
@@ -91,18 +94,27 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fidelity: dict[str, Any] | None = None
 
 
-def to_bytes(metadata: Metadata, layers: list[Layer], mean: NDArray[np.float32]) -> bytes:
+def to_bytes(metadata: Metadata, layers: list[Layer], mean: NDArray[np.float32], tower: Tower | None = None) -> bytes:
     """A policy as the bytes of its file; equal policies give equal bytes."""
-    tensors = {"context.mean": mean}
-    for i, layer in enumerate(layers):
-        tensors[f"layers.{i}.weight"] = np.ascontiguousarray(layer.weight)
-        tensors[f"layers.{i}.bias"] = np.ascontiguousarray(layer.bias)
+    tensors = {"context.mean": mean, **_named("layers", layers)}
+    if tower is not None:
+        tensors |= {_EFFECTS: np.ascontiguousarray(tower.effects), **_named("tower", tower.layers)}
     blank = msgspec.structs.replace(metadata, sha256=_NO_CHECKSUM)
     data: bytes = safetensors.save(tensors, {_KEY: msgspec.json.encode(blank).decode()})
     return data.replace(_NO_CHECKSUM.encode(), hashlib.sha256(data).hexdigest().encode(), 1)
 
 
-def read(data: bytes) -> tuple[Metadata, list[Layer], NDArray[np.float32]]:
+def _named(prefix: str, layers: list[Layer]) -> dict[str, NDArray[np.float32]]:
+    """Layers as tensors."""
+    named = {f"{prefix}.{i}": layer for i, layer in enumerate(layers)}
+    return {
+        f"{name}.{part}": np.ascontiguousarray(getattr(layer, part))
+        for name, layer in named.items()
+        for part in ("weight", "bias")
+    }
+
+
+def read(data: bytes) -> tuple[Metadata, list[Layer], NDArray[np.float32], Tower | None]:
     """A policy from the bytes of its file; `InvalidPolicy` if they are malformed or altered."""
     text = _metadata_text(data)
     metadata = _metadata(text)
@@ -113,7 +125,10 @@ def read(data: bytes) -> tuple[Metadata, list[Layer], NDArray[np.float32]]:
         raise InvalidPolicy(f"not a readable safetensors file: {error}") from error
     if metadata.problem_hash != metadata.problem.hash:
         raise InvalidPolicy(f"its problem has the hash {metadata.problem.hash}, but it says {metadata.problem_hash}")
-    return metadata, _layers(tensors, metadata), _tensor(tensors, "context.mean", (metadata.problem.width,))
+    of_tower = {name: tensors.pop(name) for name in list(tensors) if name.startswith("tower.")}
+    layers = _layers(tensors, metadata)
+    mean = _tensor(tensors, "context.mean", (metadata.problem.width,))
+    return metadata, layers, mean, _tower(of_tower, metadata, layers[-1]) if of_tower else None
 
 
 class _Header(msgspec.Struct, rename={"metadata": "__metadata__"}):
@@ -195,20 +210,35 @@ def _verify_checksum(data: bytes, stated: str) -> None:
 
 
 def _layers(tensors: dict[str, NDArray[Any]], metadata: Metadata) -> list[Layer]:
+    """Layers of the network; beside them, there is only the mean context."""
+    outputs = metadata.problem.actions.head().outputs
+    inputs = metadata.problem.width + (outputs if metadata.masked else 0)
+    return _network(tensors, "layers", inputs, outputs, others=1)
+
+
+def _tower(tensors: dict[str, NDArray[Any]], metadata: Metadata, last: Layer) -> Tower:
+    """Layers from items' inputs to the columns of the last layer, and items' effects."""
+    space = metadata.problem.actions
+    if not isinstance(space, Catalog) or metadata.masked:
+        what = "a masked policy" if metadata.masked else "a policy whose actions are no catalogue"
+        raise InvalidPolicy(f"tensors of an item tower in {what}: {', '.join(sorted(tensors))}")
+    layers = _network(tensors, "tower", space.width + 2, len(last.weight) + 1, others=1)
+    return Tower(layers, _tensor(tensors, _EFFECTS, (len(space), 2)))
+
+
+def _network(tensors: dict[str, NDArray[Any]], prefix: str, inputs: int, outputs: int, *, others: int) -> list[Layer]:
+    """Consecutive layers; `others` tensors are not theirs."""
     count = sum(name.endswith(".weight") for name in tensors)
-    if not count or len(tensors) != 2 * count + 1:
+    if not count or len(tensors) != 2 * count + others:
         raise InvalidPolicy(f"unexpected tensors: {', '.join(sorted(tensors))}")
-    problem = metadata.problem
-    layers, inputs = [], problem.width + (problem.actions.head().outputs if metadata.masked else 0)
+    layers = []
     for i in range(count):
-        outputs = (
-            problem.actions.head().outputs if i == count - 1 else tensors.get(f"layers.{i}.bias", np.zeros(0)).size
-        )
-        weight = _tensor(tensors, f"layers.{i}.weight", (inputs, outputs))
-        layers.append(Layer(weight, _tensor(tensors, f"layers.{i}.bias", (outputs,))))
-        if not outputs:
-            raise InvalidPolicy(f"tensor layers.{i}.bias is empty; a layer has at least one unit")
-        inputs = outputs
+        units = outputs if i == count - 1 else tensors.get(f"{prefix}.{i}.bias", np.zeros(0)).size
+        weight = _tensor(tensors, f"{prefix}.{i}.weight", (inputs, units))
+        layers.append(Layer(weight, _tensor(tensors, f"{prefix}.{i}.bias", (units,))))
+        if not units:
+            raise InvalidPolicy(f"tensor {prefix}.{i}.bias is empty; a layer has at least one unit")
+        inputs = units
     return layers
 
 

@@ -21,10 +21,10 @@ from potstill.policy.decision import Decision
 from potstill.policy.draw import SALT_BYTES
 from potstill.policy.network import Activation, Float32, Layer
 from potstill.policy.runtime import start
+from potstill.policy.tower import Tower
 from potstill.problem import Context, Contexts, Problem
-from potstill.spaces import Actions, Allowed, Distribution, FiniteSpace, finite
+from potstill.spaces import Actions, Allowed, Distribution, FiniteSpace, NamedActions, SoftmaxHead, finite
 from potstill.spaces.continuous import HistogramHead
-from potstill.spaces.discrete import Discrete, SoftmaxHead
 
 #: Unit of `Policy.agreement`: 16 float32 roundoffs. The native kernel and ONNX Runtime stay below 6
 #: (tests/policy/test_agreement.py).
@@ -45,10 +45,11 @@ class Policy:
         metadata: Metadata,
         layers: Sequence[Layer],
         mean: Float32 | None = None,
+        tower: Tower | None = None,
         *,
         runtime: RuntimeName | None = None,
     ) -> None:
-        self._metadata = metadata
+        self._metadata, self._tower = metadata, tower
         self._layers = [Layer(*layer) for layer in layers]
         self._mean = np.zeros(metadata.problem.width, np.float32) if mean is None else mean
         self._salt = bytes.fromhex(metadata.salt)
@@ -58,7 +59,7 @@ class Policy:
         self._named_runtime = runtime
         self._decide_at_once, self._decide_row_at_once = self._runtime.decide, self._runtime.decide_row
         space = metadata.problem.actions
-        self._narrowing = space if isinstance(space, Discrete) and space.retired else None
+        self._narrowing = space if isinstance(space, NamedActions) and space.retired else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (
@@ -87,6 +88,7 @@ class Policy:
         mean: Float32 | None = None,
         lineage: Lineage | None = None,
         masked: bool = False,
+        tower: Tower | None = None,
     ) -> Policy:
         """A policy from its layers. The salt derives from problem, seed and version, so equal runs give equal files.
 
@@ -106,7 +108,7 @@ class Policy:
             masked=masked,
             lineage=lineage or Lineage(library=__version__, seed=seed),
         )
-        return cls(metadata, layers, mean)
+        return cls(metadata, layers, mean, tower)
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | None = None) -> Policy:
@@ -139,7 +141,7 @@ class Policy:
 
     def to_bytes(self) -> bytes:
         """The bytes of the policy's file."""
-        return artifact.to_bytes(self._metadata, self._layers, self._mean)
+        return artifact.to_bytes(self._metadata, self._layers, self._mean, self._tower)
 
     def save(self, path: str | Path) -> None:
         """Write the policy as one file, atomically."""
@@ -180,6 +182,11 @@ class Policy:
         return self._layers
 
     @property
+    def tower(self) -> Tower | None:
+        """The item tower of a policy over a catalogue; None for others, and for uniform ones."""
+        return self._tower
+
+    @property
     def mean(self) -> Float32:
         """Mean encoded context of the training contexts, float32[d]."""
         return self._mean
@@ -191,7 +198,7 @@ class Policy:
 
     def with_runtime(self, runtime: RuntimeName) -> Policy:
         """The same policy on another runtime."""
-        return Policy(self._metadata, self._layers, self._mean, runtime=runtime)
+        return Policy(self._metadata, self._layers, self._mean, self._tower, runtime=runtime)
 
     def with_floor(self, floor: float) -> Policy:
         """The same policy under another floor."""
@@ -229,7 +236,7 @@ class Policy:
 
     def _with(self, **changes: Any) -> Policy:
         metadata = msgspec.structs.replace(self._metadata, **changes)
-        return Policy(metadata, self._layers, self._mean, runtime=self._named_runtime)
+        return Policy(metadata, self._layers, self._mean, self._tower, runtime=self._named_runtime)
 
     def probabilities(self, context: Context, *, eligible: Any = None, floor: float | None = None) -> Float32:
         """The probability of each action in a context, float32[K], for a finite list of actions.

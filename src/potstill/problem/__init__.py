@@ -1,8 +1,7 @@
 """The decision problem: context features, actions and reward, encoded the same way online and offline."""
 
 from potstill.errors import InvalidContext, InvalidObservation, InvalidProblem
-from potstill.problem.difference import Difference, difference, only_actions_differ
-from potstill.problem.features import (
+from potstill.features import (
     FIRST_SECOND,
     LARGEST_FLOAT32,
     LAST_SECOND,
@@ -20,6 +19,7 @@ from potstill.problem.features import (
     Timestamp,
     Vector,
 )
+from potstill.problem.difference import Difference, difference, only_actions_differ
 from potstill.problem.nested import Flat, as_text, fit_context, flatten
 from potstill.problem.objective import Objective
 from potstill.problem.observations import Observations
@@ -42,7 +42,7 @@ from potstill.problem.validate import (
     reward_must_be,
     reward_range,
 )
-from potstill.spaces import ActionSpace, Continuous, Discrete
+from potstill.spaces import ActionSpace, Catalog, Continuous, Discrete
 
 __all__ = [
     "FIRST_SECOND",
@@ -56,6 +56,7 @@ __all__ = [
     "YEAR_2200",
     "ActionSpace",
     "Boolean",
+    "Catalog",
     "Categorical",
     "Context",
     "Contexts",

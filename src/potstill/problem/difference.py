@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from potstill.problem.problem import Problem
-from potstill.spaces import ActionSpace, Continuous, FiniteSpace
+from potstill.spaces import ActionSpace, Catalog, Continuous, FiniteSpace
+
+#: Names that are told one by one.
+_LISTED = 20
 
 
 class Difference(NamedTuple):
@@ -63,9 +66,19 @@ def _actions(before: ActionSpace, after: ActionSpace) -> str:
         return f"{before.name!r} was changed from {_interval(before)} to {_interval(after)}"
     if not isinstance(before, FiniteSpace) or not isinstance(after, FiniteSpace):
         return "the actions were changed"
+    if isinstance(before, Catalog) and isinstance(after, Catalog):
+        return _items(before, after)
     if tuple(before.labels) == tuple(after.labels):
         return "the distances between actions were changed"
     return "the actions were reordered"
+
+
+def _items(before: Catalog, after: Catalog) -> str:
+    """The difference of catalogues with the same ids."""
+    if before.features != after.features:
+        return "the features of items were changed"
+    changed = after.changed(before)
+    return ", ".join(_told("item", changed, "changed")) or "the items were reordered"
 
 
 def _interval(space: Continuous) -> str:
@@ -84,8 +97,10 @@ def _features(before: Problem, after: Problem) -> list[str]:
 
 
 def _missing(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name not in others)
+    known = set(others)
+    return tuple(name for name in names if name not in known)
 
 
 def _told(what: str, names: Sequence[str], how: str) -> list[str]:
-    return [f"{what} {name!r} was {how}" for name in names]
+    told = [f"{what} {name!r} was {how}" for name in names[:_LISTED]]
+    return [*told, f"{len(names) - _LISTED:,} more were {how}"] if len(names) > _LISTED else told

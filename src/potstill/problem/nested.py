@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from potstill.errors import InvalidContext, shown
-from potstill.problem.features import Feature
+from potstill.features import Feature
 
 #: The namespace in which Personalizer logs the features of a request.
 _REQUEST = "FromUrl"

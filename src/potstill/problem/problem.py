@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from potstill import decode
 from potstill.errors import InvalidProblem, check_distinct, check_name, shown
+from potstill.features import Encoder, Feature
 from potstill.lazy import tables_for
-from potstill.problem.encoding import Encoder, Float32
-from potstill.problem.features import Feature
 from potstill.problem.objective import Objective, parse
 from potstill.problem.reward import Reward
 from potstill.spaces import Continuous, from_config, is_space
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 else:
     ActionSpace = Any  # any registered space: which one a file has is known when it is read
 
+Float32 = NDArray[np.float32]
 #: One context: a mapping of feature names to values, or an already encoded float32[d].
 Context = Mapping[str, object] | NDArray[np.float32]
 #: Many contexts: rows, columns by name, or an already encoded float32[N, d].
@@ -166,13 +166,34 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_default
         return cls.from_toml(Path(path).read_bytes(), str(path))
 
     @classmethod
-    def from_toml(cls, data: bytes, where: str) -> Problem:
-        """A problem from the text of its file; errors name `where`."""
+    def from_toml(cls, data: bytes, where: str, items: bytes | None = None) -> Problem:
+        """A problem from the text of its file; errors name `where`.
+
+        Args:
+            data: The text.
+            where: Path of the file.
+            items: Items of its catalogue as JSON, if they have a file of their own.
+        """
         try:
-            return decode.from_toml(data, cls)
+            if items is None:
+                return decode.from_toml(data, cls)
+            return decode.convert(_with_items(msgspec.toml.decode(data), items, where), cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidProblem(f"{where}: {error}") from error
 
     @cached_property
     def _encoder(self) -> Encoder:
         return Encoder(self.context)
+
+
+def _with_items(stated: Any, items: bytes, where: str) -> Any:
+    """A problem as stated, with the items of its catalogue."""
+    actions = stated.get("actions") if isinstance(stated, Mapping) else None
+    if not isinstance(actions, Mapping) or actions.get("type") != "catalog":
+        return stated
+    if "items" in actions:
+        raise InvalidProblem(f"{where}: items are stated here and in items.json; remove them in one of the two")
+    try:
+        return {**stated, "actions": {**actions, "items": msgspec.json.decode(items)}}
+    except msgspec.DecodeError as error:
+        raise InvalidProblem(f"{where}: items.json: {error}") from error

@@ -31,7 +31,7 @@ from potstill.service.metrics import CONTENT_TYPE, Metrics
 from potstill.service.openapi import document
 from potstill.service.problem_service import ProblemService
 from potstill.service.read_body import read_body
-from potstill.service.reads import ReadEndpoints, actions, evaluation
+from potstill.service.reads import ReadEndpoints, actions, evaluation, items, staging
 from potstill.service.snapshot import write_mode
 from potstill.service.status import in_thread, is_ready
 from potstill.service.wire import (
@@ -42,6 +42,7 @@ from potstill.service.wire import (
     ChangeRequest,
     DecideRequest,
     HealthReply,
+    ItemsRequest,
     ModeRequest,
     Observation,
     ObservedReward,
@@ -197,6 +198,20 @@ class ProblemEndpoints(ReadEndpoints):
         by = author(self._guards, self._service.name, headers, asked.by)
         with _refusing():
             return json(await actions.change_actions(self._service, asked, by))
+
+    async def change_items(self, body: bytes, headers: Headers) -> Reply:
+        """Add, change or remove items of a catalogue."""
+        asked: ItemsRequest = self._read(msgspec.json.Decoder(ItemsRequest).decode, body)
+        by = author(self._guards, self._service.name, headers, asked.by)
+        with _refusing():
+            return json(await items.change_items(self._service, asked, by))
+
+    async def stage(self, body: bytes, headers: Headers) -> Reply:
+        """Begin an update that stages its version."""
+        asked: ChangeRequest = self._read(msgspec.json.Decoder(ChangeRequest).decode, body)
+        by = author(self._guards, self._service.name, headers, asked.by)
+        await staging.begin_staging(self._service, asked.reason, by)
+        return json(await in_thread(staging.read_staging, self._service), 202)
 
     async def evaluate(self, body: bytes, headers: Headers) -> Reply:
         """Begin an evaluation."""

@@ -8,8 +8,7 @@ from potstill.errors import PotstillError
 from potstill.policy import Policy
 from potstill.problem import InvalidProblem, Problem, difference
 from potstill.registry import UnknownVersion
-from potstill.storage import child
-from potstill.workspace import PROBLEM, Workspace, change_notice
+from potstill.workspace import ProblemSource, Workspace, change_notice, read_source
 
 _logger = logging.getLogger(__name__)
 
@@ -24,7 +23,7 @@ class ProblemWatcher:
     def __init__(self, workspace: Workspace) -> None:
         self.notice: str | None = None
         self._workspace = workspace
-        self._text = b""
+        self._text: ProblemSource | None = None
         self._entry = 0  # number of the last entry of the registry that the notice is about
 
     def reload(self, policy: Policy | None) -> None:
@@ -34,7 +33,7 @@ class ProblemWatcher:
             policy: The policy that serves, if any.
         """
         try:
-            text = self._workspace.storage.read(PROBLEM)
+            text = read_source(self._workspace.storage)
             if text == self._text and not self._has_new_entry():
                 return
             found = self._compared(text, policy)
@@ -48,9 +47,9 @@ class ProblemWatcher:
         """Whether the registry has changed since a notice was made; not looked at while there is none."""
         return self.notice is not None and self._workspace.registry.changed_since(self._entry) is not None
 
-    def _compared(self, text: bytes, policy: Policy | None) -> str | None:
+    def _compared(self, text: ProblemSource, policy: Policy | None) -> str | None:
         try:
-            found = Problem.from_toml(text, child(self._workspace.url, PROBLEM))
+            found = text.problem(self._workspace.url)
         except InvalidProblem as error:
             return f"{error}; the problem that the service was started with stays in force"
         if found == self._workspace.problem:

@@ -10,7 +10,19 @@ from typing import Any, Literal, NamedTuple
 
 from potstill.service import wire
 from potstill.service.personalizer import wire as personalizer
-from potstill.service.reads import actions, compare, decisions, evaluation, expect, experiment, insights, versions
+from potstill.service.reads import (
+    actions,
+    compare,
+    decisions,
+    evaluation,
+    expect,
+    experiment,
+    fidelity,
+    insights,
+    items,
+    staging,
+    versions,
+)
 from potstill.service.tokens import Scope
 from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
 
@@ -265,6 +277,20 @@ PROBLEM_ENDPOINTS = (
     ),
     Endpoint(
         "POST",
+        "admin/stage",
+        "stage",
+        "admin",
+        "Stage a version",
+        "Begins an update whose version does not serve until it is promoted, by a process of low priority. `GET "
+        "overview` has its outcome, and `GET versions` its version. It needs the extra `learn`.",
+        (wire.ChangeRequest,),
+        (staging.StagingReply,),
+        (*_BODY, 409),
+        "single",
+        202,
+    ),
+    Endpoint(
+        "POST",
         "admin/promote",
         "promote",
         "admin",
@@ -301,6 +327,20 @@ PROBLEM_ENDPOINTS = (
         (actions.ActionsReply,),
         (*_BODY, 409),
         "single",
+    ),
+    Endpoint(
+        "POST",
+        "admin/items",
+        "change_items",
+        "admin",
+        "Change the items of a catalogue",
+        "Adds, changes and removes items without a restart: `items.json` changes, and a version adapted to it is "
+        "published. Items that are not named stay, unless the request says `whole`. The reply comes when this worker "
+        "follows; others follow within seconds.",
+        (wire.ItemsRequest,),
+        (items.ItemsReply,),
+        (*_BODY, 409),
+        "batch",
     ),
     Endpoint(
         "POST",
@@ -360,6 +400,18 @@ PROBLEM_ENDPOINTS = (
         reply=(compare.CompareReply,),
         refusals=(404, 409, 422, 503),
         query=compare.CompareQuery,
+    ),
+    Endpoint(
+        "GET",
+        "fidelity",
+        "fidelity",
+        "read",
+        "Compare a version with its teacher",
+        "How far a version is from its own teacher in the latest logged contexts, by feature. It needs the extra "
+        "`learn` where the service runs, and a version whose teacher's state is kept (`update.states_kept`).",
+        reply=(fidelity.FidelityReply,),
+        refusals=(404, 409, 422, 503),
+        query=fidelity.FidelityQuery,
     ),
     Endpoint(
         "GET",

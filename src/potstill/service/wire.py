@@ -215,6 +215,20 @@ class ActionRequest(ChangeRequest, frozen=True, kw_only=True):
     confirm: bool = False
 
 
+class ItemsRequest(ChangeRequest, frozen=True, kw_only=True):
+    """Add, change or remove items of a catalogue.
+
+    Attributes:
+        items: Items to add or to change: each its ``id``, and the value of each feature by name.
+        remove: Ids of items to remove.
+        whole: Whether `items` are all items, so that others are removed.
+    """
+
+    items: list[dict[str, Any]] = []
+    remove: list[Text] = []
+    whole: bool = False
+
+
 class DecideReply(Struct, frozen=True, omit_defaults=True, gc=False):
     """A decision.
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from potstill.lazy import lazy
+from potstill.spaces.catalog import Catalog
 from potstill.spaces.continuous import Continuous, HistogramDistribution
 from potstill.spaces.contract import (
     Actions,
@@ -25,17 +26,20 @@ from potstill.spaces.contract import (
 from potstill.spaces.discrete import Discrete
 from potstill.spaces.finite import FiniteDistribution, check_floor, finite, mix_floor
 from potstill.spaces.influence import Parts
+from potstill.spaces.named import NamedActions
 from potstill.spaces.registry import from_config, is_space, lake_columns, learning, off_policy, register
+from potstill.spaces.softmax import SoftmaxHead
 
 if TYPE_CHECKING:
     from potstill.spaces.conformance import check_space
     from potstill.spaces.lake import polars_type
-    from potstill.spaces.masked import masked_learning, masks_of_size
+    from potstill.spaces.masked import MaskedLearning, masked_learning, masks_of_size
 
 __all__ = [
     "ActionSpace",
     "Actions",
     "Allowed",
+    "Catalog",
     "ColumnType",
     "Continuous",
     "Discrete",
@@ -49,10 +53,13 @@ __all__ = [
     "Learning",
     "LoggedRows",
     "LoggedSupport",
+    "MaskedLearning",
+    "NamedActions",
     "OffPolicy",
     "Parts",
     "Restriction",
     "RewardPredictions",
+    "SoftmaxHead",
     "WireTypes",
     "check_floor",
     "check_space",
@@ -74,6 +81,6 @@ __getattr__ = lazy(
     {
         "conformance": ("check_space",),
         "lake": ("polars_type",),
-        "masked": ("masked_learning", "masks_of_size"),
+        "masked": ("MaskedLearning", "masked_learning", "masks_of_size"),
     },
 )

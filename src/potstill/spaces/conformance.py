@@ -51,7 +51,7 @@ def values_round_trip(space: ActionSpace, eligible: Any) -> None:  # noqa: ARG00
     assert len(actions) == len(values), f"encode must give a row per value, got {len(actions)} for {len(values)}"
     assert space.decode(actions) == values, f"decode must undo encode, got {space.decode(actions)}"
     assert space.valid(actions).all(), "encoded values must be valid"
-    features = space.features(actions)
+    features = space.embed(actions)
     assert features.dtype == np.float32, f"features must be float32, got {features.dtype}"
     assert features.ndim == 2, f"features must be [N, e], got {features.shape}"
     assert np.isfinite(features).all(), "features must be finite"
@@ -192,8 +192,8 @@ def _shares_agree(space: ActionSpace, actions: Actions, propensities: Float64) -
 
 def _densities_agree(space: ActionSpace, distribution: Distribution, actions: Actions) -> None:
     """Compare the distribution functions of draws and of nodes, along the first feature."""
-    drawn = space.features(actions)[:, 0]
-    nodes = [(space.features(node[:1])[0, 0], weight[0]) for node, weight in distribution.nodes()]
+    drawn = space.embed(actions)[:, 0]
+    nodes = [(space.embed(node[:1])[0, 0], weight[0]) for node, weight in distribution.nodes()]
     coarse = max(weight for _, weight in nodes)
     for threshold in np.quantile(drawn, (0.1, 0.3, 0.5, 0.7, 0.9)):
         gap = abs((drawn <= threshold).mean() - sum(weight for at, weight in nodes if at <= threshold))
@@ -203,6 +203,6 @@ def _densities_agree(space: ActionSpace, distribution: Distribution, actions: Ac
 def _reward(space: ActionSpace, actions: Actions) -> Float64:
     """An arbitrary reward that depends on the action."""
     reward: Float64 = 1 + np.abs(
-        space.features(actions).astype(np.float64) @ np.arange(1, space.features(actions).shape[1] + 1)
+        space.embed(actions).astype(np.float64) @ np.arange(1, space.embed(actions).shape[1] + 1)
     )
     return reward

@@ -127,7 +127,7 @@ class ActionSpace(Protocol):
     def valid(self, actions: Actions) -> Bool:
         """Which rows are actions of this space, bool[N]."""
 
-    def features(self, actions: Actions) -> Float32:
+    def embed(self, actions: Actions) -> Float32:
         """Features of actions, for reward models shared between actions, float32[N, e]."""
 
     def restrict(self, eligible: object) -> Restriction:

@@ -1,6 +1,6 @@
 """Off-policy evaluation for any space, from its contract alone; slower than a space's own module.
 
-The reward model is one ridge regression for all actions, on the context, ``ActionSpace.features(action)`` and their
+The reward model is one ridge regression for all actions, on the context, ``ActionSpace.embed(action)`` and their
 products. Expectations are sums over ``distribution.nodes()``.
 """
 
@@ -154,7 +154,7 @@ class GeneralOffPolicy:
 
     def __init__(self, space: ActionSpace) -> None:
         self._space, self._head = space, space.head()
-        self._features: int = space.features(space.encode(list(space.examples)[:1])).shape[1]
+        self._features: int = space.embed(space.encode(list(space.examples)[:1])).shape[1]
 
     def columns(self, width: int) -> int:
         """Inputs of the reward model."""
@@ -245,7 +245,7 @@ class GeneralOffPolicy:
 
 def design(space: ActionSpace, contexts: Float32, actions: Actions) -> Float64:
     """Inputs of the shared regression, float64[n, d + e + d·e]."""
-    return crossed(contexts, space.features(actions))
+    return crossed(contexts, space.embed(actions))
 
 
 def crossed(contexts: Float32, features: Float32) -> Float64:

@@ -10,6 +10,7 @@ import msgspec
 
 from potstill.decode import convert, unknown_name
 from potstill.errors import InvalidProblem
+from potstill.spaces.catalog import Catalog
 from potstill.spaces.continuous import Continuous
 from potstill.spaces.contract import ActionSpace, LakeColumns, Learning, OffPolicy
 from potstill.spaces.discrete import Discrete
@@ -31,10 +32,12 @@ class Registered(NamedTuple):
     lake: str | None = None
 
 
-_CONTINUOUS, _DISCRETE = "potstill.spaces.continuous", "potstill.spaces.discrete"
+_SPACES = "potstill.spaces"
+_CONTINUOUS = f"{_SPACES}.continuous"
 SPACES: dict[str, Registered] = {
+    "catalog": Registered(Catalog, f"{_SPACES}.finite_learning", f"{_SPACES}.catalog.ope", f"{_SPACES}.named_lake"),
     "continuous": Registered(Continuous, f"{_CONTINUOUS}.learn", f"{_CONTINUOUS}.ope", f"{_CONTINUOUS}.lake"),
-    "discrete": Registered(Discrete, "potstill.spaces.finite_learning", f"{_DISCRETE}.ope", f"{_DISCRETE}.lake"),
+    "discrete": Registered(Discrete, f"{_SPACES}.finite_learning", f"{_SPACES}.finite_ope", f"{_SPACES}.named_lake"),
 }
 
 

@@ -107,7 +107,7 @@ def _service(facts: Facts) -> Iterator[Finding]:
             what=f"Events have waited {lasting(round(facts.lag_seconds * 1e6))} in this machine's log for the lake.",
             then="Look at the service's log for the error of the flusher; potstill events DIR shows it too.",
         )
-    yield from (Finding(tone="warn", what=notice) for notice in facts.notices)
+    yield from (Finding(tone="warn", what=f"{notice[:1].upper()}{notice[1:]}") for notice in facts.notices)
 
 
 def _traffic(facts: Facts) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -28,6 +28,24 @@ class EntropyPoint(msgspec.Struct, frozen=True, kw_only=True):
     decisions: int
 
 
+class ActionHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """One action.
+
+    Attributes:
+        action: Its label.
+        share: Its share of the decisions.
+        entropy: Its part of the entropy of the shares; these add up to it.
+        trend: Change of its share from the first to the second half of the time; None if too little is known.
+        entropy_trend: Likewise of its part of the entropy.
+    """
+
+    action: str
+    share: float
+    entropy: float
+    trend: float | None
+    entropy_trend: float | None
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Health of a problem's log. Times are microseconds since 1970, UTC.
 
@@ -37,6 +55,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         entropy: Entropy of the shares of actions over time.
         trend: Change of that entropy from the first to the second half of the time; None if too little is known.
         shares: Shares of the actions.
+        actions: The same by action with entropy and trend, most frequent first.
         points: The series behind it.
         reward_change: The most likely change of the mean reward.
         per_action: Likewise for each action, of those with an alarm.
@@ -47,6 +66,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     entropy: list[EntropyPoint]
     trend: float | None
     shares: Mapping[str, float]
+    actions: list[ActionHealth]
     points: list[Point]
     reward_change: Change | None
     per_action: Mapping[str, Change]
@@ -71,13 +91,15 @@ def health(inputs: Inputs, report: HealthReport | None, now: int, hours: float |
         for one in shown
         if (found := relative_entropy(one.actions.values(), len(counts))) is not None
     ]
-    trend = _trend(shown, len(counts))
+    halves = _halves(shown)
+    trend = _trend(halves, len(counts))
     return Health(
         findings=_findings(report, shares, sum(counts.values()), trend, change),
         report=report,
         entropy=entropy,
         trend=trend,
         shares=shares,
+        actions=_by_action(shares, halves),
         points=shown,
         reward_change=change,
         per_action=each,
@@ -101,13 +123,40 @@ def _counts(shown: Iterable[Point]) -> dict[str, int]:
     return counts
 
 
-def _trend(shown: list[Point], actions: int) -> float | None:
+def _halves(shown: list[Point]) -> list[dict[str, int]]:
+    """Counts by action in the first and the second half of the time; nothing if they are too few to compare."""
     middle = len(shown) // 2
     halves = [_counts(part) for part in (shown[:middle], shown[middle:])]
-    if any(sum(half.values()) < FEWEST for half in halves):
+    return [] if any(sum(half.values()) < FEWEST for half in halves) else halves
+
+
+def _trend(halves: list[dict[str, int]], actions: int) -> float | None:
+    if not halves:
         return None
     first, second = (relative_entropy(half.values(), actions) for half in halves)
     return None if first is None or second is None else second - first
+
+
+def _by_action(shares: Mapping[str, float], halves: list[dict[str, int]]) -> list[ActionHealth]:
+    def entropy(share: float) -> float:
+        return -share * math.log(share) / math.log(len(shares)) + 0.0 if share > 0 and len(shares) > 1 else 0.0
+
+    def change(action: str, of: Callable[[float], float]) -> float | None:
+        if not halves:
+            return None
+        first, second = (of(half.get(action, 0) / sum(half.values())) for half in halves)
+        return second - first
+
+    return [
+        ActionHealth(
+            action=action,
+            share=share,
+            entropy=entropy(share),
+            trend=change(action, float),
+            entropy_trend=change(action, entropy),
+        )
+        for action, share in sorted(shares.items(), key=lambda one: (-one[1], one[0]))
+    ]
 
 
 def _findings(

@@ -82,6 +82,8 @@ class FeatureRow(msgspec.Struct, frozen=True, kw_only=True):
             total variation, from 0 to 1.
         reward: How much of the variance of rewards a model cannot predict any more if they are shuffled, from 0 to 1.
         reward_error: Standard error of that.
+        worth: Reward per decision that the policy would lose if it did not know the feature, by doubly robust
+            estimation with its interval; None if the log cannot tell, or the action is a number.
         missing: Share of rows without a value.
         distinct: Number of distinct values.
         common: Share of the most common value.
@@ -95,6 +97,7 @@ class FeatureRow(msgspec.Struct, frozen=True, kw_only=True):
     policy: float | None = None
     reward: float | None = None
     reward_error: float | None = None
+    worth: Estimate | None = None
     missing: float = 0.0
     distinct: int = 0
     common: float = 0.0

@@ -19,6 +19,7 @@ from potstill.tables.encode import checked_contexts, encode_contexts
 from potstill.tables.frames import observations_of, table_of
 from potstill.tables.history import History, read_history
 from potstill.tables.infer import actions_in, features_in, features_of, natural, number_in
+from potstill.tables.items import ItemRows, read_items
 from potstill.tables.policy_columns import PolicyColumns, carried
 from potstill.tables.query import run_query
 from potstill.tables.scan import (
@@ -60,6 +61,7 @@ __all__ = [
     "TIME",
     "Columns",
     "History",
+    "ItemRows",
     "PolicyColumns",
     "RowRules",
     "SurveyedColumn",
@@ -96,6 +98,7 @@ __all__ = [
     "propensity_rule",
     "read_csv",
     "read_history",
+    "read_items",
     "refusal",
     "reward_fits",
     "reward_rule",

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from potstill.errors import InvalidObservation, check_distinct, shown
-from potstill.problem import Discrete, Observations, Problem
-from potstill.spaces import lake_columns
+from potstill.problem import Observations, Problem
+from potstill.spaces import NamedActions, lake_columns
 from potstill.tables.columns import Columns, check_columns, check_constant_propensity, feature_columns
 from potstill.tables.encode import encode_contexts
 from potstill.tables.scan import ROW, UnreadableTable, collected, in_one_line, readable, scan_table
@@ -91,7 +91,7 @@ def observations_of(problem: Problem, table: Any, columns: Columns, *, skip: boo
         unfit = collected(rules.unfit(numbered).head(NAMED), where).rows()
         way_out = "Correct these rows, or leave them out with skip=True"
         raise InvalidObservation(f"{refusal(where, unfit, len(rows) - len(fitting))} {way_out}")
-    if isinstance(columns.propensity, float) and isinstance(problem.actions, Discrete) and len(fitting):
+    if isinstance(columns.propensity, float) and isinstance(problem.actions, NamedActions) and len(fitting):
         counts = dict(fitting["action"].value_counts().rows())
         check_constant_propensity(columns.propensity, counts, where, InvalidObservation)
     return Observations(

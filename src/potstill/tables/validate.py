@@ -262,6 +262,12 @@ def _id_rule(column: str) -> ColumnRule:
     return _rule("id", value, column, value, value.is_null() | (value != ""), "null, or a text that is not empty")
 
 
+def item_rule(column: str) -> ColumnRule:
+    """Rule for a column of the ids of items; numbers become text."""
+    value = pl.col(column).cast(pl.String)
+    return _rule("id", value, column, value, value.is_not_null() & (value != ""), "a text that is not empty")
+
+
 def _absent_rule(feature: Feature) -> ColumnRule:
     value, fits = pl.lit(None, context_type(feature)), pl.lit(feature.optional)
     return _rule(context_column(feature.name), value, feature.name, value, fits, _feature_must_be(feature))

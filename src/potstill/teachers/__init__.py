@@ -2,6 +2,7 @@
 
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.auto import AutoTS
+from potstill.teachers.catalog import CatalogLinearTS
 from potstill.teachers.conformance import check_teacher
 from potstill.teachers.continuous import ContinuousGaussianProcessTS, ContinuousLinearTS, ContinuousNeuralLinearTS
 from potstill.teachers.contract import (
@@ -13,6 +14,7 @@ from potstill.teachers.contract import (
     Exactness,
     FiniteTeacher,
     Informative,
+    ItemEffects,
     MaskedTeacher,
     MeanRewards,
     NeedsFiniteActions,
@@ -61,6 +63,7 @@ __all__ = [
     "AnyTeacher",
     "AutoTS",
     "BootstrapTS",
+    "CatalogLinearTS",
     "Coefficient",
     "ContinuousGaussianProcessTS",
     "ContinuousLinearTS",
@@ -80,6 +83,7 @@ __all__ = [
     "GaussianProcessUCB",
     "Informative",
     "InvalidState",
+    "ItemEffects",
     "LinUCB",
     "LinearTS",
     "LogisticTS",

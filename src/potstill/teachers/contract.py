@@ -144,6 +144,20 @@ class Selecting(Protocol):
         """What is known of each candidate, by name: its ``weight`` and the figures behind it."""
 
 
+@runtime_checkable
+class ItemEffects(Protocol):
+    """A teacher of a catalogue that knows each item by its features and an effect of its own.
+
+    A student of two towers imitates it, so that new items have propensities at once.
+    """
+
+    def item_effects(self, state: Any) -> Float32:
+        """Posterior mean and standard deviation of each item's effect, in units of a new item's, float32[K, 2].
+
+        A new item has 0 and 1.
+        """
+
+
 def has_informed_prior(teacher: Teacher[Any]) -> bool:
     """Whether a teacher's prior prefers actions, so that its first policy imitates the prior; if not, it is uniform.
 
@@ -197,7 +211,8 @@ class PerAction(Protocol):
         as the action that is the value, with each of its observations worth `LIKE` of one.
 
         Raises:
-            ValueError: This state does not keep its actions apart; the message says why.
+            ValueError: This state does not keep its actions apart, or actions begin otherwise than by `like`; the
+                message says why.
         """
 
 

@@ -13,6 +13,7 @@ from potstill.problem import Problem
 from potstill.spaces import ActionSpace
 from potstill.teachers.adaptive import AdaptiveTS
 from potstill.teachers.auto import AutoTS
+from potstill.teachers.catalog import CatalogLinearTS
 from potstill.teachers.continuous import ContinuousGaussianProcessTS, ContinuousLinearTS, ContinuousNeuralLinearTS
 from potstill.teachers.contract import AnyTeacher, reward_kinds
 from potstill.teachers.explicit import Uniform
@@ -36,6 +37,7 @@ TEACHERS: dict[str, type[AnyTeacher]] = {
     "adaptive-ts": AdaptiveTS,
     "auto-ts": AutoTS,
     "bootstrap-ts": BootstrapTS,
+    "catalog-linear-ts": CatalogLinearTS,
     "continuous-gp-ts": ContinuousGaussianProcessTS,
     "continuous-linear-ts": ContinuousLinearTS,
     "continuous-neural-linear-ts": ContinuousNeuralLinearTS,
@@ -91,8 +93,8 @@ def _check_rewards(teacher: AnyTeacher, problem: Problem) -> None:
 
 def default_teacher(space: ActionSpace) -> AnyTeacher:
     """The teacher of a problem that states none: the first of the defaults that supports its action space."""
-    defaults: list[AnyTeacher] = [AutoTS(), ContinuousLinearTS()]
-    return next((teacher for teacher in defaults if teacher.supports(space) is None), defaults[0])
+    defaults: list[AnyTeacher] = [CatalogLinearTS(), AutoTS(), ContinuousLinearTS()]
+    return next((teacher for teacher in defaults if teacher.supports(space) is None), AutoTS())
 
 
 def from_config(config: dict[str, Any]) -> AnyTeacher:

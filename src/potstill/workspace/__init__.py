@@ -8,14 +8,13 @@ from potstill.workspace.actions import (
     PER_ACTION,
     ActionsReport,
     ActionStatus,
-    CannotChangeActions,
     add_action,
     keeps_actions_apart,
     list_actions,
     remove_action,
     retire_action,
 )
-from potstill.workspace.adapt import Adaptation, adapt_again, in_words, is_uniform, source_of
+from potstill.workspace.adapt import Adaptation, adapt, adapt_again, in_words, is_uniform, source_of
 from potstill.workspace.backup import (
     BackupReport,
     CorruptBackup,
@@ -25,6 +24,7 @@ from potstill.workspace.backup import (
     list_backups,
     restore,
 )
+from potstill.workspace.change import CannotChangeActions
 from potstill.workspace.check import check_config, check_mode, fallback_of
 from potstill.workspace.config import Config, InvalidConfig, ServeConfig, ServeMode, UpdateConfig, read_config
 from potstill.workspace.design import (
@@ -38,10 +38,12 @@ from potstill.workspace.design import (
     write_design,
 )
 from potstill.workspace.experiment import ExperimentStatus, control_of, experiment_status, rules_of
+from potstill.workspace.items import ItemsReport, catalog_of, remove_items, sync_items
 from potstill.workspace.notices import change_notice, notices
 from potstill.workspace.overview import Overview, overview
 from potstill.workspace.problem_edit import CannotEdit
 from potstill.workspace.problem_file import problem_text
+from potstill.workspace.problem_source import ITEMS, PROBLEM, ProblemSource, item_features, items_text, read_source
 from potstill.workspace.registry_access import RegistryAccess, open_registry
 from potstill.workspace.staging import recover, staging
 from potstill.workspace.teacher_code import (
@@ -55,7 +57,7 @@ from potstill.workspace.teacher_code import (
     states_prior,
 )
 from potstill.workspace.template import log_example
-from potstill.workspace.workspace import CONFIG, PROBLEM, NoFirstPolicy, NoWorkspace, Workspace, WorkspaceExists
+from potstill.workspace.workspace import CONFIG, NoFirstPolicy, NoWorkspace, Workspace, WorkspaceExists
 
 if TYPE_CHECKING:
     from potstill.workspace.forget import CannotForget as CannotForget
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIG",
     "DESIGN",
+    "ITEMS",
     "PER_ACTION",
     "PROBLEM",
     "PROGRAM",
@@ -84,20 +87,24 @@ __all__ = [
     "InitialDesign",
     "InvalidConfig",
     "InvalidDesign",
+    "ItemsReport",
     "Manifest",
     "NoBackup",
     "NoFirstPolicy",
     "NoWorkspace",
     "Overview",
+    "ProblemSource",
     "RegistryAccess",
     "ServeConfig",
     "ServeMode",
     "UpdateConfig",
     "Workspace",
     "WorkspaceExists",
+    "adapt",
     "adapt_again",
     "add_action",
     "back_up",
+    "catalog_of",
     "change_notice",
     "check_code",
     "check_config",
@@ -112,6 +119,8 @@ __all__ = [
     "installed_teachers",
     "is_own_code",
     "is_uniform",
+    "item_features",
+    "items_text",
     "keeps_actions_apart",
     "list_actions",
     "list_backups",
@@ -123,8 +132,10 @@ __all__ = [
     "problem_text",
     "read_config",
     "read_design",
+    "read_source",
     "recover",
     "remove_action",
+    "remove_items",
     "restore",
     "retire_action",
     "rules_of",
@@ -132,6 +143,7 @@ __all__ = [
     "source_of",
     "staging",
     "states_prior",
+    "sync_items",
     "template",
     "write_design",
 ]

@@ -6,39 +6,26 @@ follow. A change that is killed in between is completed by the same command, by 
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from potstill.decode import unknown_name
-from potstill.errors import InvalidAction, PotstillError, check_name
-from potstill.experiments import InvalidExperiment, Rules
-from potstill.files import hold, make_folder
+from potstill.errors import InvalidAction, check_name
 from potstill.policy import Policy
-from potstill.problem import Discrete, Problem, difference
-from potstill.registry import Conflict, OtherProblem
+from potstill.problem import Catalog, Discrete, Problem
+from potstill.spaces import NamedActions
 from potstill.storage import child
-from potstill.workspace.adapt import Adaptation, can_adapt, is_uniform
-from potstill.workspace.check import check_config
-from potstill.workspace.design import read_design
-from potstill.workspace.experiment import control_of, rules_of
+from potstill.workspace.adapt import Adaptation
+from potstill.workspace.change import CannotChangeActions, What, check_change, locked, publish_change, served
 from potstill.workspace.problem_edit import with_actions
-from potstill.workspace.workspace import PROBLEM, Change, Workspace
+from potstill.workspace.problem_source import PROBLEM
+from potstill.workspace.workspace import Change, Workspace
 
 ActionState = Literal["chosen", "new", "retired"]
-What = Literal["add", "retire", "remove"]
-_LOCK = "actions.lock"
 #: Types of teachers with the contract `PerAction`; a serving host does not import teachers to ask them.
-PER_ACTION = ("linear-ts", "diagonal-linear-ts", "empirical-linear-ts", "lin-ucb")
-#: How often a publication is tried again that another one was faster than.
-_ATTEMPTS = 10
-
-
-class CannotChangeActions(PotstillError, ValueError):
-    """The actions cannot be changed as asked; the message says why and what to do."""
+PER_ACTION = ("linear-ts", "diagonal-linear-ts", "empirical-linear-ts", "lin-ucb", "catalog-linear-ts")
 
 
 class ActionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,32 +150,21 @@ def remove_action(place: str, name: str, *, reason: str = "", by: str = "") -> A
 def _change(
     place: str, what: What, name: str, edit: Callable[[Workspace, Discrete, Policy | None], _Lists], change: Change
 ) -> ActionsReport:
-    with _locked(Workspace(place)) as workspace:
+    with locked(Workspace(place)) as workspace:
         space = workspace.problem.actions
+        if isinstance(space, Catalog):
+            raise CannotChangeActions(f"{workspace.url}: the actions are items of a catalogue; see potstill items")
         if not isinstance(space, Discrete):
             raise CannotChangeActions(
                 f"{workspace.url}: actions are a list only where they have names; this is {space}"
             )
-        head = workspace.registry.head()
-        before = None if head is None or head.serving is None else workspace.before()
+        before = served(workspace)
         wanted = edit(workspace, space, before)
         done = wanted == _Lists(tuple(space.names), tuple(space.retired))
         if not done:
             workspace = _written(workspace, what, name, wanted, before)
-        published = _published(workspace, change, before)
+        published = publish_change(workspace, change, before)
         return _report(workspace, text=_told(what, name, space, done, published), changed=not done or published)
-
-
-@contextlib.contextmanager
-def _locked(workspace: Workspace) -> Iterator[Workspace]:
-    """Hold the lock of changes on this machine, and give the workspace as it is then."""
-    make_folder(workspace.spool)
-    held = hold(workspace.spool / _LOCK, wait=True)
-    assert held is not None
-    try:
-        yield Workspace(workspace.url)
-    finally:
-        os.close(held)
 
 
 def _written(workspace: Workspace, what: What, name: str, wanted: _Lists, before: Policy | None) -> Workspace:
@@ -196,71 +172,14 @@ def _written(workspace: Workspace, what: What, name: str, wanted: _Lists, before
     where = child(workspace.url, PROBLEM)
     data = with_actions(workspace.storage.read(PROBLEM), wanted.names, wanted.retired, where)
     problem = Problem.from_toml(data, where)
-    _check_uses(workspace, problem, what, name)
-    if before is not None and not (can_adapt(before, problem) or is_uniform(before)):
-        changed = difference(before.problem, workspace.problem).in_words
-        raise CannotChangeActions(
-            f"{where} has changed since version {before.version}, which serves: {changed}. Run potstill update first, "
-            "or put the old problem.toml back"
-        )
+    check_change(workspace, problem, before, what, [name], where)
     workspace.storage.replace(PROBLEM, data)
     return Workspace(workspace.url)
 
 
-def _check_uses(workspace: Workspace, problem: Problem, what: What, name: str) -> None:
-    """Refuse to retire or remove an action that the configuration names, and a change that an experiment forbids."""
-    config = workspace.config
-    if what != "add" and config.serve.fallback == name:
-        raise CannotChangeActions(
-            f"cannot {what} {name!r}: it is serve.fallback in potstill.toml; name another fallback there, and restart "
-            "potstill serve, first"
-        )
-    if what == "remove" and name in config.teacher.get("prior", {}):
-        raise CannotChangeActions(f"cannot remove {name!r}: teacher.prior in potstill.toml names it; take it out first")
-    if read_design(workspace.storage) is not None:
-        raise CannotChangeActions(
-            f"cannot {what} {name!r} while the points of an initial design are handed out: they are for the present "
-            "actions. End it with potstill design DIR --end first"
-        )
-    changed = Workspace(workspace.url, problem, config)
-    check_config(changed)
-    _check_experiment(changed, what, name)
-
-
-def _check_experiment(changed: Workspace, what: What, name: str) -> None:
-    experiment = changed.config.experiment
-    if experiment is None:
-        return
-    end = "end the experiment first: take [experiment] out of potstill.toml, or name another control"
-    try:
-        control = control_of(changed, experiment, rules_of(changed, experiment))
-    except InvalidExperiment as error:
-        raise CannotChangeActions(
-            f"cannot {what} {name!r} during experiment {experiment.name!r}: {error}; {end}"
-        ) from error
-    if what != "add" and isinstance(control, Rules) and name in control.actions:
-        raise CannotChangeActions(f"cannot {what} {name!r}: control of experiment {experiment.name!r} takes it; {end}")
-
-
-def _published(workspace: Workspace, change: Change, before: Policy | None) -> bool:
-    """Publish a version for the problem, if none serves it and any was published; whether one was."""
-    if before is None or before.problem.hash == workspace.problem.hash:
-        return False
-    for _ in range(_ATTEMPTS):
-        head = workspace.registry.head()
-        try:
-            if workspace.start(change=change).problem.hash == workspace.problem.hash:
-                return workspace.registry.head() != head
-        except OtherProblem:
-            if workspace.current() is workspace:
-                raise
-            break  # another machine, which does not see this one's lock, has changed the problem again
-    raise Conflict(f"{workspace.url}: other changes were faster; repeat the command, which changes what is missing")
-
-
 def _report(workspace: Workspace, *, text: str = "", changed: bool = False) -> ActionsReport:
     space = workspace.problem.actions
-    if not isinstance(space, Discrete):
+    if not isinstance(space, NamedActions):
         raise CannotChangeActions(f"{workspace.url}: the action is a number ({space}), and has no list of actions")
     head, policy = workspace.registry.head(), workspace.serving()
     return ActionsReport(
@@ -272,7 +191,7 @@ def _report(workspace: Workspace, *, text: str = "", changed: bool = False) -> A
     )
 
 
-def _status(policy: Policy, space: Discrete, name: str) -> ActionStatus:
+def _status(policy: Policy, space: NamedActions, name: str) -> ActionStatus:
     if name in space.retired:
         return ActionStatus(action=name, state="retired", least=0.0)
     adaptation = Adaptation.of(policy)
@@ -281,7 +200,7 @@ def _status(policy: Policy, space: Discrete, name: str) -> ActionStatus:
 
 
 def _told(what: What, name: str, space: Discrete, done: bool, published: bool) -> str:
-    state = {"add": "chosen already", "retire": "retired already", "remove": "not an action any more"}[what]
+    state = {"add": "chosen already", "retire": "retired already", "remove": "not an action any more"}.get(what, what)
     if done and published:
         return f"{name!r} is {state} in problem.toml; a version that follows it was missing, and is published now"
     if done:

@@ -4,19 +4,23 @@ Actions that were removed are dropped, and the others are renormalised. Actions 
 softmax sees, and the floor gives them their propensity: with share ε and K actions every decision is drawn uniformly
 with probability ε, and by the policy otherwise. So each new action has the propensity ε / K exactly, in the policy
 format as it is, and an audit recomputes it. Retired actions keep their scores, and the list of actions masks them.
+
+New items of a catalogue get their scores from the item tower of the policy, if it has one: they are explored as much as
+their features leave open, and no decision is spread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from potstill._version import __version__
-from potstill.policy import Layer, Lineage, Policy
-from potstill.problem import Discrete, Problem, difference
-from potstill.spaces import finite
+from potstill.policy import NEW_ITEM, Layer, Lineage, Policy, Tower
+from potstill.problem import Catalog, Problem, difference
+from potstill.spaces import NamedActions, finite
 
 #: Score of an action without training. Its exponential is zero in float32 beside any trained score.
 UNSEEN = -1e4
@@ -52,7 +56,9 @@ class Adaptation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def can_adapt(policy: Policy, problem: Problem) -> bool:
     """Whether a policy can be adapted: equal features, and lists of actions of which at least one is the same."""
     before, after = policy.problem.actions, problem.actions
-    if not isinstance(before, Discrete) or not isinstance(after, Discrete):
+    if not isinstance(before, NamedActions) or not isinstance(after, NamedActions) or type(before) is not type(after):
+        return False
+    if isinstance(before, Catalog) and isinstance(after, Catalog) and before.features != after.features:
         return False
     return policy.problem.context == problem.context and bool({*before.names} & {*after.names})
 
@@ -89,15 +95,17 @@ def adapt(
     )
     explored = untrained & {*_available(problem)}
     smallest = max(floor, _evenly(share, problem)) if explored else floor
+    layers, tower = _with_tower(policy, problem) if policy.tower else (_layers(policy, problem, untrained), None)
     return Policy.build(
         problem,
-        _layers(policy, problem, untrained),
+        layers,
         version=version,
         seed=seed,
         parent=policy.version,
         floor=smallest,
         activation=policy.metadata.activation,
         masked=policy.masked,
+        tower=tower,
         mean=policy.mean,
         lineage=Lineage(
             library=__version__,
@@ -172,7 +180,7 @@ def _names(problem: Problem) -> tuple[str, ...]:
 
 def _available(problem: Problem) -> tuple[str, ...]:
     """The actions that are not retired."""
-    return problem.actions.available if isinstance(problem.actions, Discrete) else _names(problem)
+    return problem.actions.available if isinstance(problem.actions, NamedActions) else _names(problem)
 
 
 def _evenly(share: float, problem: Problem) -> float:
@@ -181,10 +189,38 @@ def _evenly(share: float, problem: Problem) -> float:
 
 
 def _untrained(policy: Policy, problem: Problem) -> set[str]:
-    """Actions without a score that means something: added ones, and those that were retired when it was distilled."""
+    """Actions without a score that means something: added ones, and those that were retired when it was distilled.
+
+    None are where an item tower makes scores of all.
+    """
+    if policy.tower is not None:
+        return set()
     before = Adaptation.of(policy)
     earlier = before.untrained if before else getattr(policy.problem.actions, "retired", ())
     return {*difference(policy.problem, problem).added, *earlier} & {*_names(problem)}
+
+
+def _with_tower(policy: Policy, problem: Problem) -> tuple[list[Layer], Tower]:
+    """The layers for another catalogue: new items and those with other features get their columns from the tower."""
+    tower, (before, after) = policy.tower, (_catalog(policy.problem), _catalog(problem))
+    assert tower is not None
+    places, changed = {name: place for place, name in enumerate(before.names)}, set(after.changed(before))
+    from_old = np.array([places.get(name, -1) for name in after.names])
+    known = from_old >= 0
+    effects = np.where(known[:, None], tower.effects[from_old], NEW_ITEM)
+    tower = Tower(tower.layers, effects)
+    weight, bias = tower.columns(after.encoded, policy.metadata.activation)
+    # Others keep theirs to the bit: a matrix product may round a row otherwise among other rows.
+    same = known & np.array([name not in changed for name in after.names])
+    weight[:, same] = policy.layers[-1].weight[:, from_old[same]]
+    bias[same] = policy.layers[-1].bias[from_old[same]]
+    return [*policy.layers[:-1], Layer(weight, bias)], tower
+
+
+def _catalog(problem: Problem) -> Catalog:
+    space: Any = problem.actions
+    assert isinstance(space, Catalog)
+    return space
 
 
 def _layers(policy: Policy, problem: Problem, untrained: Collection[str]) -> list[Layer]:

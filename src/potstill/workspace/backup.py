@@ -21,8 +21,9 @@ import msgspec
 from potstill.clock import now
 from potstill.errors import PotstillError
 from potstill.storage import AlreadyThere, Storage, open_storage
+from potstill.workspace.problem_source import PROBLEM
 from potstill.workspace.teacher_code import model_files
-from potstill.workspace.workspace import PROBLEM, Workspace, WorkspaceExists
+from potstill.workspace.workspace import Workspace, WorkspaceExists
 
 if TYPE_CHECKING:
     from potstill.events.lake import Table

@@ -10,7 +10,7 @@ from potstill.decode import from_toml
 from potstill.errors import PotstillError
 from potstill.experiments import ExperimentConfig, in_words
 from potstill.problem import Reward, seconds
-from potstill.spaces import ActionSpace, Continuous
+from potstill.spaces import ActionSpace, Catalog, Continuous
 
 Aggregate = Literal["first", "last", "sum", "max", "mean"]
 ServeMode = Literal["online", "apprentice", "log-only"]
@@ -178,7 +178,8 @@ class Config(_Section, frozen=True):
         """The same with the default teacher of an action space, if it states no type; options that it states stay."""
         if "type" in self.teacher:
             return self
-        kind = "continuous-linear-ts" if isinstance(space, Continuous) else "auto-ts"
+        kinds: tuple[tuple[type, str], ...] = ((Continuous, "continuous-linear-ts"), (Catalog, "catalog-linear-ts"))
+        kind = next((name for kind, name in kinds if isinstance(space, kind)), "auto-ts")
         return msgspec.structs.replace(self, teacher={"type": kind, **self.teacher})
 
 

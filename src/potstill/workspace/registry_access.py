@@ -9,10 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from potstill.problem import InvalidProblem, Problem
+from potstill.problem import InvalidProblem
 from potstill.registry import Registry
-from potstill.storage import Storage, child, open_storage
-from potstill.workspace.workspace import PROBLEM, no_workspace
+from potstill.storage import Storage, open_storage
+from potstill.workspace.problem_source import PROBLEM, read_problem
+from potstill.workspace.workspace import no_workspace
 
 
 class RegistryAccess(NamedTuple):
@@ -44,7 +45,7 @@ def open_registry(place: str | Path) -> RegistryAccess:
     """
     storage = open_storage(place)
     try:
-        problem = Problem.from_toml(storage.read(PROBLEM), child(storage.url, PROBLEM))
+        problem = read_problem(storage)
     except FileNotFoundError:
         return _without_problem(storage, no_workspace(storage.url), f"{storage.url} has no {PROBLEM}")
     except InvalidProblem as error:

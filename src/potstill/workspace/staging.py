@@ -10,7 +10,8 @@ from pathlib import Path
 
 from potstill.files import hold, make_folder, sync_folder
 from potstill.storage import LocalStorage, open_storage
-from potstill.workspace.workspace import CONFIG, PROBLEM, WorkspaceExists
+from potstill.workspace.problem_source import PROBLEM
+from potstill.workspace.workspace import CONFIG, WorkspaceExists
 
 #: Within the folder of the new workspace: what is being made, what is made and not in its place yet, and the lock.
 _STAGING, _MADE, _LOCK = ".potstill-init", ".potstill-made", ".potstill-init.lock"

@@ -20,12 +20,13 @@ from potstill.registry import Conflict, Hold, OtherProblem, Registry, UnknownVer
 from potstill.storage import AlreadyThere, LocalStorage, Storage, child, open_storage
 from potstill.workspace.adapt import Adaptation, adapt, can_adapt, in_words, is_uniform
 from potstill.workspace.config import Config, InvalidConfig, read_config
+from potstill.workspace.problem_source import ITEMS, PROBLEM, ProblemSource, read_problem
 from potstill.workspace.teacher_code import states_prior
 
 if TYPE_CHECKING:
     from potstill.events.lake import Flusher, Lake
 
-PROBLEM, CONFIG = "problem.toml", "potstill.toml"
+CONFIG = "potstill.toml"
 
 
 class NoWorkspace(PotstillError, FileNotFoundError):
@@ -88,10 +89,19 @@ class Workspace:
         return self if problem == self.problem else Workspace(self.url, problem, self.config)
 
     @classmethod
-    def create(cls, place: str | Path, problem: bytes, config: bytes) -> Workspace:
-        """A new workspace from the text of its two files. An existing ``potstill.toml`` is kept."""
+    def create(cls, place: str | Path, problem: bytes, config: bytes, items: bytes | None = None) -> Workspace:
+        """A new workspace from the text of its files. An existing ``potstill.toml`` is kept.
+
+        Args:
+            place: A folder or an address.
+            problem: The text of `problem.toml`.
+            config: The text of `potstill.toml`.
+            items: The text of `items.json`, if the actions are a catalogue.
+        """
         storage = open_storage(place)
-        read_config(config).join.check(Problem.from_toml(problem, PROBLEM).reward)
+        read_config(config).join.check(ProblemSource(problem, items).problem("").reward)
+        if items is not None:  # before the problem, which makes it a workspace; it replaces what a kill has left
+            storage.replace(ITEMS, items)
         try:
             storage.create(PROBLEM, problem)
         except AlreadyThere:
@@ -309,7 +319,7 @@ class Workspace:
 
     def _read_problem(self) -> Problem:
         try:
-            return Problem.from_toml(self.storage.read(PROBLEM), child(self.url, PROBLEM))
+            return read_problem(self.storage)
         except FileNotFoundError:
             raise no_workspace(self.url) from None
 

@@ -6,7 +6,12 @@ from potstill.lazy import lazy
 
 if TYPE_CHECKING:
     from potstill.pipeline.queries import expect
+    from potstill.pipeline.queries.action_shares import labels, place, shares
 
-__all__ = ["expect"]
+__all__ = ["expect", "labels", "place", "shares"]
 
-__getattr__ = lazy(__name__, {}, modules=("expect",))
+__getattr__ = lazy(
+    __name__,
+    {"action_shares": ("labels", "place", "shares")},
+    modules=("expect",),
+)

@@ -18,7 +18,7 @@ import msgspec
 from potstill.errors import PotstillError
 from potstill.pipeline.queries.errors import CannotAnswer
 from potstill.registry import CorruptVersion, UnknownVersion
-from potstill.workspace import Workspace
+from potstill.workspace import InvalidConfig, Workspace
 
 #: Queries by name, and the module that has a function of that name.
 QUERIES = {
@@ -26,6 +26,7 @@ QUERIES = {
     "decision": "decision",
     "compare": "compare",
     "expect": "expect",
+    "fidelity": "fidelity",
     "action_counts": "action_counts",
     "experiment": "experiment",
 }
@@ -72,7 +73,7 @@ def _failed(error: Exception) -> dict[str, Any]:
         return {"status": error.status, "error": str(error)}
     if isinstance(error, UnknownVersion):
         return {"status": 404, "error": str(error)}
-    if isinstance(error, CorruptVersion):
+    if isinstance(error, CorruptVersion | InvalidConfig):
         return {"status": 409, "error": str(error)}
     if isinstance(error, PotstillError | OSError):
         return {"status": 503, "error": str(error)}

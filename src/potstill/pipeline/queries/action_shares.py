@@ -38,6 +38,12 @@ def shares(policy: Policy, contexts: Any, allowed: Any = None, floor: float | No
     return np.zeros((len(contexts), 0))
 
 
+def place(space: Continuous, numbers: NDArray[np.floating]) -> NDArray[np.int64]:
+    """The part of the interval that each number is in."""
+    edges = np.asarray(space.head().edges)
+    return np.searchsorted(edges[_starts(len(edges) - 1)[1:]], numbers, side="right").astype(np.int64)
+
+
 def _starts(bins: int) -> NDArray[np.int64]:
     """The first bin of each part."""
     return np.unique(np.linspace(0, bins, min(BINS, bins), endpoint=False).astype(np.int64))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,11 @@ from numpy.typing import NDArray
 from potstill.pipeline.queries.action_shares import labels, shares
 from potstill.pipeline.queries.errors import CannotAnswer
 from potstill.pipeline.queries.events import latest
+from potstill.pipeline.queries.groups import groups
 from potstill.problem import Feature
 from potstill.tables import context_fits, encode_contexts
 from potstill.workspace import Workspace
 
-#: Groups of a feature: ranges of a number, or values; the rest is one group.
-RANGES, VALUES = 5, 8
 Float64 = NDArray[np.float64]
 
 
@@ -60,17 +58,12 @@ def compare(workspace: Workspace, *, first: int, second: int, contexts: int) -> 
 
 def _feature(feature: Feature, values: pl.Series, p: Float64, q: Float64, names: list[str]) -> dict[str, Any] | None:
     """Where two policies differ by the values of a feature; None for a feature that has no groups."""
-    if feature.holds == "numbers":
-        return None
-    groups = _ranges(values) if feature.holds == "number" else _values(values)
     mean, found, spread = (q - p).mean(axis=0), [], 0.0
-    for name, chosen in groups:
-        if not chosen.any():
-            continue
+    for name, chosen in groups(feature, values):
         change = (q[chosen] - p[chosen]).mean(axis=0)
         spread += float(chosen.mean()) * float(np.abs(change - mean).sum()) / 2
         found.append(_group(name, chosen, change, p, q, names))
-    return {"feature": feature.name, "spread": spread, "groups": found}
+    return {"feature": feature.name, "spread": spread, "groups": found} if found else None
 
 
 def _group(
@@ -86,33 +79,3 @@ def _group(
         "less": names[down] if names else "",
         "less_by": float(-change[down]) if names else 0.0,
     }
-
-
-def _ranges(values: pl.Series) -> list[tuple[str, NDArray[np.bool_]]]:
-    """Ranges of a number with about as many contexts each."""
-    known = values.drop_nulls().to_numpy()
-    missing = [("missing", values.is_null().to_numpy())]
-    if not len(known):
-        return missing
-    edges = np.unique(np.quantile(known, np.linspace(0, 1, RANGES + 1)))
-    if len(edges) == 1:
-        edges = np.array([edges[0], edges[0]])
-    numbers = values.fill_null(np.nan).to_numpy()
-    found = []
-    for low, high in pairwise(edges):
-        inside = (numbers >= low) & ((numbers < high) | (high == edges[-1]))
-        found.append((f"{_short(low)} to {_short(high)}", inside))
-    return found + missing
-
-
-def _values(values: pl.Series) -> list[tuple[str, NDArray[np.bool_]]]:
-    """The most frequent values, and all others together."""
-    texts = values.cast(pl.String).fill_null("missing")
-    counts = texts.value_counts(sort=True)
-    frequent = counts[texts.name].head(VALUES).to_list()
-    found = [(value, (texts == value).to_numpy()) for value in frequent]
-    return [*found, ("other values", (~texts.is_in(frequent)).to_numpy())]
-
-
-def _short(number: float) -> str:
-    return f"{number:,.0f}" if 1000 <= abs(number) < 1e15 else f"{number:.4g}"

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from potstill.pipeline.origin import Origin, learnt_by
 from potstill.pipeline.queries.action_shares import BINS
-from potstill.pipeline.resume import start
 from potstill.problem import Continuous
 from potstill.registry import UnknownVersion
 from potstill.spaces import FiniteSpace
-from potstill.teachers import MeanRewards
 from potstill.workspace import Workspace
 
 LEVEL = 0.95
@@ -36,6 +35,8 @@ def expect(workspace: Workspace, *, contexts: list[dict[str, Any]]) -> dict[str,
             "low": (location - half).tolist(),
             "high": (location + half).tolist(),
         }
+    from potstill.teachers import MeanRewards
+
     if isinstance(still.teacher, MeanRewards):
         mean = _coarse(workspace, np.asarray(still.teacher.mean_rewards(still.state, encoded)))
         return found | {"mean": mean.tolist(), "why": "The teacher gives no intervals."}
@@ -50,9 +51,15 @@ def _still(workspace: Workspace) -> tuple[Any, str | None]:
         return None, str(error)
     key = workspace.url, serving.version
     if key not in _loaded:
+        learnt = learnt_by(workspace, serving).policy
+        nothing = f"version {serving.version} has learnt nothing yet"
+        if learnt.metadata.lineage.teacher is None or Origin.of(learnt).prior:
+            return None, nothing
+        from potstill.pipeline.resume import start  # loads the teachers, which takes seconds
+
         begun = start(workspace, serving)
         if begun.base is None:
-            return None, begun.why_anew or f"version {serving.version} has learnt nothing yet"
+            return None, f"{begun.why_anew}; the next update learns it again" if begun.why_anew else nothing
         _loaded.clear()
         _loaded[key] = begun.still
     return _loaded[key], None

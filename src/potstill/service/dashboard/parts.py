@@ -178,6 +178,7 @@ def chart(
     marks: Sequence[tuple[float, str]] = (),
     times: bool = True,
     stacked: bool = False,
+    ordered: bool = False,
 ) -> Html:
     """A line chart, drawn by uPlot, with its numbers as a table for those who cannot see it.
 
@@ -185,10 +186,11 @@ def chart(
         title: What it shows.
         x: Seconds since 1970, increasing; or numbers, if `times` is false.
         series: Lines over `x`.
-        unit: Unit of the values.
+        unit: What the values are, the title of their axis.
         marks: Places on the x axis with a label, such as a version that began to serve.
         times: Whether `x` is time.
         stacked: Whether values are shares that add up, drawn as areas on each other.
+        ordered: Whether the lines are in an order, such as parts of a range, which their colours then show.
     """
     spec = {
         "x": list(x),
@@ -197,6 +199,7 @@ def chart(
         "marks": [list(mark) for mark in marks],
         "times": times,
         "stacked": stacked,
+        "ordered": ordered,
     }
     shape = tag("div", class_="chart", data_chart=_json(spec), role="img", aria_label=title)
     numbers = tag("details", tag("summary", "Numbers"), _numbers(title, x, series, times=times))
@@ -256,11 +259,40 @@ def number(amount: float | None, digits: int = 3) -> str:
     return f"{amount:,.0f}" if abs(amount) >= 10**digits else f"{amount:.{digits}g}"
 
 
-def interval(amount: float | None, low: float | None, high: float | None) -> str:
-    """A number with its interval."""
+def interval(amount: float | None, low: float | None, high: float | None, *, signed: bool = False) -> str:
+    """A number with its interval, all with as many decimals as the interval's width is worth.
+
+    Args:
+        amount: The number.
+        low: Lower end; None if it is not known.
+        high: Upper end.
+        signed: Whether it is a difference, which has a sign in any case.
+    """
     if amount is None or low is None or high is None:
         return number(amount)
-    return f"{amount:.3f} ({low:.3f} to {high:.3f})"
+    shape = f"{'+' if signed else ''},.{_decimals(high - low)}f"
+    return f"{amount:{shape}} ({low:{shape}} to {high:{shape}})".replace("-", "−")
+
+
+def between(low: float | None, high: float | None) -> str:
+    """The ends of an interval; a dash for none."""
+    if low is None or high is None:
+        return "–"
+    shape = f",.{_decimals(high - low)}f"
+    return f"{low:{shape}} to {high:{shape}}".replace("-", "−")
+
+
+def _decimals(width: float) -> int:
+    """Decimals that show two digits of half an interval."""
+    return min(max(1 - math.floor(math.log10(width / 2)), 0), 9) if width > 0 and math.isfinite(width) else 3
+
+
+def reward(amount: float | None) -> str:
+    """A reward in a column, with decimals that stay the same from row to row; a dash for none."""
+    if amount is None or not math.isfinite(amount):
+        return "–"
+    small = 0 < abs(amount) < 0.01 or abs(amount) >= 1000
+    return number(amount) if small else f"{amount:.3f}".replace("-", "−")
 
 
 def percent(share: float | None) -> str:
@@ -280,4 +312,5 @@ def _numbers(title: str, x: Sequence[float], series: Sequence[Series], *, times:
             yield interval(line.values[at], low, high)
 
     header = ("time" if times else "x", *(line.label for line in series))
-    return table(header, [tuple(cells(at)) for at in range(len(x))], caption=title, numeric=range(1, len(series) + 1))
+    known = [at for at in range(len(x)) if any(line.values[at] is not None for line in series)]
+    return table(header, [tuple(cells(at)) for at in known], caption=title, numeric=range(1, len(series) + 1))

@@ -5,7 +5,17 @@ from __future__ import annotations
 from potstill.service.http import Headers, Reply, json, read_query
 from potstill.service.problem_service import ProblemService
 from potstill.service.read_body import read_body
-from potstill.service.reads import actions, compare, decisions, evaluation, expect, experiment, insights, versions
+from potstill.service.reads import (
+    actions,
+    compare,
+    decisions,
+    evaluation,
+    expect,
+    experiment,
+    fidelity,
+    insights,
+    versions,
+)
 from potstill.service.status import in_thread
 
 
@@ -34,6 +44,10 @@ class ReadEndpoints:
     async def compare(self, query: bytes, _: Headers) -> Reply:
         """Two versions."""
         return json(await compare.read_comparison(self._service, read_query(compare.CompareQuery, query)))
+
+    async def fidelity(self, query: bytes, _: Headers) -> Reply:
+        """A version and its teacher."""
+        return json(await fidelity.read_fidelity(self._service, read_query(fidelity.FidelityQuery, query)))
 
     async def decisions(self, query: bytes, _: Headers) -> Reply:
         """The latest decisions."""

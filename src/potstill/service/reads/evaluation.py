@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from datetime import datetime
 
 import msgspec
 from msgspec import Struct
 
 from potstill.files import hold, make_folder
+from potstill.service.background import begin
 from potstill.service.http import Refusal
 from potstill.service.problem_service import ProblemService
 from potstill.service.wire import moment
 
 #: Named, not imported: what it loads must not be loaded here.
-MODULE, NICE = "potstill.pipeline.queries.evaluation", "10"
+MODULE = "potstill.pipeline.queries.evaluation"
 _PROGRESS, _LOCK, _RESULT = "evaluation.json", "evaluation.lock", "evaluation.json"
 
 
@@ -109,30 +108,9 @@ async def begin_evaluation(service: ProblemService, by: str) -> None:
     """Begin an evaluation; `Refusal` if one runs on this machine."""
     if await asyncio.to_thread(_runs, service):
         raise Refusal(409, "conflict", "an evaluation runs already; wait until it is done")
-    (service.workspace.spool / _PROGRESS).unlink(missing_ok=True)
-    stated = by.replace("\0", "")  # an argument cannot have one
-    command = [sys.executable, "-m", "potstill.service.process.child", NICE, MODULE, service.workspace.url, stated]
-    environment = {**os.environ, "TERM": "dumb"}
-    # Its standard input is a pipe from this process, so that it ends when this worker does.
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0, env=environment)
-    _reap(service)
-    service.children.append(process)
-    for _ in range(_STEPS):  # until it shows, so that the next look finds it
-        await asyncio.sleep(_STEP)
-        if process.poll() is not None or (service.workspace.spool / _PROGRESS).exists():
-            return
-
-
-def _reap(service: ProblemService) -> None:
-    """Forget evaluations that have ended, and close the pipes to them."""
-    for child in [child for child in service.children if child.poll() is not None]:
-        if child.stdin is not None:
-            child.stdin.close()
-        service.children.remove(child)
-
-
-#: Seconds between two looks whether an evaluation has begun, and the most looks.
-_STEP, _STEPS = 0.1, 100
+    progress = service.workspace.spool / _PROGRESS
+    progress.unlink(missing_ok=True)
+    await begin(service, MODULE, [by], progress.exists)
 
 
 def worse_than_serving(service: ProblemService, version: int) -> str | None:

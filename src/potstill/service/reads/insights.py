@@ -9,7 +9,7 @@ import msgspec
 from potstill.events import now, read_totals
 from potstill.service.problem_service import ProblemService
 from potstill.service.status import file_notices, log_notices, log_status
-from potstill.spaces import Discrete
+from potstill.spaces import NamedActions
 from potstill.summaries import (
     HOURS,
     ApprenticeReport,
@@ -106,4 +106,4 @@ def _fallback(service: ProblemService) -> str | None:
     """The fallback action as summaries label it; None if there is none, or it is a number."""
     workspace = service.workspace
     action = fallback_of(workspace)
-    return action if isinstance(workspace.problem.actions, Discrete) else None
+    return action if isinstance(workspace.problem.actions, NamedActions) else None

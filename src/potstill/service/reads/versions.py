@@ -14,6 +14,7 @@ from potstill.registry import Version as Published
 from potstill.service.http import Refusal
 from potstill.service.problem_service import ProblemService
 from potstill.service.wire import HoldReply, Version, hold_reply, moment
+from potstill.workspace import in_words
 
 #: Versions whose reports a worker keeps in memory: they never change.
 _KEPT = 256
@@ -37,13 +38,17 @@ class VersionQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class ComparisonReply(Struct, frozen=True, kw_only=True):
     """A new version against the one that served, by off-policy evaluation on decisions that it learnt from.
 
-    `value` is its estimated reward per decision; `difference` is that minus the value of version `against`, with its
-    interval at `level`. `grade` and `sentence` say how far the estimate can be trusted.
+    `value` is its estimated reward per decision with its interval; `difference` is that minus the value of version
+    `against`, with its interval at `level`. `effective` is the effective sample size: the number of decisions of its
+    own that would say as much. `grade` and `sentence` say how far the estimate can be trusted.
     """
 
     against: int
     rows: int
+    effective: float | None
     value: float
+    value_low: float | None
+    value_high: float | None
     difference: float
     low: float
     high: float
@@ -99,11 +104,13 @@ class VersionsReply(Struct, frozen=True, kw_only=True):
 class VersionReply(Struct, frozen=True, kw_only=True):
     """A version: its ancestors from its parent on, its teacher, student and fidelity, and the update that made it.
 
-    `selection` has the weight and the error of each candidate of its teacher, and `seconds` how long each step took.
+    `decides` says in words what it decides by. `selection` has the weight and the error of each candidate of its
+    teacher, and `seconds` how long each step took.
     """
 
     summary: VersionSummary
     ancestors: list[int]
+    decides: str
     teacher: dict[str, Any] | None
     student: dict[str, Any] | None
     exactness: dict[str, Any] | None
@@ -150,10 +157,13 @@ def read_version(service: ProblemService, query: VersionQuery) -> VersionReply:
     return _version(service, policy, listed[query.version], report)
 
 
-class _Compared(Struct, frozen=True):
+class _Compared(Struct, frozen=True, kw_only=True):
     against: int
     rows: int
+    effective: float | None = None
     value: float
+    value_low: float | None = None
+    value_high: float | None = None
     difference: float
     low: float
     high: float
@@ -217,6 +227,7 @@ def _version(service: ProblemService, policy: Policy, published: Published, repo
     return VersionReply(
         summary=_summary(service, published),
         ancestors=_ancestors(service.workspace.registry, published),
+        decides=in_words(policy),
         teacher=lineage.teacher,
         student=lineage.student,
         exactness=lineage.exactness,

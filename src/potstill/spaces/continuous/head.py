@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from potstill.errors import shown
 from potstill.spaces.contract import Actions, Bool, Float32, Float64
-from potstill.spaces.discrete import softmax
 from potstill.spaces.finite import choose
+from potstill.spaces.softmax import softmax
 
 #: Largest deviation of a number from the place that its draw selects, relative to the size of the number: rounding.
 _ROUNDING = 1e-12

@@ -93,13 +93,13 @@ class LinearPredictions:
 
     def at(self, actions: Actions) -> Float64:
         """The predicted reward of one number per row."""
-        found: Float64 = self.intercepts + np.einsum("ne,ne->n", self.slopes, self.space.features(actions))
+        found: Float64 = self.intercepts + np.einsum("ne,ne->n", self.slopes, self.space.embed(actions))
         return found.clip(*self.bounds)
 
     def expected(self, distribution: Distribution) -> Float64:
         """The sum over bins, or over the nodes of another distribution."""
         if isinstance(distribution, HistogramDistribution) and len(distribution.lower) == 1:
-            every = self.intercepts[:, None] + self.slopes @ self.space.features(self.space.middles).T
+            every = self.intercepts[:, None] + self.slopes @ self.space.embed(self.space.middles).T
             summed: Float64 = np.einsum("nb,nb->n", distribution.p, every.clip(*self.bounds))
             return summed
         total = np.zeros(len(self.slopes))

@@ -142,7 +142,7 @@ class Continuous(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, tag
             return 1 / (numbers * math.log(self.high / self.low))
         return np.full(numbers.shape, 1 / (self.high - self.low))
 
-    def features(self, actions: Actions) -> Float32:
+    def embed(self, actions: Actions) -> Float32:
         """Legendre polynomials of degree 1 to 4 of the position on the scale, float32[N, 4]."""
         z = 2 * self.unit(actions) - 1
         return np.polynomial.legendre.legvander(z, 4)[..., 1:].astype(np.float32)

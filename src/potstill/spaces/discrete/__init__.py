@@ -1,6 +1,5 @@
-"""A fixed list of actions. The modules ``ope`` and ``lake`` are loaded only offline."""
+"""A fixed list of actions, by name."""
 
-from potstill.spaces.discrete.head import SoftmaxHead, softmax
 from potstill.spaces.discrete.space import Discrete
 
-__all__ = ["Discrete", "SoftmaxHead", "softmax"]
+__all__ = ["Discrete"]

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from potstill.problem import Problem
-from potstill.spaces import Continuous, Discrete
+from potstill.spaces import Continuous, NamedActions
 from potstill.summaries.cells import ACTIONS, ONLINE, OTHERS
 from potstill.summaries.series import DAY, HOUR, MINUTE, Bounds
 from potstill.tables import moment
@@ -42,7 +42,7 @@ def start_of(bounds: Bounds) -> pl.Expr:
 def label_of(problem: Problem) -> pl.Expr:
     """Label of each row's action: its name, or the tenth of the scale that holds a number."""
     space = problem.actions
-    if isinstance(space, Discrete):
+    if isinstance(space, NamedActions):
         known = pl.col("action").is_in(list(space.names[:ACTIONS]))
         return pl.when(known).then(pl.col("action")).otherwise(pl.lit(OTHERS)).alias("label")
     if isinstance(space, Continuous):
@@ -54,7 +54,7 @@ def label_of(problem: Problem) -> pl.Expr:
 def labels(problem: Problem) -> list[str]:
     """Labels of a problem's actions, in their order."""
     space = problem.actions
-    if isinstance(space, Discrete):
+    if isinstance(space, NamedActions):
         return list(space.names[:ACTIONS])
     return tenths(space) if isinstance(space, Continuous) else []
 
@@ -104,7 +104,7 @@ def value_of(rows: pl.LazyFrame, problem: Problem) -> pl.LazyFrame:
 def uniform_weight(problem: Problem) -> pl.Expr:
     """Importance weight of a uniformly random eligible action, of each row; null where it is unknown."""
     space, p = problem.actions, PROPENSITY
-    if isinstance(space, Discrete):
+    if isinstance(space, NamedActions):
         allowed = pl.col("eligible").list.len().cast(pl.Float64).fill_null(float(len(space)))
         return 1 / (allowed * p)
     if isinstance(space, Continuous):

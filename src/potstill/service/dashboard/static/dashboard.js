@@ -31,7 +31,7 @@
     return found ? { ...headers, Authorization: `Bearer ${found}` } : headers;
   }
   // The scripts of single views use the same.
-  window.potstill = { problem, authorised, api: (path) => `/v1/${encodeURIComponent(problem)}/${path}`, say, dress, draw };
+  window.potstill = { problem, authorised, api: (path) => `/v1/${encodeURIComponent(problem)}/${path}`, say, dress, draw, ready };
 
   document.addEventListener("htmx:configRequest", (event) => {
     Object.assign(event.detail.headers, authorised());
@@ -143,42 +143,54 @@
   const COLOURS = 6, UNNAMED = "\u2060"; // uPlot gives a series without a label one of its own
   const drawn = new Map(); // element: [plot, specification]
 
-  function shown(value, unit) {
+  function shown(value) {
     if (value === null || value === undefined) return "–";
-    const text = Math.abs(value) >= 1000 ? Math.round(value).toLocaleString() : Number(value.toPrecision(3)).toString();
-    return unit ? `${text} ${unit}` : text;
+    return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString() : Number(value.toPrecision(3)).toString();
   }
   /** Values on each other, from the last line up: an area of each is drawn behind those before it. */
   function stacked(lines) {
     const sums = lines.map((line) => [...line.values]);
-    for (let i = sums.length - 2; i >= 0; i--) sums[i] = sums[i].map((value, at) => (value ?? 0) + (sums[i + 1][at] ?? 0));
+    for (let i = sums.length - 2; i >= 0; i--) {
+      sums[i] = sums[i].map((value, at) => (value === null ? null : value + (sums[i + 1][at] ?? 0)));
+    }
     return sums;
+  }
+  /** Colour of a line; along a ramp where lines are in an order. */
+  function lineColour(at, spec) {
+    if (!spec.ordered) return colour(`line-${(at % COLOURS) + 1}`);
+    const part = at / Math.max(spec.series.length - 1, 1), ends = ["line-2", "line-1"].map((name) => colour(name));
+    const channels = [1, 3, 5].map((from) => ends.map((end) => Number.parseInt(end.slice(from, from + 2), 16)));
+    return `#${channels.map(([a, b]) => Math.round(a + (b - a) * part).toString(16).padStart(2, "0")).join("")}`;
   }
   function draw(element) {
     drawn.get(element)?.[0].destroy();
     const spec = JSON.parse(element.dataset.chart);
-    const data = [spec.x], series = [{ label: spec.label ?? (spec.times ? "time" : "x") }], bands = [];
+    const moment = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+    const place = (_, at) => (at === null ? "" : spec.times ? moment(at) : shown(at));
+    const data = [spec.x], series = [{ label: spec.label ?? (spec.times ? "time" : "x"), value: place }], bands = [];
     // Rounded: uPlot takes seconds to find ticks between values that differ in their last digits only.
     const round = (list) => list.map((value) => value === null ? null : Number(value.toPrecision(5)));
     const values = (spec.stacked ? stacked(spec.series) : spec.series.map((line) => line.values)).map(round);
     spec.series.forEach((line, at) => {
-      const stroke = colour(`line-${(at % COLOURS) + 1}`);
-      const legend = (_, __, ___, index) => shown(index === null ? null : line.values[index], spec.unit);
+      const stroke = lineColour(at, spec);
+      const legend = (_, __, ___, index) => (index === null ? "" : shown(line.values[index]));
       data.push(values[at]);
       series.push({ label: line.label, stroke, width: 1.75, value: legend, fill: spec.stacked ? stroke : undefined,
-        points: { show: spec.x.length < 30 } });
+        spanGaps: true, points: { show: !spec.stacked && spec.x.length < 30 } });
       if (!line.low || !line.high) return;
-      const hidden = { stroke: "transparent", points: { show: false }, value: () => "" };
+      const hidden = { stroke: "transparent", spanGaps: true, points: { show: false }, value: () => "" };
       data.push(round(line.high), round(line.low));
       series.push({ ...hidden, label: UNNAMED }, { ...hidden, label: UNNAMED });
       bands.push({ series: [data.length - 2, data.length - 1], fill: `${stroke}2e` });
     });
     const axis = { stroke: colour("soft"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false },
-      font: "12px system-ui" };
+      font: "12px system-ui", labelFont: "12px system-ui", labelSize: 20 };
+    const numbers = { ...axis, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : shown(tick))) };
     const options = {
-      width: Math.max(element.clientWidth, 240), height: 220, series, bands,
-      scales: { x: { time: spec.times, distr: spec.log ? 3 : 1 } },
-      axes: [spec.times ? axis : { ...axis, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : shown(tick, ""))) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => shown(tick, "")) }],
+      width: Math.max(element.clientWidth, 240), height: spec.times ? 220 : 240, series, bands,
+      padding: [spec.marks.length ? 20 : 8, null, null, null],
+      scales: { x: { time: spec.times, distr: spec.log ? 3 : 1 }, y: spec.stacked ? { range: [0, 1] } : {} },
+      axes: [spec.times ? axis : { ...numbers, label: spec.label }, { ...numbers, size: 50, label: spec.unit || null }],
       cursor: { y: false }, legend: { live: true },
       hooks: { draw: [(plot) => marks(plot, spec.marks)] },
     };
@@ -193,6 +205,7 @@
     context.save();
     context.strokeStyle = context.fillStyle = colour("soft");
     context.font = `${11 * devicePixelRatio}px system-ui`;
+    context.textBaseline = "bottom";
     context.setLineDash([4, 4]);
     for (const [at, label] of places) {
       const x = plot.valToPos(at, "x", true);
@@ -201,7 +214,9 @@
       context.moveTo(x, top);
       context.lineTo(x, top + height);
       context.stroke();
-      context.fillText(label, x + 4 * devicePixelRatio, top + 10 * devicePixelRatio);
+      const right = x + context.measureText(label).width > left + width;
+      context.textAlign = right ? "right" : "left";
+      context.fillText(label, x, top - 3 * devicePixelRatio);
     }
     context.restore();
   }

@@ -1,7 +1,7 @@
 // Try it: the JavaScript runtime decides in the page, as a context is changed; the server says what rewards to expect.
 import { Policy } from "./js/potstill.js";
 
-const { authorised, api, draw } = window.potstill;
+const { authorised, api, draw, ready } = window.potstill;
 const STEPS = 60, CELLS = 15, PARTS = 16, PAUSE = 250;
 let policy = null, expected = null, waiting = 0, asked = 0;
 
@@ -9,6 +9,13 @@ const get = (id) => document.getElementById(id);
 const fields = () => [...document.querySelectorAll("#try-form [data-feature]")];
 const percent = (share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`);
 const short = (number) => Number(number.toPrecision(3)).toLocaleString();
+/** A reward with its interval, all with as many decimals as the interval's width is worth. */
+function within(mean, low, high) {
+  if (!(high > low)) return short(mean);
+  const digits = Math.min(Math.max(1 - Math.floor(Math.log10((high - low) / 2)), 0), 9);
+  const [a, b, c] = [mean, low, high].map((one) => one.toLocaleString([], { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+  return `${a} (${b} to ${c})`;
+}
 
 function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -91,9 +98,9 @@ function bars(p) {
     if (expected && !isNumber()) cells.push(...reward(i));
     return make("tr", {}, ...cells);
   });
-  const heads = [isNumber() ? policy.problem.actions.name : "action", "probability", ""];
-  if (expected && !isNumber()) heads.push("expected reward", "");
-  const head = make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)));
+  const heads = [[isNumber() ? policy.problem.actions.name : "action"], ["probability"], [""]];
+  if (expected && !isNumber()) heads.push(["", "roomy"], ["expected reward", "number"]);
+  const head = make("tr", {}, ...heads.map(([text, kind]) => make("th", { scope: "col", class: kind ?? "" }, text)));
   const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
   const region = make("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Probabilities" }, table);
   get("try-bars").replaceChildren(region, ...(expected && isNumber() ? [curve()] : []));
@@ -107,14 +114,13 @@ function reward(i) {
   range.style.left = `${place(low)}%`;
   range.style.width = `${place(high) - place(low)}%`;
   point.style.left = `${place(mean)}%`;
-  const said = low === high ? short(mean) : `${short(mean)} (${short(low)} to ${short(high)})`;
-  return [make("td", { class: "wide" }, make("div", { class: "track", "aria-hidden": "true" }, range, point)),
-    make("td", { class: "number" }, said)];
+  const track = make("td", { class: "wide roomy" }, make("div", { class: "track", "aria-hidden": "true" }, range, point));
+  return [track, make("td", { class: "number" }, within(mean, low, high))];
 }
 function curve() {
   const x = expected.labels.map(Number), values = expected.mean[0];
-  return figure("Expected reward by value", { x, times: false, label: policy.problem.actions.name, marks: [], unit: "",
-    series: [{ label: "expected reward", values, low: expected.low[0], high: expected.high[0] }] });
+  return figure("Expected reward by value", { x, times: false, label: policy.problem.actions.name, marks: [],
+    unit: "reward", series: [{ label: "expected reward", values, low: expected.low[0], high: expected.high[0] }] });
 }
 function figure(title, spec) {
   const chart = make("div", { class: "chart", role: "img", "aria-label": title, "data-chart": JSON.stringify(spec) });
@@ -134,16 +140,19 @@ async function expect() {
     });
     found = await reply.json();
     if (!reply.ok) throw new Error(found.error);
-    said = found.why ?? `Expected rewards with ${100 * found.level} % intervals, by the teacher of version ${found.version}.`;
+    said = found.why ? sentence(found.why) : `Expected rewards with ${100 * found.level} % intervals, by the teacher of version ${found.version}.`;
   } catch (error) {
-    said = `Expected rewards are not available: ${error.message}`;
+    said = sentence(`expected rewards are not available: ${error.message}`);
     found = null;
   }
   if (mine !== asked) return;
   expected = found?.mean.length ? found : null;
   note.textContent = said;
+  get("try-waits").classList.remove("waiting");
   show();
+  ready();
 }
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`;
 
 // Sweeps.
 
@@ -183,7 +192,7 @@ function band(given, name) {
   const x = points(name, STEPS), at = (share) => x.map((value) => quantile({ ...given, [name]: value }, share));
   const action = policy.problem.actions.name;
   return figure(`Median ${action} over ${name}, and the middle 90 % of decisions`, {
-    x, times: false, label: name, log: isLog(name), marks: [], unit: "",
+    x, times: false, label: name, log: isLog(name), marks: [], unit: action,
     series: [{ label: `median ${action}`, values: at(0.5), low: at(0.05), high: at(0.95) }],
   });
 }
@@ -192,8 +201,8 @@ function line(given, name) {
   const found = swept(given, name), names = labels();
   if (typeof found[0][0] !== "number") return listed(name, found, names);
   return figure(`Probability of each action over ${name}`, {
-    x: found.map(([value]) => value), times: false, stacked: true, label: name, log: isLog(name), marks: [], unit: "",
-    series: names.map((label, i) => ({ label, values: found.map(([, p]) => p[i]) })),
+    x: found.map(([value]) => value), times: false, stacked: true, label: name, log: isLog(name), marks: [],
+    unit: "probability", series: names.map((label, i) => ({ label, values: found.map(([, p]) => p[i]) })),
   });
 }
 function listed(name, found, names) {
@@ -253,6 +262,9 @@ async function start() {
     policy = Policy.load(await reply.arrayBuffer());
   } catch (error) {
     get("try-error").textContent = error.message;
+    get("try-waits").textContent = "";
+    get("try-waits").classList.remove("waiting");
+    ready();
     return;
   }
   // Two features of a number would need a third dimension.

@@ -7,6 +7,7 @@ from potstill.service.dashboard.parts import (
     Series,
     Tone,
     bar,
+    between,
     button,
     card,
     cards,
@@ -15,16 +16,17 @@ from potstill.service.dashboard.parts import (
     notice,
     number,
     percent,
+    reward,
     section,
     table,
     value,
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, marks, ranges
+from potstill.service.dashboard.views.shown import FEWEST_POINTS, marks, ranges
 from potstill.service.reads import insights
 from potstill.service.status import in_thread
-from potstill.summaries import ApprenticeReport, Overview, Ready
+from potstill.summaries import ApprenticeReport, Estimate, Overview, Ready
 
 _TONES: dict[Ready, Tone] = {"yes": "good", "not yet": "warn", "no": "bad", "no data": "plain"}
 
@@ -84,17 +86,22 @@ def _figures(report: ApprenticeReport) -> Html:
             join(bar(share, f"agreement {share:.0%}", agreement.low, agreement.high), "the policy would do the same"),
         ),
         card("reward achieved", percent(report.achieved), "of your reward comes from choices that it shares"),
-        card("your mean reward", number(report.reward.value), estimate(report.reward)),
-        card("where you agree", number(report.agreed_reward.value), estimate(report.agreed_reward)),
+        card("your mean reward", number(report.reward.value), _around(report.reward)),
+        card("where you agree", number(report.agreed_reward.value), _around(report.agreed_reward)),
     ]
     if report.policy is not None and report.gain is not None:
         shown += [
-            card("the policy's reward", number(report.policy.value), f"{estimate(report.policy)}, off-policy"),
-            card("difference", number(report.gain.value), estimate(report.gain)),
+            card("the policy's reward", number(report.policy.value), f"off-policy, {_around(report.policy)}"),
+            card("difference", number(report.gain.value), _around(report.gain)),
         ]
     else:
-        shown.append(card("off-policy estimate", "–", f"needs your propensities; {percent(report.stated)} state one"))
+        needs = f"needs the propensity of your own choices: {percent(report.stated)} of decisions state it"
+        shown.append(card("off-policy estimate", "–", needs))
     return cards(*shown)
+
+
+def _around(found: Estimate) -> str:
+    return f"95 % interval {between(found.low, found.high)}"
 
 
 def _over_time(found: Overview, call: Call, hours: float) -> Html:
@@ -104,7 +111,8 @@ def _over_time(found: Overview, call: Call, hours: float) -> Html:
         return section("Over time", choice, empty("Too few points to draw in this range.", "Choose another range."))
     x = [point.time / 1e6 for point in points]
     line = Series("agreement", [point.agreement for point in points])
-    drawn = chart("Share of decisions in which the policy agrees", x, [line], marks=marks(found, x[-1]))
+    title = "Share of decisions in which the policy agrees"
+    drawn = chart(title, x, [line], marks=marks(found, x[-1]), unit="share of decisions")
     return section("Over time", choice, drawn)
 
 
@@ -119,8 +127,8 @@ def _by(report: ApprenticeReport) -> Html | None:
             f"{one.rows:,}",
             percent(one.agreement),
             bar(one.agreement),
-            number(one.reward),
-            number(one.agreed_reward),
+            reward(one.reward),
+            reward(one.agreed_reward),
         )
         for one in report.segments
     ]

@@ -100,13 +100,18 @@ def _row(call: Call, one: data.DecisionSummary) -> tuple[Child, ...]:
         when(one.time),
         name,
         unit,
-        value(one.action, SHORT),
-        number(one.propensity),
+        value(_short(one.action), SHORT),
+        f"{one.propensity:.3g}",
         one.policy,
         value(how, SHORT),
         reward,
         join(more, where),
     )
+
+
+def _short(action: Any) -> Any:
+    """An action for a list; the story of the decision has all digits of a number."""
+    return float(f"{action:.6g}") if isinstance(action, float) else action
 
 
 def _older(call: Call, asked: _Query, found: data.DecisionsReply) -> Html | None:
@@ -178,11 +183,11 @@ def _choice(found: data.DecisionReply) -> Html | None:
         )
         for label, p, below in zip(found.labels, found.probabilities, _below(found.probabilities), strict=True)
     ]
-    note = (
-        f"The draw of this id is {draws}: it falls into the range of the action that was drawn."
-        if draws
-        else "The policy's probabilities cannot be computed here."
-    )
+    note = "The policy's probabilities cannot be computed here."
+    if len(found.draws) == 1:
+        note = f"The draw of this id is {draws}: it falls into the range of the action that was drawn."
+    elif draws:
+        note = f"The draws of this id are {draws}: the first one chooses a range, the others the place within it."
     shown = (
         table(("action", "probability", "", "range of the draw"), rows, caption="Probabilities", numeric=(2, 3))
         if rows
@@ -228,7 +233,7 @@ def _joined(found: data.DecisionReply) -> Html:
             else "No decision, nothing to join."
         )
         return section("Join", notice(soon))
-    rule = f"; of several rewards, {made.aggregate} counts" if made.aggregate else ""
+    rule = f"; of several rewards, the {made.aggregate} counts" if made.aggregate and len(found.rewards) > 1 else ""
     how = f"reward {number(made.reward)}" if made.rewarded else f"no reward came, so the default: {number(made.reward)}"
     return section(
         "Join",

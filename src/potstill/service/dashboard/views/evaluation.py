@@ -7,7 +7,21 @@ from typing import Any
 import msgspec
 
 from potstill.service.dashboard.html import Child, Html, join, tag
-from potstill.service.dashboard.parts import badge, bar, button, empty, notice, number, section, table, url, value, when
+from potstill.service.dashboard.parts import (
+    badge,
+    bar,
+    between,
+    button,
+    empty,
+    interval,
+    notice,
+    number,
+    section,
+    table,
+    url,
+    value,
+    when,
+)
 from potstill.service.dashboard.view import Call, View
 from potstill.service.reads import evaluation as data
 from potstill.service.status import in_thread
@@ -21,8 +35,8 @@ _KINDS = {
 }
 _TONES: dict[str, Any] = {"good": "good", "caution": "warn", "no": "bad"}
 _GRADES = {"good": "trust it", "caution": "caution", "no": "unreliable"}
-#: Differences below this round to nothing.
-NOTHING = 0.0005
+#: Differences below this share of the reward are none.
+NOTHING = 1e-3
 #: Seconds between two looks at an evaluation that runs.
 PAUSE = 2
 
@@ -73,21 +87,28 @@ def _result(call: Call, found: data.EvaluationResult | None) -> Html:
     if found is None:
         then = "Press Evaluate now. It needs observations: decisions whose reward window has closed, after an update."
         return empty("Nothing was evaluated yet.", then)
-    ends = [end for row in found.rows for end in (row.low, row.high, row.value) if end is not None]
+    # Intervals of unreliable estimates are wide: they are cut off at the ends of the others.
+    sure = [row for row in found.rows if row.grade != "no"] or found.rows
+    ends = [end for row in sure for end in (row.low, row.high, row.value) if end is not None]
     low, high = min(ends, default=0.0), max(ends, default=1.0)
     header = (
         "policy",
+        f"from {between(low, high)}",
         "reward per decision",
-        "",
-        f"{100 * found.level:.0f} % interval",
         "against serving",
+        "effective rows",
         "trust",
         "",
     )
-    rows = [_row(call, row, low, high) for row in found.rows]
+    rows = [_row(call, row, low, high, found.decisions) for row in found.rows]
     shown = table(header, rows, caption="Estimates", numeric=(2, 3, 4))
     left_out = [f" {each}" for each in found.left_out]
-    note = join(f"On {found.decisions:,} decisions, ", when(found.ended), f", by {found.by}.", left_out)
+    by = join(", asked for by ", value(found.by)) if found.by else None
+    level = f"{100 * found.level:.0f} %"
+    note = join(
+        f"Rewards per decision with {level} intervals, on {found.decisions:,} decisions. Effective rows: decisions of "
+        "its own that would say as much. Made ", when(found.ended), by, ".", left_out,
+    )  # fmt: skip
     return section("Estimates", _winner(found), shown, note=note)
 
 
@@ -99,25 +120,37 @@ def _winner(found: data.EvaluationResult) -> Html:
     ]  # fmt: skip
     if better:
         best = max(better, key=lambda row: row.difference or 0.0)
-        return notice(f"{best.name} earns more than the serving version: {_change(best)} per decision.", "good")
+        return notice(f"{_named(best)} earns more than the serving version: {_change(best)} per decision.", "good")
     fixed = [row for row in found.rows if row.kind in ("fixed", "uniform") and row.difference_low is not None]
     ahead = [row for row in fixed if (row.difference_low or 0.0) > 0 and row.grade != "no"]
     if ahead:
-        return notice(f"{ahead[0].name} earns more than the serving version: {_change(ahead[0])} per decision.", "warn")
+        words = f"{_named(ahead[0])} earns more than the serving version: {_change(ahead[0])} per decision."
+        return notice(words, "warn")
     return notice("No candidate is surely better than the serving version.")
 
 
-def _row(call: Call, row: data.EvaluationRow, low: float, high: float) -> tuple[Child, ...]:
+def _named(row: data.EvaluationRow) -> str:
+    return f"{row.name[:1].upper()}{row.name[1:]}"
+
+
+def _row(call: Call, row: data.EvaluationRow, low: float, high: float, rows: int) -> tuple[Child, ...]:
     def place(number: float | None) -> float | None:
         return None if number is None else (number - low) / (high - low) if high > low else 0.5
 
-    name = join(tag("strong", value(row.name)), tag("span", _KINDS.get(row.kind, ""), class_="about soft"))
+    about = tag("span", _KINDS.get(row.kind, ""), class_="about soft")
+    name = tag("div", tag("strong", value(row.name)), about, class_="name")
     shape = bar(
         place(row.value) or 0.0, f"{row.name}: {number(row.value)}", place(row.low), place(row.high), point=True
     )
-    ends = "–" if row.low is None or row.high is None else f"{row.low:.3f} to {row.high:.3f}"
     trust = None if row.kind == "logged" else _trust(row)
-    return (name, shape, number(row.value), ends, _change(row), trust, _apply(call, row))
+    figure = interval(row.value, row.low, row.high)
+    return (name, shape, figure, _change(row), _effective(row, rows), trust, _apply(call, row))
+
+
+def _effective(row: data.EvaluationRow, rows: int) -> Child:
+    if row.effective is None:
+        return f"{rows:,}"
+    return f"{min(row.effective, rows):,.0f}"
 
 
 def _trust(row: data.EvaluationRow) -> Html:
@@ -128,10 +161,9 @@ def _trust(row: data.EvaluationRow) -> Html:
 def _change(row: data.EvaluationRow) -> str:
     if row.difference is None or row.difference_low is None or row.difference_high is None:
         return "–"
-    if max(map(abs, (row.difference, row.difference_low, row.difference_high))) < NOTHING:
+    if max(map(abs, (row.difference, row.difference_low, row.difference_high))) <= NOTHING * abs(row.value or 0.0):
         return "about 0"
-    said = f"{row.difference:+.3f} ({row.difference_low:+.3f} to {row.difference_high:+.3f})"
-    return said.replace("-", "−")
+    return interval(row.difference, row.difference_low, row.difference_high, signed=True)
 
 
 def _apply(call: Call, row: data.EvaluationRow) -> Html | None:

@@ -63,7 +63,8 @@ def _rows(title: str, found: data.TableReply) -> Html | None:
     if not found.rows:
         return None
     numeric = range(1, len(found.header))
-    return table(found.header, [[value(cell) for cell in row] for row in found.rows], caption=title, numeric=numeric)
+    rows = [[tag("div", value(first), class_="name"), *map(value, others)] for first, *others in found.rows]
+    return table(found.header, rows, caption=title, numeric=numeric)
 
 
 VIEW = View("experiment", "Experiment", render, deferred=True)

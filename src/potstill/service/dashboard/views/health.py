@@ -11,17 +11,18 @@ from potstill.service.dashboard.parts import (
     cards,
     chart,
     empty,
-    number,
     percent,
+    reward,
     section,
     table,
     value,
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.dashboard.views.shown import FEWEST_POINTS, findings, ranges
+from potstill.service.dashboard.views.shown import FEWEST_POINTS, findings, part_start, ranges
 from potstill.service.reads import insights
 from potstill.service.status import in_thread
+from potstill.spaces import ActionSpace, Continuous
 from potstill.summaries import Change, Health, HealthReport, VersionHealth
 
 
@@ -34,7 +35,7 @@ async def render(call: Call) -> Html:
         findings(found.findings),
         None if found.report is None else _audit(found.report),
         ranges(call.service.name, VIEW.name, asked.hours),
-        _actions(found),
+        _actions(found, call.problem.actions),
         _changes(found),
         None if found.report is None else _versions(found.report),
     )
@@ -49,20 +50,39 @@ def _audit(report: HealthReport) -> Html:
     )
 
 
-def _actions(found: Health) -> Html:
+def _actions(found: Health, space: ActionSpace) -> Html:
     if not found.shares:
         return section("Actions", empty("No decision is in the lake in this range.", "Choose a longer range."))
     x = [point.time / 1e6 for point in found.entropy]
     line = Series("entropy", [point.entropy for point in found.entropy])
-    shares = sorted(found.shares.items(), key=lambda one: -one[1])
-    rows = [(value(action), percent(share), bar(share)) for action, share in shares]
-    trend = "" if found.trend is None else f" It changed by {found.trend:+.3f} from the first half to the second."
-    return section(
-        "Actions",
-        chart("Entropy of the shares of actions", x, [line]) if len(x) >= FEWEST_POINTS else None,
-        table(("action", "share", ""), rows, caption="Shares of actions", numeric=(1,)),
-        note=f"1: all actions are taken equally often. 0: always the same.{trend}",
+    actions, label = found.actions, "action"
+    if isinstance(space, Continuous):  # parts of its scale, in their order
+        actions, label = sorted(actions, key=lambda one: part_start(one.action)), space.name
+    rows = [
+        (value(one.action), bar(one.share), percent(one.share), _points(one.trend),
+         f"{one.entropy:.3f}", _signed(one.entropy_trend))
+        for one in actions
+    ]  # fmt: skip
+    title = "Entropy of the shares of actions"
+    drawn = chart(title, x, [line], unit="entropy, 1 is uniform") if len(x) >= FEWEST_POINTS else None
+    trend = "" if found.trend is None else f" It changed by {_signed(found.trend)} from the first half to the second."
+    note = (
+        f"1: all actions are taken equally often. 0: always the same.{trend} Trends compare the second half of this "
+        "range with the first."
     )
+    header = (label, "share", "", "trend", "part of the entropy", "trend")
+    return section(
+        "Actions", drawn, table(header, rows, caption="Shares of actions", numeric=(2, 3, 4, 5)), note=note
+    )  # fmt: skip
+
+
+def _points(change: float | None) -> str:
+    """A change of a share, in percentage points."""
+    return "–" if change is None else f"{100 * change:+.1f} points".replace("-", "−")
+
+
+def _signed(change: float | None) -> str:
+    return "–" if change is None else f"{change:+.3f}".replace("-", "−")
 
 
 def _changes(found: Health) -> Html:
@@ -85,7 +105,7 @@ def _change(name: str, change: Change) -> tuple[Child, ...]:
     if change.alarm:
         state = badge("rose", "good") if change.after > change.before else badge("fell", "warn")
     p = "< 0.0001" if change.p < 0.0001 else f"{change.p:.4f}"
-    return value(name), when(change.time), number(change.before), number(change.after), p, state
+    return value(name), when(change.time), reward(change.before), reward(change.after), p, state
 
 
 def _versions(report: HealthReport) -> Html | None:
@@ -94,17 +114,18 @@ def _versions(report: HealthReport) -> Html | None:
     header = ("version", "decisions", "entropy", "largest deviation", "p-value", "")
     rows = [_version(one) for one in report.versions]
     note = "Actions taken beside the sum of their propensities. A mismatch means that decisions are lost or repeated."
-    listed = table(header, rows, caption="Sample ratios", numeric=(0, 1, 2, 4))
+    listed = table(header, rows, caption="Sample ratios", numeric=(1, 2, 4))
     return section("Sample ratio of each version", listed, note=note)
 
 
 def _version(one: VersionHealth) -> tuple[Child, ...]:
+    entropy = "–" if one.entropy is None else f"{one.entropy:.3f}"
     worst = max(one.actions, key=lambda action: abs(action.z), default=None)
-    about: Child = "–"
-    if worst is not None:
-        about = join(value(worst.action), f": {worst.taken:,}, expected {worst.expected:,.0f} ({worst.z:+.1f} sd)")
+    if worst is None:
+        return one.version, f"{one.rows:,}", entropy, "–", "–", badge("too few decisions to tell")
+    about = join(value(worst.action), f": {worst.taken:,}, expected {worst.expected:,.0f} ({worst.z:+.1f} sd)")
     state = badge("mismatch", "bad") if one.broken else badge("as expected", "good")
-    return one.version, f"{one.rows:,}", number(one.entropy), about, f"{one.p:.3f}", state
+    return one.version, f"{one.rows:,}", entropy, about, f"{one.p:.3f}", state
 
 
 VIEW = View("health", "Health", render, refresh=30)

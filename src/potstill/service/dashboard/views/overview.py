@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from potstill.events import in_words as lasting
 from potstill.service.dashboard.html import Child, Html, join, tag
 from potstill.service.dashboard.parts import (
     Series,
@@ -19,14 +20,17 @@ from potstill.service.dashboard.parts import (
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, findings, marks, ranges
+from potstill.service.dashboard.views.shown import FEWEST_POINTS, estimate, findings, marks, part_start, ranges
 from potstill.service.reads import insights
 from potstill.service.status import in_thread
-from potstill.summaries import MINUTE, Estimate, Overview, UpdateRun
+from potstill.spaces import ActionSpace, Continuous
+from potstill.summaries import Estimate, Overview, Point, UpdateRun
 
 _TONES = {"published": "good", "failed": "bad", "refused": "warn"}
 #: Actions with a line of their own in a chart.
 _LINES = 8
+#: Why joins could not use a reward, in words.
+_UNUSED = {"late": "after their window", "too_late": "after the join", "orphan": "of no known decision"}
 
 
 async def render(call: Call) -> Html:
@@ -39,27 +43,33 @@ async def render(call: Call) -> Html:
         findings(found.findings),
         _figures(found),
         ranges(name, VIEW.name, asked.hours),
-        _series(found, name),
+        _series(found, name, call.problem.actions),
         _compared(found),
         _updates(found),
     )
 
 
 def _figures(found: Overview) -> Html:
-    latest = found.points[-1] if found.points else None
     serving = "none" if found.version is None else f"version {found.version}"
     unused = sum(found.unused.values())
-    about = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in found.unused.items() if count)
+    about = ", ".join(f"{count:,} {_UNUSED.get(reason, reason)}" for reason, count in found.unused.items() if count)
     return cards(
         card("serving", serving, join(value(found.decides or "no usable policy"), ", since ", when(found.since))),
         card("mode", found.mode, None if found.experiment is None else value(f"experiment {found.experiment}")),
-        card("decisions", f"{found.decisions:,}", f"{number(latest.decisions if latest else None)} per minute now"),
-        card("rewards", f"{found.rewards:,}", f"{number(latest.rewards if latest else None)} per minute now"),
+        card("decisions", f"{found.decisions:,}", _lately(found, [point.decisions for point in found.points])),
+        card("rewards", f"{found.rewards:,}", _lately(found, [point.rewards for point in found.points])),
         card("joined", f"{found.joined:,}", f"{found.rewarded:,} with a reward, {found.pending:,} pending"),
         card("rewards not used", f"{unused:,}", about or "all rewards found their decision in time"),
         card("waiting in the log", f"{found.lag_seconds:,.0f} s", "age of the oldest event that is not in the lake"),
         _last_update(found),
     )
+
+
+def _lately(found: Overview, rates: list[float]) -> Child:
+    """The rate of the last point, from its start on, if it reaches up to now."""
+    if not rates or found.points[-1].time + found.width < found.time - found.width:
+        return f"none in the last {lasting(found.width)}"
+    return join(f"{number(rates[-1])} per minute since ", when(found.points[-1].time))
 
 
 def _last_update(found: Overview) -> Html:
@@ -70,7 +80,7 @@ def _last_update(found: Overview) -> Html:
     return card("last update", run.outcome, ended)
 
 
-def _series(found: Overview, problem: str) -> Html:
+def _series(found: Overview, problem: str, space: ActionSpace) -> Html:
     if not found.points:
         return empty(
             "No decision is in the lake in this range.",
@@ -78,34 +88,44 @@ def _series(found: Overview, problem: str) -> Html:
         )
     if len(found.points) < FEWEST_POINTS:
         return empty("One point is no line yet.", "Wait a few minutes, or choose a shorter range.")
-    x = [point.time / 1e6 for point in found.points]
+    times, shown = _grid(found)
+    x = [time / 1e6 for time in times]
     places = marks(found, x[-1])
-    charts = [
-        chart("Mean reward of joined decisions, with 95% intervals", x, list(_rewards(found)), marks=places),
-        chart(
-            "Decisions and rewards per minute",
-            x,
-            [
-                Series("decisions", [point.decisions for point in found.points]),
-                Series("rewards", [point.rewards for point in found.points]),
-            ],
-            marks=places,
-        ),
-        chart("Shares of actions", x, list(_shares(found)), marks=places, stacked=True),
+    number_of = isinstance(space, Continuous)
+    rates = [
+        Series("decisions", [point.decisions if point else 0.0 for point in shown]),
+        Series("rewards", [point.rewards if point else 0.0 for point in shown]),
     ]
+    charts = [
+        chart(
+            "Mean reward of joined decisions, with 95 % intervals",
+            x, list(_rewards(found, shown)), marks=places, unit="reward per decision",
+        ),
+        chart("Decisions and rewards per minute", x, rates, marks=places, unit="per minute"),
+        chart(
+            f"Shares of {space.name}" if isinstance(space, Continuous) else "Shares of actions",
+            x, list(_shares(found, shown, space)), marks=places, unit="share of decisions", stacked=True,
+            ordered=number_of,
+        ),
+    ]  # fmt: skip
     return section("Over time", tag("div", charts, class_="charts"), note=_note(found))
 
 
+def _grid(found: Overview) -> tuple[list[int], list[Point | None]]:
+    """Every place of the series from the first point up to now, and its point; None where nothing happened."""
+    points = {point.time: point for point in found.points}
+    times = [*range(found.points[0].time, max(found.points[-1].time, found.end - found.width) + 1, found.width)]
+    return times, [points.get(time) for time in times]
+
+
 def _note(found: Overview) -> str:
-    width = found.width // MINUTE
-    each = f"{width} min" if width < 60 else f"{width // 60} h" if width < 1440 else f"{width // 1440} d"
-    return f"One point for {each}. Marks are versions that began to decide."
+    return f"One point for {lasting(found.width)}. Marks are versions that began to decide."
 
 
-def _rewards(found: Overview) -> Iterator[Series]:
-    yield _line("served", [point.reward for point in found.points])
+def _rewards(found: Overview, shown: list[Point | None]) -> Iterator[Series]:
+    yield _line("served", [point.reward if point else Estimate() for point in shown])
     if any(point.uniform.value is not None for point in found.points):
-        yield Series("uniformly random actions", [point.uniform.value for point in found.points])
+        yield Series("uniformly random actions", [point.uniform.value if point else None for point in shown])
 
 
 def _line(label: str, estimates: list[Estimate]) -> Series:
@@ -113,14 +133,23 @@ def _line(label: str, estimates: list[Estimate]) -> Series:
     return Series(label, [one.value for one in estimates], lows, highs)
 
 
-def _shares(found: Overview) -> Iterator[Series]:
-    totals = [sum(point.actions.values()) or 1 for point in found.points]
+def _shares(found: Overview, shown: list[Point | None], space: ActionSpace) -> Iterator[Series]:
+    def shares(actions: list[str]) -> list[float | None]:
+        return [
+            sum(point.actions.get(action, 0) for action in actions) / sum(point.actions.values())
+            if point and point.actions
+            else None
+            for point in shown
+        ]
+
+    if isinstance(space, Continuous):  # all parts of its scale, in their order
+        for part in sorted(found.actions, key=part_start):
+            yield Series(part, shares([part]))
+        return
     for action in found.actions[:_LINES]:
-        shares = [point.actions.get(action, 0) / total for point, total in zip(found.points, totals, strict=True)]
-        yield Series(action, shares)
+        yield Series(action, shares([action]))
     if rest := found.actions[_LINES:]:
-        others = [sum(point.actions.get(action, 0) for action in rest) for point in found.points]
-        yield Series(f"{len(rest)} others", [count / total for count, total in zip(others, totals, strict=True)])
+        yield Series(f"{len(rest)} others", shares(rest))
 
 
 def _compared(found: Overview) -> Html:
@@ -142,7 +171,7 @@ def _compared(found: Overview) -> Html:
         for line in found.compared
     ]
     header = ("what else", "known by", "served", "the other", "difference", "verdict")
-    note = "Reward per decision with 95% intervals, over this range."
+    note = "Reward per decision with 95 % intervals, over this range."
     return section("Compared with", table(header, rows, caption="Comparisons", numeric=(2, 3, 4)), note=note)
 
 

@@ -52,6 +52,11 @@ def ranges(problem: str, view: str, hours: float) -> Html:
     return tag("nav", tag("ul", items, class_="ranges"), aria_label="Range of time")
 
 
+def part_start(part: str) -> float:
+    """Where a part of a number's scale begins, such as ``1 – 1.9``."""
+    return float(part.split(" – ")[0])
+
+
 def estimate(found: Estimate | None) -> str:
     """An estimate with its interval; a dash for none."""
     return "–" if found is None else interval(found.value, found.low, found.high)

@@ -83,7 +83,8 @@ def _select(
 
 
 def _result() -> Html:
-    waits = tag("p", "Loading the policy…", class_="soft", id="try-waits")
+    # It waits until the script has the policy and the expected rewards.
+    waits = tag("p", "Loading the policy…", class_="soft waiting", id="try-waits")
     head: list[Child] = [tag("h2", "What the policy does"), waits]
     return tag(
         "div", head, tag("div", "", id="try-bars", aria_live="off"), tag("p", "", id="try-expected", class_="note")

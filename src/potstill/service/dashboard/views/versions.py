@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from potstill.service.dashboard.parts import (
     bar,
     button,
     held,
+    interval,
     link,
     notice,
     number,
@@ -21,14 +22,19 @@ from potstill.service.dashboard.parts import (
     table,
     url,
     value,
+    waiting,
     when,
 )
 from potstill.service.dashboard.view import Call, View
-from potstill.service.dashboard.views import compare
+from potstill.service.dashboard.views import compare, fidelity
+from potstill.service.reads import staging
 from potstill.service.reads import versions as data
 from potstill.service.status import in_thread
 
 _TONES: dict[str, Any] = {"serving": "good", "refused": "bad", "staged": "warn"}
+_GRADES = {"good": "trust it", "caution": "caution", "no": "unreliable"}
+#: Seconds between two looks at an update that runs.
+PAUSE = 2
 _MODES = {
     "online": "The policy decides.",
     "apprentice": "Callers decide; what the policy would have done is logged beside it.",
@@ -49,8 +55,11 @@ async def render(call: Call) -> Html:
     asked = call.asked(_Query)
     if asked.part == "compare" and asked.first is not None and asked.second is not None:
         return await compare.render(call, asked.first, asked.second)
+    if asked.part == "fidelity" and asked.version is not None:
+        return await fidelity.render(call, asked.version)
     listed = msgspec.convert({"limit": asked.limit}, data.VersionsQuery)
     found = await in_thread(data.read_versions, call.service, listed)
+    begun = await in_thread(staging.read_staging, call.service)
     chosen = None
     if asked.version is not None:
         chosen = await in_thread(data.read_version, call.service, data.VersionQuery(version=asked.version))
@@ -59,6 +68,7 @@ async def render(call: Call) -> Html:
         tag("p", "Each update distils a version. The gates refuse one that is worse or unsound.", class_="lead"),
         [notice(fault, "bad") for fault in found.damage],
         _state(call, found),
+        _running(call, begun),
         _list(call, found, asked.version),
         None if chosen is None else _details(call, chosen),
         compare.form(call, [one.version for one in found.versions if one.current_problem], asked.first, asked.second),
@@ -80,6 +90,20 @@ def _state(call: Call, found: data.VersionsReply) -> Html:
     return join(lines, tag("div", [*_buttons(call, found)], class_="row"), _right(call))
 
 
+def _running(call: Call, begun: staging.StagingReply) -> Html | None:
+    """That an update runs, and another look in a moment."""
+    if not begun.running:
+        return None
+    since = join(" since ", when(begun.since)) if begun.since else None
+    again = {
+        "hx_get": url(call.service.name, "versions"),
+        "hx_trigger": f"load delay:{PAUSE}s",
+        "hx_target": "#view",
+    }
+    words = tag("p", "An update runs", since, "… its version shows here when it is done.")
+    return tag("div", words, class_="notice plain", role="status", **again)
+
+
 def _right(call: Call) -> Html | None:
     if call.admin:
         return None
@@ -99,8 +123,11 @@ def _buttons(call: Call, found: data.VersionsReply) -> Iterator[Html]:
         yield button("Pause updates", "admin/pause", {}, ask=ask, disabled=off)
     else:
         yield button("Resume updates", "admin/resume", {}, ask="Updates are made again.", disabled=off)
+    ask = "An update runs now. Its version is staged: it does not serve until you apply it."
+    yield button("Stage a version", "admin/stage", {}, ask=ask, disabled=off or found.paused is not None)
     ask = f"The version that served before {found.serving} serves again, and is pinned. Updates stage their versions."
-    yield button("Roll back", "admin/rollback", {}, ask=ask, danger=True, disabled=off)
+    alone = not any(one.state == "served before" for one in found.versions) and not found.more
+    yield button("Roll back", "admin/rollback", {}, ask=ask, danger=True, disabled=off or alone)
     for mode, words in _MODES.items():
         if mode != found.mode:
             yield button(f"Mode {mode}", "admin/mode", {"mode": mode}, ask=words, disabled=not call.admin)
@@ -108,15 +135,18 @@ def _buttons(call: Call, found: data.VersionsReply) -> Iterator[Html]:
 
 def _list(call: Call, found: data.VersionsReply, chosen: int | None) -> Html:
     header = (
-        "version", "state", "published", "observations", "held-out KL", "against the one before", "trust",
-        "reasons against it", "",
+        "version", "state", "published", "observations", "held-out KL", "off-policy estimate", "against what served",
+        "gates", "",
     )  # fmt: skip
     rows = [_row(call, one, found, current=one.version == chosen) for one in found.versions]
     more = None
     if found.more:
         more = tag("p", link("More versions", url(call.service.name, "versions", limit=1000)))
-    shown = table(header, rows, caption="Versions", numeric=(0, 3, 4))
-    note = "Held-out KL: how far the policy is from its teacher, in nats. Choose a version to see where it comes from."
+    shown = table(header, rows, caption="Versions", numeric=(3, 4, 5, 6))
+    note = (
+        "Held-out KL: how far the policy is from its teacher, in nats. Estimates: reward per decision with 95 % "
+        "intervals; effective rows say how much the log knows. Choose a version to see where it comes from."
+    )
     return section("All versions", shown, more, note=note)
 
 
@@ -126,21 +156,40 @@ def _row(call: Call, one: data.VersionSummary, found: data.VersionsReply, *, cur
         badge(one.state, _TONES.get(one.state, "plain")),
         None if one.current_problem else badge("other problem", "warn"),
     )
-    compared = one.comparison
-    trust = None if compared is None else tag("span", compared.grade, title=compared.sentence)
-    reasons = tag("div", [tag("p", value(reason)) for reason in one.reasons])
-    observations, kl = f"{one.observations:,}", number(one.kl, 2)
+    observations, kl = f"{one.observations:,}", _kl(one.kl)
     return (
-        name, state, when(one.published), observations, kl, _difference(compared), trust, reasons,
+        name, state, when(one.published), observations, kl, *_estimates(one.comparison), _verdict(one),
         _serve(call, one, found),
     )  # fmt: skip
 
 
-def _difference(compared: data.ComparisonReply | None) -> str:
-    if compared is None:
+def _kl(kl: float | None) -> str:
+    if kl is None:
         return "–"
-    words = f"{compared.difference:+.3g} ({compared.low:+.2g} to {compared.high:+.2g}) on v{compared.against}"
-    return words.replace("-", "−")
+    return f"{kl:.3f}" if kl == 0 or kl >= 0.0005 else "< 0.001"
+
+
+def _estimates(compared: data.ComparisonReply | None) -> tuple[Child, Child]:
+    """Off-policy estimate with its effective sample size, and the difference to the version that served."""
+    if compared is None:
+        return "–", "–"
+    estimate = interval(compared.value, compared.value_low, compared.value_high)
+    difference = interval(compared.difference, compared.low, compared.high, signed=True)
+    known = None if compared.effective is None else f"{compared.effective:,.0f} effective rows of {compared.rows:,}"
+    rows = known or f"on {compared.rows:,} rows"
+    trust = f"version {compared.against}; {_GRADES.get(compared.grade, compared.grade)}"
+    return _noted(estimate, rows), _noted(difference, trust)
+
+
+def _noted(figure: str, about: str) -> Html:
+    return join(figure, tag("span", about, class_="about soft"))
+
+
+def _verdict(one: data.VersionSummary) -> Child:
+    """What the gates said."""
+    if one.reasons:
+        return tag("div", [tag("p", value(reason)) for reason in one.reasons], class_="text")
+    return "–" if one.kl is None else "passed"
 
 
 def _serve(call: Call, one: data.VersionSummary, found: data.VersionsReply) -> Html | None:
@@ -164,25 +213,39 @@ def _details(call: Call, one: data.VersionReply) -> Html:
     line: list[Child] = []
     for each in ancestors:
         line += [" ← ", each]
-    teacher = dict(one.teacher or {})
+    teacher, student = dict(one.teacher or {}), one.student or {}
     known: list[tuple[Child, Child]] = [
         ("lineage", join(tag("strong", str(one.summary.version)), line)),
-        ("teacher", value(str(teacher.pop("type", "none: it is uniform")))),
+        ("decides by", value(one.decides)),
+        ("teacher", value(str(teacher.pop("type", "none")))),
         *((f"– {name}", value(option)) for name, option in teacher.items() if option is not None),
-        ("student", value(" × ".join(map(str, (one.student or {}).get("hidden", []))) or "linear")),
-        ("labels", value((one.exactness or {}).get("kind", "–"))),
+        *(
+            [("student", value(_student(student))), ("labels", value((one.exactness or {}).get("kind", "–")))]
+            if one.student
+            else []
+        ),
         ("policy file", f"{one.policy_bytes:,} bytes"),
     ]
     if one.seconds:
-        known.append(("took", ", ".join(f"{step} {seconds:.1f} s" for step, seconds in one.seconds.items())))
+        known.append(("took", ", ".join(f"{step} {seconds:.2g} s" for step, seconds in one.seconds.items())))
     compared = one.summary.comparison
     return section(
         f"Version {one.summary.version}",
         None if compared is None else notice(compared.sentence, "good" if compared.grade == "good" else "warn"),
         pairs(known),
         _fidelity(one),
+        waiting(url(call.service.name, "versions", part="fidelity", version=one.summary.version), whole=False)
+        if one.fidelity
+        else None,
         _selection(one),
     )
+
+
+def _student(config: Mapping[str, Any]) -> str:
+    """The shape of a student, in words."""
+    hidden = " × ".join(map(str, config.get("hidden", [])))
+    shape = f"hidden layers of {hidden} units" if hidden else "linear"
+    return f"{shape}, trained on masks of eligible actions" if config.get("masked") else shape
 
 
 #: What is measured of a version's fidelity: title, and what it means.
@@ -236,9 +299,12 @@ def _selection(one: data.VersionReply) -> Html | None:
 
 def _changes(found: data.VersionsReply) -> Html:
     rows = [
-        (when(one.time), one.event, one.version, value(one.by or "update"), value(one.note)) for one in found.changes
-    ]
-    shown = table(("time", "change", "version", "by", "reason"), rows, caption="Changes", numeric=(2,))
+        (when(one.time), one.event, one.version, "–" if one.serving is None else one.serving,
+         value(one.by or "update"), tag("div", value(one.note), class_="text"))
+        for one in found.changes
+    ]  # fmt: skip
+    header = ("time", "change", "version", "serves then", "by", "reason")
+    shown = table(header, rows, caption="Changes", numeric=(2, 3))
     return section("Journal", shown, note="Every change of what serves, with its author and reason.")
 
 

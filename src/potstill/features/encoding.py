@@ -1,4 +1,4 @@
-"""Encoding of contexts to float32: one row at decision time, many rows when learning."""
+"""Encoding of features to float32: one row at decision time, many rows when learning."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidContext, shown
-from potstill.problem.features import Feature
+from potstill.features.feature import Feature
 
 Float32 = NDArray[np.float32]
 
 
 class Encoder:
-    """Encodes the features of a problem into adjacent columns."""
+    """Encodes several features into adjacent columns."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self.features = tuple(features)

@@ -7,13 +7,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.spaces.contract import Bool
-from potstill.spaces.discrete.space import Discrete
+from potstill.spaces.named import NamedActions
 
 
-class DiscreteColumns:
+class NamedColumns:
     """Column ``action`` holds a name, column ``eligible`` a list of names."""
 
-    def __init__(self, space: Discrete) -> None:
+    def __init__(self, space: NamedActions) -> None:
         self._names = list(space.names)
 
     def fits(self, column: pl.Expr | None = None) -> pl.Expr:
@@ -31,10 +31,16 @@ class DiscreteColumns:
         """Allowed actions, bool[N, K]; None if no row has a restriction."""
         if column.null_count() == len(column):
             return None
-        allowed = [column.is_null() | column.list.contains(name).fill_null(value=False) for name in self._names]
-        return np.column_stack([each.to_numpy() for each in allowed])
+        # Not a look at each list for each name: with thousands of actions that took minutes.
+        rows = pl.DataFrame({"row": np.arange(len(column)), "name": column}).explode("name").drop_nulls()
+        places = rows["name"].replace_strict(self._names, range(len(self._names)), default=None, return_dtype=pl.Int32)
+        known = places.is_not_null()
+        allowed = np.zeros((len(column), len(self._names)), bool)
+        allowed[rows["row"].filter(known).to_numpy(), places.filter(known).to_numpy()] = True
+        allowed[column.is_null().to_numpy()] = True
+        return allowed
 
 
-def lake_columns(space: Discrete) -> DiscreteColumns:
+def lake_columns(space: NamedActions) -> NamedColumns:
     """The lake's columns of a list of names."""
-    return DiscreteColumns(space)
+    return NamedColumns(space)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidContext, InvalidProblem, shown
-from potstill.problem.features.contract import (
+from potstill.features.contract import (
     FeatureType,
     Float32,
     Holds,

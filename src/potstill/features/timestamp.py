@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidContext, InvalidProblem, check_distinct, shown
-from potstill.problem.features.contract import REAL, FeatureType, Float32, Holds, KernelFeature, Writer, with_flag
-from potstill.problem.features.moments import (
+from potstill.features.contract import REAL, FeatureType, Float32, Holds, KernelFeature, Writer, with_flag
+from potstill.features.moments import (
     CYCLE,
     DAY,
     FIRST_SECOND,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidContext, InvalidProblem, check_distinct, check_name, shown
-from potstill.problem.features.contract import FeatureType, Float32, Holds, KernelFeature, Writer
+from potstill.features.contract import FeatureType, Float32, Holds, KernelFeature, Writer
 
 
 class Categorical(FeatureType, frozen=True, tag="categorical"):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidContext, InvalidProblem, shown
-from potstill.problem.features.contract import REAL, FeatureType, Float32, Holds, KernelFeature, Writer, with_flag
+from potstill.features.contract import REAL, FeatureType, Float32, Holds, KernelFeature, Writer, with_flag
 
 #: The most knots of a quantile scale.
 MOST_KNOTS = 1_000

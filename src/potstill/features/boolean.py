@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidContext, InvalidProblem, shown
-from potstill.problem.features.contract import FeatureType, Float32, Holds, KernelFeature, Writer, with_flag
+from potstill.features.contract import FeatureType, Float32, Holds, KernelFeature, Writer, with_flag
 
 
 class Boolean(FeatureType, frozen=True, tag="boolean"):

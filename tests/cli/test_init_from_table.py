@@ -81,7 +81,7 @@ def test_without_propensities_and_as_json(tmp_path, table):
         (("--reward", "offer"), "column 'offer' cannot be both --action and --reward"),
         (("--propensity", "p", "--density", "p"), "not both"),
         (("--teacher", "linear"), "teacher"),
-        (("--example",), "remove --example and --problem"),
+        (("--example",), "remove --example, --problem and --items"),
         (("--without", "age,p"), "no column is a feature"),
     ],
 )

@@ -53,14 +53,16 @@ def reward(context: dict[str, str], chosen: dict[str, object]) -> float:
     return float(context["likes"] == chosen["genre"]) - float(chosen["price"]) / 20  # type: ignore[arg-type]
 
 
-def log(workspace: Workspace, n: int, seed: int = 0, at: int = NOON) -> ps.Policy:
-    """Decide n times with the serving policy, and log decisions and rewards."""
+def log(workspace: Workspace, n: int, seed: int = 0, at: int = NOON, *, restricted: bool = False) -> ps.Policy:
+    """Decide n times with the serving policy, and log decisions and rewards; some may state eligible items."""
     policy, rng = workspace.start(), Key(seed).generator()
     items = {one["id"]: one for one in workspace.problem.actions.items}
     events = []
     for i in range(n):
         context = {"likes": str(rng.choice(GENRES))}
-        decision = policy.decide(context, id=f"visit-{seed}-{i}")
+        decision = policy.decide(
+            context, id=f"visit-{seed}-{i}", eligible=list(items)[-9:] if restricted and i % 5 == 0 else None
+        )
         events.append(LoggedDecision.of(decision, context, time=at + i * 1000))
         value = reward(context, items[decision.action]) + 0.1 * float(rng.standard_normal())
         events.append(LoggedReward(id=decision.id, reward=value, time=at + i * 1000 + 60_000_000))

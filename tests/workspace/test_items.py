@@ -14,6 +14,7 @@ from catalog_examples import CONFIG, HOUR, NOON, PROBLEM, item, log, rate, shop,
 from potstill.errors import InvalidAction, InvalidProblem
 from potstill.pipeline.audit import run_audit
 from potstill.pipeline.reproduce import reproduce_version
+from potstill.pipeline.status import read_status
 from potstill.pipeline.update import run_update
 from potstill.policy import Policy
 from potstill.workspace import (
@@ -110,7 +111,7 @@ def test_learning_goes_on_across_changes_and_is_reproduced(place):
     workspace = Workspace(place)
     sync_items(place, [*items(*range(3, 20)), item(6, id="new", price=0.0)])
     workspace = Workspace(place)
-    log(workspace, 300, seed=1, at=NOON + 4 * HOUR)
+    log(workspace, 300, seed=1, at=NOON + 4 * HOUR, restricted=True)
     report = run_update(workspace, now=NOON + 8 * HOUR)
     assert (report.outcome, report.why_anew) == ("published", None)
     workspace = Workspace(place)
@@ -118,6 +119,9 @@ def test_learning_goes_on_across_changes_and_is_reproduced(place):
     assert policy.metadata.lineage.observations == 700
     assert policy.metadata.lineage.origin["base"] == 1
     assert policy.probabilities({"likes": "rock"})[policy.problem.actions.index("new")] > 0.2
+    told = [notice for notice in read_status(workspace).notices if "state eligible" in notice]
+    assert len(told) == 1
+    assert told[0].endswith("Students of a catalogue take no masks, so that this cannot be trained for.")
     for version in (1, 2, 3):
         assert reproduce_version(workspace, version).identical, version
     found = run_audit(workspace)

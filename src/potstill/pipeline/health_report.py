@@ -49,7 +49,14 @@ def read_health(workspace: Workspace, now: int) -> HealthReport:
         decided=len(decided),
         renormalised=_renormalised(policies, decided),
         versions=versions[:VERSIONS],
+        towers=_has_tower(policies, versions),
     )
+
+
+def _has_tower(policies: LoadedPolicies, versions: list[VersionHealth]) -> bool:
+    """Whether the latest version that has decided has an item tower."""
+    latest = policies[versions[0].version] if versions else None
+    return latest is not None and latest.tower is not None
 
 
 def _renormalised(policies: LoadedPolicies, decided: pl.DataFrame) -> int:

@@ -19,12 +19,12 @@ from potstill.service.reads import (
     experiment,
     fidelity,
     insights,
-    items,
     staging,
     versions,
 )
 from potstill.service.tokens import Scope
 from potstill.summaries import ApprenticeReport, FeatureReport, Health, Overview
+from potstill.workspace import ItemsReport
 
 #: What a status other than success means.
 REFUSALS = {
@@ -338,7 +338,7 @@ PROBLEM_ENDPOINTS = (
         "published. Items that are not named stay, unless the request says `whole`. The reply comes when this worker "
         "follows; others follow within seconds.",
         (wire.ItemsRequest,),
-        (items.ItemsReply,),
+        (ItemsReport,),
         (*_BODY, 409),
         "batch",
     ),

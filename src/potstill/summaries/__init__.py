@@ -11,7 +11,6 @@ from potstill.summaries.health import Health, health, relative_entropy
 from potstill.summaries.overview import HOURS, Inputs, Overview, Service, overview
 from potstill.summaries.points import Point
 from potstill.summaries.reports import (
-    TRAIN_ON_MASKS,
     ActionRatio,
     AgreementSegment,
     ApprenticeReport,
@@ -45,7 +44,6 @@ __all__ = [
     "HOURS",
     "MINUTE",
     "TABLES",
-    "TRAIN_ON_MASKS",
     "ActionRatio",
     "AgreementSegment",
     "ApprenticeReport",

@@ -11,7 +11,7 @@ from potstill.summaries.change import Change, find_change
 from potstill.summaries.findings import Finding
 from potstill.summaries.overview import Inputs
 from potstill.summaries.points import Point, Span, points
-from potstill.summaries.reports import TRAIN_ON_MASKS, HealthReport
+from potstill.summaries.reports import HealthReport
 from potstill.summaries.sums import Sums
 
 #: Actions taken less often than this share count as hardly explored.
@@ -192,7 +192,7 @@ def _audit(report: HealthReport | None) -> Iterable[Finding]:
             then="Run potstill audit DIR, which names them.",
         )
     if report.renormalised_words is not None:
-        yield Finding(tone="warn", what=f"{report.renormalised_words}.", then=TRAIN_ON_MASKS)
+        yield Finding(tone="warn", what=f"{report.renormalised_words}.", then=report.way_out)
     for version in report.versions:
         if version.broken:
             yield Finding(

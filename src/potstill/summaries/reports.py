@@ -160,8 +160,9 @@ class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
     broken: bool = False
 
 
-#: The way out where policies renormalise.
-TRAIN_ON_MASKS = "Set masked = true in [student] of potstill.toml; the next update then trains on masks."
+#: The way out where policies renormalise, and what to know where there is none.
+_TRAIN_ON_MASKS = "Set masked = true in [student] of potstill.toml; the next update then trains on masks."
+_NO_MASKS = "Students of a catalogue take no masks, so that this cannot be trained for."
 
 
 class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +179,7 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
         decided: Number of the latest decisions that a policy made, without those of other modes.
         renormalised: Number of these whose request stated `eligible`, and whose version was not trained on masks.
         versions: By version, newest first.
+        towers: Whether the serving version has an item tower, so that it cannot be trained on masks.
     """
 
     made: int
@@ -190,6 +192,12 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
     decided: int = 0
     renormalised: int = 0
     versions: list[VersionHealth] = []
+    towers: bool = False
+
+    @property
+    def way_out(self) -> str:
+        """What to do about requests with `eligible`."""
+        return _NO_MASKS if self.towers else _TRAIN_ON_MASKS
 
     @property
     def renormalised_words(self) -> str | None:
@@ -237,7 +245,7 @@ def mask_notices(storage: Storage, serving: Policy) -> list[str]:
     found = read_report(storage, HealthReport)
     if found is None or found.renormalised_words is None or serving.masked:
         return []
-    return [f"{found.renormalised_words}{_off_by(serving)}. {TRAIN_ON_MASKS}"]
+    return [f"{found.renormalised_words}{_off_by(serving)}. {found.way_out}"]
 
 
 def _off_by(serving: Policy) -> str:

@@ -35,6 +35,7 @@ class ItemsReport(msgspec.Struct, frozen=True, kw_only=True):
         problem_hash: Hash of the problem.
         serving: The version that serves; None if none is published.
         published: Whether a version was published.
+        text: What was done, in words.
     """
 
     items: int
@@ -44,17 +45,7 @@ class ItemsReport(msgspec.Struct, frozen=True, kw_only=True):
     problem_hash: str
     serving: int | None
     published: bool
-
-    @property
-    def text(self) -> str:
-        """What was done, in words."""
-        counts = {"added": self.added, "changed": self.changed, "removed": self.removed}
-        done = ", ".join(f"{len(names):,} {how}" for how, names in counts.items() if names)
-        if done:
-            return f"{self.items:,} items: {done}"
-        if self.published:
-            return f"{self.items:,} items are as stated; a version that follows them was missing, and is published now"
-        return f"{self.items:,} items are as stated; nothing was changed"
+    text: str
 
 
 def catalog_of(workspace: Workspace) -> Catalog:
@@ -154,12 +145,24 @@ def _changed(workspace: Workspace, space: Catalog, wanted: Catalog, change: Chan
         workspace = Workspace(workspace.url)
     published = publish_change(workspace, change, before)
     head = workspace.registry.head()
+    added, changed = tuple(name for name in wanted.names if name not in listed), wanted.changed(space)
     return ItemsReport(
         items=len(wanted),
-        added=tuple(name for name in wanted.names if name not in listed),
-        changed=wanted.changed(space),
+        added=added,
+        changed=changed,
         removed=removed,
         problem_hash=workspace.problem.hash,
         serving=None if head is None else head.serving,
         published=published,
+        text=_told(len(wanted), {"added": added, "changed": changed, "removed": removed}, published=published),
     )
+
+
+def _told(count: int, changes: Mapping[str, Collection[str]], *, published: bool) -> str:
+    """What was done, in words."""
+    done = ", ".join(f"{len(names):,} {how}" for how, names in changes.items() if names)
+    if done:
+        return f"{count:,} items: {done}"
+    if published:
+        return f"{count:,} items are as stated; a version that follows them was missing, and is published now"
+    return f"{count:,} items are as stated; nothing was changed"

@@ -58,12 +58,12 @@ def check_name(name: object, what: str) -> None:
         raise InvalidProblem(f"{what} must be valid Unicode, got {shown(name)}") from None
 
 
-def check_distinct(names: Iterable[str], what: str) -> None:
+def check_distinct(names: Iterable[str], what: str, error: type[PotstillError] = InvalidProblem) -> None:
     """Reject a list with a repeated name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise InvalidProblem(f"{what} {name!r} is named twice; names must be distinct")
+            raise error(f"{what} {name!r} is named twice; names must be distinct")
         seen.add(name)
 
 

@@ -81,7 +81,7 @@ def test_without_propensities_and_as_json(tmp_path, table):
         (("--reward", "offer"), "column 'offer' cannot be both --action and --reward"),
         (("--propensity", "p", "--density", "p"), "not both"),
         (("--teacher", "linear"), "teacher"),
-        (("--example",), "remove --example and --problem"),
+        (("--example",), "remove --example, --problem and --items"),
         (("--without", "age,p"), "no column is a feature"),
     ],
 )
@@ -105,3 +105,30 @@ def test_evaluate_estimates_propensities(table):
     assert "propensities are estimated by" in result.output
     assert "Take it with caution." in result.output
     assert "name these columns with --context" in run("evaluate", table, *options, "--propensity", "estimated").output
+
+
+def test_what_the_lake_cannot_hold_is_left_out(tmp_path, table):
+    frame = pl.read_csv(table).with_columns(pl.col("age").shuffle(seed=0).alias("AGE"))
+    frame.write_csv(tmp_path / "t.csv")
+    result = run("init", tmp_path / "w", "--from", tmp_path / "t.csv", *NAMES, "--propensity", "p")
+    assert result.exit_code == 0, result.output
+    assert "called as 'age' but for upper and lower case" in result.output
+    assert [feature.name for feature in Workspace(tmp_path / "w").problem.context] == ["age"]
+
+
+def test_a_failure_leaves_nothing(tmp_path, table, monkeypatch):
+    result = run(
+        "init", tmp_path / "w", "--from", table, "--action", "p", "--reward", "profit", "--teacher", "linear-ts"
+    )
+    assert result.exit_code == 1
+    assert "LinearTS does not support Continuous" in result.output
+    assert not (tmp_path / "w").exists()
+
+    def fails(*_, **__):
+        raise ValueError("the disk is full")
+
+    monkeypatch.setattr("potstill.pipeline.run_update", fails)
+    result = run("init", tmp_path / "w", "--from", table, *NAMES, "--propensity", "p")
+    assert result.exit_code == 1
+    assert "the disk is full" in result.output
+    assert not (tmp_path / "w").exists()

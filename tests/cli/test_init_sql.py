@@ -44,6 +44,7 @@ def test_a_query_is_a_table(sales, tmp_path):
         ("", "--sql is empty; state a query"),
         ("SELCT 1", "--sql: Parser Error"),
         ("SELECT * FROM nowhere", "--sql: Catalog Error"),
+        ("SELECT INTERVAL 1 DAY AS took", "column 'took' holds INTERVAL, which is no column of a table; convert it"),
         ("SELECT 1 AS a", "SELECT 1 AS a: there is no column 'offer'"),
     ],
 )

@@ -238,10 +238,10 @@ def test_a_problem_without_features_can_be_read(tmp_path):
 # ---- actions that were removed
 
 
-def removed_action(workspace):
+def removed_action(workspace, bias=(0, 0, 0)):
     """Log 4,000 decisions of a policy over l, m, r; then take r out of the problem."""
     rng = np.random.default_rng(3)
-    layers = [Layer(rng.normal(0, 0.5, (workspace.problem.width, 3)).astype(np.float32), np.zeros(3, np.float32))]
+    layers = [Layer(rng.normal(0, 0.5, (workspace.problem.width, 3)).astype(np.float32), np.float32(bias))]
     policy = ps.Policy.build(workspace.problem, layers, version=1)
     workspace.registry.publish(policy, teacher=None, report=b"{}", expected=0)
     contexts = [
@@ -278,6 +278,14 @@ def test_propensities_are_those_given_the_actions_that_are_left(workspace):
         assert abs(mine.mean() - 1) < 4 * error  # false alarm rate below 1e-4
     stated = np.where(block.actions == 0, 1 / p[kept, 0], 0.0)
     assert stated.mean() > 1 + 4 * stated.std() / np.sqrt(len(stated))
+
+
+def test_what_is_nearly_certain_is_no_more_than_certain(workspace):
+    """Of l, 1 - 1e-7, and r, 1e-7, the quotient is 1 but for the rounding of float32, which may be above it."""
+    changed, _, _ = removed_action(workspace, bias=(20, 0, 4))
+    block = only(LakeLog(changed))
+    assert block.propensities.max() == 1
+    np.testing.assert_allclose(block.propensities, 1, rtol=1e-6)
 
 
 def test_propensities_that_the_policy_did_not_draw_by_stay(workspace):

@@ -175,6 +175,11 @@ def test_small_rates_keep_their_digits(rows, events, shown):
     assert words.Figures(found).number(found.estimate.value) == shown
 
 
+def test_astronomic_values_have_an_exponent():
+    found = evaluate(rare_log(2_000, 1_000, unusual=-1e90), "blau", estimators=["snips"])
+    assert words.Figures(found).number(found.estimate.value) == "−1e+90"
+
+
 def test_a_value_of_all_but_zero_has_few_digits():
     noise = evaluate(rare_log(2_000, 1_000), lambda contexts: np.tile([1e-9, 1 - 1e-9], (len(contexts), 1)))
     assert words.Figures(noise).number(noise.estimate.value) == "0.00000"

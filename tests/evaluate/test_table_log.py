@@ -227,7 +227,10 @@ def test_rewards_outside_their_range_are_named(place):
     ("columns", "said"),
     [
         ({"reward": "clicks"}, "no column 'clicks'; name the right one with --reward"),
-        ({"action": "net2"}, "no column 'net2'; name the right one with --action. The columns are quality, watched"),
+        (
+            {"action": "net2"},
+            "no column 'net2' (did you mean 'net'?); name the right one with --action. The",
+        ),
         ({"propensity": "odds"}, "no column 'odds'; name the right one with --propensity"),
         ({"context": ("x",)}, "'x'; name the right one with --context"),
         ({"action": "one"}, "column 'one' always says 'same'; with one action"),

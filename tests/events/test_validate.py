@@ -326,3 +326,10 @@ def test_a_context_is_taken_if_and_only_if_the_problem_can_encode_it(fitting, ch
         values = stored(EVERY_KIND, decision(context, action="low"))[AT_VALUES]
         names = [feature.name for feature in EVERY_KIND.context]
         np.testing.assert_array_equal(EVERY_KIND.encode(dict(zip(names, values, strict=True))), expected)
+
+
+@pytest.mark.parametrize("name", ['height "in"', "a\\b", "a\nb", "a\0b"])
+def test_features_that_cannot_be_fields_are_refused_by_name(name):
+    problem = ps.Problem(name="p", context=[ps.Boolean(name)], actions=ps.Discrete(["a", "b"]))
+    with pytest.raises(ps.InvalidProblem, match=r"cannot be logged or asked for: .* rename it in the problem"):
+        EventValidator(problem)

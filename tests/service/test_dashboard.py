@@ -8,6 +8,7 @@ import pytest
 import worlds
 from service_examples import Asker, opened
 
+import potstill as ps
 from potstill.service.app import App
 from potstill.service.auth import Guard
 from potstill.service.dashboard.assets import assets
@@ -27,6 +28,7 @@ from potstill.service.dashboard.parts import (
 from potstill.service.dashboard.views import VIEWS
 from potstill.service.limits import Options
 from potstill.service.tokens import TokenFile
+from potstill.workspace import Workspace
 
 HOSTILE = "<script>alert(1)</script>\" onload='x' & \u202eright to left\0 \ud800"
 
@@ -89,6 +91,30 @@ def test_intervals_have_the_digits_that_their_width_is_worth():
     assert [reward(x) for x in (None, 1.0, 0.9, -0.5, 0.0001, 12345.0)] == [
         "–", "1.000", "0.900", "−0.500", "0.0001", "12,345"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_every_view_shows_every_type_of_feature_and_hostile_names(tmp_path, view):
+    name = HOSTILE[:-1].replace('"', "").replace("\0", "")
+    problem = ps.Problem(
+        name="every",
+        context=[
+            ps.Numeric(name + "n", low=0, high=1),
+            ps.Boolean(name + "b"),
+            ps.Categorical(name + "c", [HOSTILE[:-1], "\u202e", "'"]),
+            ps.Hashed(name + "h", size=4),
+            ps.Vector(name + "v", size=2, missing="flag"),
+            ps.Text(name + "t", size=4),
+            ps.Timestamp(name + "at"),
+            ps.Timestamp(name + "ms", unit="ms", missing="flag"),
+        ],
+        actions=ps.Discrete([HOSTILE[:-1], "b"]),
+    )
+    problem.save(tmp_path / "every.toml")
+    workspace = Workspace.create(tmp_path / "w", (tmp_path / "every.toml").read_bytes(), b"")
+    shown = page(workspace, f"/p/every/{view.name}")
+    assert shown.status == 200
+    assert b"<script>alert" not in shown.body
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)

@@ -295,3 +295,40 @@ def test_files_are_checked(tmp_path):
         convert_dsjson([path, str(tmp_path / "none")], tmp_path)
     with pytest.raises(UnreadableTable, match="stated twice"):
         convert_dsjson([path, path], tmp_path)
+
+
+def test_whole_numbers_beyond_floats_are_no_costs_and_missing_as_features(tmp_path):
+    lines = log(40)
+    lines[3].update(_label_cost=10**400)
+    lines[4]["c"]["FromUrl"].append({"size": 10**400})
+    lines[5]["c"]["FromUrl"].append({"size": -(10**400)})
+    lines[6]["c"]["FromUrl"].append({"size": 7})
+    found, table = convert(tmp_path, [*lines, {"EventId": "e7", "RewardValue": 10**400}])
+    reasons = {reason: left.lines for reason, left in found.report.left_out.items()}
+    assert reasons == {"the cost or reward is not a finite number": 2}
+    assert table.filter(pl.col("size").is_not_null())["size"].to_list() == [7]
+
+
+def test_logs_without_an_event_say_what_they_hold(tmp_path):
+    with pytest.raises(InvalidLog, match="3 × an outcome of an event that is not in these logs"):
+        convert(tmp_path, [{"EventId": f"e{i}", "RewardValue": 1.0} for i in range(3)])
+    with pytest.raises(UnreadableTable, match=r"is a folder: name its files"):
+        convert_dsjson([str(tmp_path)], tmp_path)
+
+
+def test_names_that_no_column_can_have_are_left_out(tmp_path):
+    lines = log(60)
+    for number, line in enumerate(lines):
+        line["c"]["FromUrl"].append({"*": number % 3, "^a.*$": number % 4, "number of the row": number % 5})
+    found, _ = convert(tmp_path, lines)
+    assert found.report.left_out_features == 3
+    assert [feature.name for feature in dsjson_history(found, "t", "logs").problem.context] == ["time", "user.age"]
+
+
+def test_one_action_is_refused(tmp_path):
+    lines = log(60)
+    for line in lines:
+        line.update(_labelIndex=0, _label_Action=1, a=[1], p=[1.0])
+        line["c"]["_multi"] = line["c"]["_multi"][:1]
+    with pytest.raises(InvalidLog, match=r"logs: the only action is .*; with one action there is nothing to compare"):
+        dsjson_history(convert(tmp_path, lines)[0], "t", "logs")

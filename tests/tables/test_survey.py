@@ -6,6 +6,7 @@ import pytest
 
 import potstill as ps
 from potstill.errors import InvalidLog
+from potstill.events.validate import EventValidator
 from potstill.problem import Hashed, Text, Timestamp, Vector
 from potstill.tables import Columns, read_history
 
@@ -144,7 +145,11 @@ def test_unknown_columns_are_refused_with_the_option(tmp_path):
 def test_hostile_names_and_values_do_not_break_the_file(tmp_path):
     from potstill.workspace import problem_text
 
-    hostile = 'x"]\n[evil]\n# \u202e'
-    frame = table(**{hostile: np.random.default_rng(4).choice(["a\nb", "\u202e", "#"], ROWS)})
-    history, _ = surveyed(tmp_path, frame)
+    hostile, unloggable = "x'][evil] # \u202e", 'x"]\n[evil]\n# \u202e'
+    values = np.random.default_rng(4).choice(["a\nb", "\u202e", "#"], ROWS)
+    history, columns = surveyed(tmp_path, table(**{hostile: values, unloggable: values}))
     assert ps.Problem.from_toml(problem_text(history).encode(), "problem.toml") == history.problem
+    assert hostile in [feature.name for feature in history.problem.context]
+    assert columns[unloggable].feature is None
+    assert "a quotation mark, a backslash or a control character" in columns[unloggable].note
+    EventValidator(history.problem)

@@ -105,6 +105,19 @@ def test_what_is_restored_before_an_update_is_as_it_was(place):
     np.testing.assert_array_equal(Workspace(place).registry.policy().probabilities_many(ROWS), before)
 
 
+def test_actions_are_retired_in_any_order(place):
+    add_action(place, "4k")
+    add_action(place, "8k")
+    for name in ("4k", "1080p", "360p"):
+        assert retire_action(place, name).changed
+        assert not retire_action(place, name).changed
+    add_action(place, "1080p")
+    assert not retire_action(place, "4k").changed
+    retire_action(place, "1080p")
+    assert [name for name, state in states(place).items() if state == "retired"] == ["360p", "1080p", "4k"]
+    assert Workspace(place).registry.policy().problem.hash == Workspace(place).problem.hash
+
+
 def test_what_was_retired_when_a_version_was_distilled_is_explored_as_a_new_one(place):
     retire_action(place, "720p")
     trained(Workspace(place))

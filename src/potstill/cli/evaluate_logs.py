@@ -166,7 +166,7 @@ def of_table(
     """A table as a log, and policies that its columns state or other policies."""
     if request.policy is None:
         raise InvalidTarget(f"name the policy to evaluate with --policy: column:NAME, columns:PREFIX, {_ANYWHERE}")
-    there = columns_of(scan_table(request.place), request.place)
+    there = columns_of(scan_table(request.place), request.place).names()
     names = [request.policy, request.against or "logged"]
     stated = {name: one for name in names if (one := _stated(name, there))}
     arrays = {name: ArrayFile(name) for name in names if name.endswith(_ARRAYS)}

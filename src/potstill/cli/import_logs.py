@@ -160,4 +160,5 @@ def _lines(report: DsjsonReport) -> Iterator[str]:
         yield f"{plural(report.untimed, 'event')} without a usable Timestamp: they have that of the event before"
     if report.left_out_features:
         found = plural(report.left_out_features, "feature")
-        yield f"{found} left out: others are more frequent, or differ only in upper and lower case"
+        why = "others are more frequent, or differ only in upper and lower case, or a column cannot be called so"
+        yield f"{found} left out: {why}"

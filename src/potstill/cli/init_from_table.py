@@ -165,17 +165,19 @@ def make_workspace(
     """
     from potstill.cli.update_terminal import rows, steps
     from potstill.pipeline import import_history, run_update
-    from potstill.workspace import Workspace, problem_text, template
+    from potstill.workspace import Workspace, problem_text, staging, template
 
     _show_survey(history, console)
     looked = _look(history, console, teacher=teacher, skip=skip, short=short)
     config = template.config_text(teacher)
-    workspace = Workspace.create(place, problem_text(history).encode(), config.encode())
-    with rows(console, "rows") as on_progress:
-        import_history(workspace, history.place, history.columns, skip=skip, source=source, on_progress=on_progress)
-    with steps(console) as on_step:
-        report = run_update(workspace, on_step=on_step)
-    return Made(workspace, history, looked.look, report, _write_page(place, looked))
+    with staging(place) as staged:
+        workspace = Workspace.create(staged, problem_text(history).encode(), config.encode())
+        with rows(console, "rows") as on_progress:
+            import_history(workspace, history.place, history.columns, skip=skip, source=source, on_progress=on_progress)
+        with steps(console) as on_step:
+            report = run_update(workspace, on_step=on_step)
+        page = _write_page(staged, looked)
+    return Made(Workspace(place), history, looked.look, report, page and Path(place) / page.name)
 
 
 def _look(history: History, console: Console, *, teacher: str | None, skip: bool, short: bool) -> Looked:
@@ -191,8 +193,9 @@ def _look(history: History, console: Console, *, teacher: str | None, skip: bool
 
 def refuse_taken(place: str, way_out: str) -> None:
     """Refuse a place that has a workspace, before anything takes time; the message ends with what to do instead."""
-    from potstill.workspace import NoWorkspace, Workspace
+    from potstill.workspace import NoWorkspace, Workspace, recover
 
+    recover(place)
     try:
         there = Workspace(place)
     except NoWorkspace:

@@ -190,7 +190,9 @@ class LakeLog:
             policy = self._wider(version) if source == "log" else None
             if policy is not None:
                 at = rows["row"].to_numpy()
-                propensities[at] /= _share_left(policy, self.problem, rows, contexts[at])
+                share = _share_left(policy, self.problem, rows, contexts[at])
+                # Logged and computed propensities differ by rounding, so that the quotient can exceed 1 by it.
+                propensities[at] = np.minimum(propensities[at] / share, 1.0)
         return propensities
 
     def _wider(self, version: Any) -> Policy | None:

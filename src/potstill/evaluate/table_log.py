@@ -16,7 +16,7 @@ from potstill.evaluate.lake_log import Progress, raw_values
 from potstill.evaluate.log import Block
 from potstill.problem import Discrete, Problem, Reward
 from potstill.spaces import FiniteSpace, NamedActions, finite, lake_columns
-from potstill.tables import FITS, NAMED, ROW, Columns, PolicyColumns, RowRules, carried
+from potstill.tables import FITS, NAMED, ROW, Columns, PolicyColumns, RowRules, carried, collected
 
 #: Rows in memory at a time.
 ROWS = 200_000
@@ -281,14 +281,6 @@ def table_contexts(place: str, problem: Problem, at_most: int) -> NDArray[np.flo
     return tables.checked_contexts(table.slice(first), problem, place, text=text, first_row=first, error=InvalidLog)
 
 
-def columns_of(table: pl.LazyFrame, place: str) -> list[str]:
-    """Names of a table's columns; `InvalidLog` if it cannot be read."""
-    return collected(table.head(0), place).columns
-
-
-def collected(table: pl.LazyFrame, place: str) -> pl.DataFrame:
-    """Rows of a table; `InvalidLog` if it cannot be read."""
-    try:
-        return table.collect(engine="streaming")
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InvalidLog(f"{place}: {tables.in_one_line(error)}") from error
+def columns_of(table: pl.LazyFrame, place: str) -> pl.Schema:
+    """Names and types of a table's columns; `UnreadableTable` if it cannot be read."""
+    return collected(table.head(0), place).schema

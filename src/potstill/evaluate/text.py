@@ -29,6 +29,8 @@ ESTIMATORS = {
 
 #: A standard error below this share of another one comes from rounding.
 _ROUNDING = 1e-6
+#: Numbers of this size and more are shown with an exponent.
+_ASTRONOMIC = 1e15
 
 
 class Figures:
@@ -92,6 +94,8 @@ def _decimals(number: float) -> int:
 def _shown(value: float | None, decimals: int) -> str:
     if value is None or not math.isfinite(value):
         return NOTHING
+    if abs(value) >= _ASTRONOMIC:
+        return f"{value:.4g}".replace("-", "−")
     # Adding 0 turns a negative zero into a plain one.
     return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")
 

@@ -40,6 +40,7 @@ from potstill.problem import (
     InvalidContext,
     InvalidProblem,
     Problem,
+    can_be_field,
     propensity_must_be,
     propensity_range,
     reward_must_be,
@@ -70,6 +71,15 @@ def check_names(problem: Problem) -> None:
             )
 
 
+def _check_fields(problem: Problem) -> None:
+    for feature in problem.context:
+        if not can_be_field(feature.name):
+            raise InvalidProblem(
+                f"feature {feature.name!r} cannot be logged or asked for: its name has a quotation mark, a backslash "
+                "or a control character; rename it in the problem"
+            )
+
+
 class InvalidEvent(PotstillError, ValueError):
     """An event does not fit the problem; nothing was written."""
 
@@ -79,6 +89,7 @@ class EventValidator:
 
     def __init__(self, problem: Problem) -> None:
         check_names(problem)
+        _check_fields(problem)
         self._problem = problem
         self._context_type = context_type(problem.context)
         self._space, self._canonical = problem.actions, _canonical(problem.actions)

@@ -29,7 +29,6 @@ from potstill.evaluate import (
     with_estimated_propensities,
 )
 from potstill.keys import Key
-from potstill.policy import Policy
 from potstill.problem import Observations, Problem
 from potstill.spaces import FiniteSpace, NamedActions, lake_columns
 from potstill.tables import FITS, NAMED, ROW, History, RowRules
@@ -96,12 +95,12 @@ def run_first_look(
         seed: Seed of everything random.
         on_stage: Called with the name of each stage as it begins.
     """
-    told = on_stage or _silent
+    told, still = on_stage or _silent, Still(history.problem, teacher, seed=seed)
     told("read")
     frame, unfit = _latest(history, skip=skip)
     by_time = history.columns.time is not None
     if len(frame) < FEWEST:
-        raise InvalidLog(f"{history.place}: {len(frame)} rows fit, and at least {FEWEST} are needed to learn from")
+        raise InvalidLog(f"{history.shown}: {len(frame)} rows fit, and at least {FEWEST} are needed to learn from")
     first = len(frame) - round(HELD_OUT * len(frame))
     found: dict[str, Any] = {"rows": len(frame), "unfit": unfit, "learnt_from": first, "by_time": by_time}
     told("propensities")
@@ -111,9 +110,9 @@ def run_first_look(
         return Looked(FirstLook(**found, propensities=None, evaluation=None, why_not=why), None)
     rows = _block(frame, history.problem, propensities)
     told("learn")
-    policy = _learnt(history.problem, rows[:first], teacher, seed)
+    still.update(_observations(history.problem, rows[:first]))
     told("evaluate")
-    one = target(history.problem, policy, "the new policy")
+    one = target(history.problem, still.policy, "the new policy")
     weights = WeightHistogram(one)
     log = _log(history.problem, rows[first:])
     evaluation = evaluate(log, weights, "logged", learnt={one.name: 0}, seed=seed)
@@ -166,19 +165,21 @@ def _latest(history: History, *, skip: bool) -> tuple[pl.DataFrame, int]:
     table, problem = history.table.with_row_index(ROW), history.problem
     rules = RowRules(tables.decision_rules(problem, history.columns, table.collect_schema(), history.place))
     checked = rules.rows(table)
-    total, fitting = checked.select(pl.len(), pl.col(FITS).sum().alias("fitting")).collect(engine="streaming").row(0)
+    total, fitting = tables.collected(checked.select(pl.len(), pl.col(FITS).sum().alias("fitting")), history.shown).row(
+        0
+    )
     if fitting < total and not skip:
-        first = rules.unfit(table).head(NAMED).collect(engine="streaming").rows()
+        first = tables.collected(rules.unfit(table).head(NAMED), history.shown).rows()
         way_out = "Correct these rows, or leave them out with --skip-unfit"
-        raise InvalidLog(f"{tables.refusal(history.place, first, total - fitting)} {way_out}")
+        raise InvalidLog(f"{tables.refusal(history.shown, first, total - fitting)} {way_out}")
     rows = checked.filter(FITS)
     if history.columns.time is None:
-        return rows.tail(MOST_ROWS).collect(engine="streaming"), total - fitting
+        return tables.collected(rows.tail(MOST_ROWS), history.shown), total - fitting
     # Only times of all rows are held in memory, to find where the latest begin.
-    times = rows.select("time").collect(engine="streaming").to_series()
+    times = tables.collected(rows.select("time"), history.shown).to_series()
     if len(times) > MOST_ROWS:
         rows = rows.filter(pl.col("time") >= times.top_k(MOST_ROWS).min())
-    return rows.collect(engine="streaming").sort("time", maintain_order=True).tail(MOST_ROWS), total - fitting
+    return tables.collected(rows, history.shown).sort("time", maintain_order=True).tail(MOST_ROWS), total - fitting
 
 
 def _propensities(
@@ -189,7 +190,7 @@ def _propensities(
     if stated is not None:
         if isinstance(stated, float) and isinstance(space, NamedActions):
             counts = dict(frame["action"].value_counts().rows())
-            tables.check_constant_propensity(stated, counts, history.place)
+            tables.check_constant_propensity(stated, counts, history.shown)
         return frame["propensity"].to_numpy(), None
     if not isinstance(space, FiniteSpace):
         return None, None
@@ -198,9 +199,6 @@ def _propensities(
     return estimate_propensities(contexts, actions, len(space), key)
 
 
-def _learnt(problem: Problem, rows: Block, teacher: AnyTeacher | None, seed: int) -> Policy:
-    """The policy of a teacher after one update."""
-    still = Still(problem, teacher, seed=seed)
+def _observations(problem: Problem, rows: Block) -> Observations:
     propensities = rows.propensities.astype(np.float32)
-    still.update(Observations(problem, rows.contexts, rows.actions, rows.rewards, propensities))
-    return still.policy
+    return Observations(problem, rows.contexts, rows.actions, rows.rewards, propensities)

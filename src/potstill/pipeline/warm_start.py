@@ -72,19 +72,19 @@ def import_history(
     rules = _rules(workspace.problem, table.collect_schema(), columns, log)
     numbered = table.with_row_index(ROW)
     checked = rules.rows(numbered)
-    total, fitting = checked.select(pl.len(), pl.col(FITS).sum().alias("sum")).collect(engine="streaming").row(0)
+    total, fitting = tables.collected(checked.select(pl.len(), pl.col(FITS).sum().alias("sum")), log).row(0)
     if fitting < total and not skip:
-        unfit = rules.unfit(numbered).head(NAMED).collect().rows()
+        unfit = tables.collected(rules.unfit(numbered).head(NAMED), log).rows()
         way_out = "Nothing was added: correct these rows, or leave them out with --skip-unfit"
         raise InvalidObservation(f"{tables.refusal(log, unfit, total - fitting)} {way_out}")
     if not fitting:
         raise InvalidObservation(f"{log}: none of its {total:,} rows fits the problem; nothing was added")
     used = checked.filter(FITS)
     if isinstance(columns.propensity, float) and isinstance(workspace.problem.actions, NamedActions):
-        tables.check_constant_propensity(columns.propensity, _counts(used), log, InvalidObservation)
-    estimate = _estimated(used, workspace.problem) if columns.propensity is None else None
+        tables.check_constant_propensity(columns.propensity, _counts(used, log), log, InvalidObservation)
+    estimate = _estimated(used, workspace.problem, log) if columns.propensity is None else None
     imported = ImportedFile(name=name, sha256=digest, rows=fitting)
-    frames = _frames(used, estimate, total, digest, on_progress)
+    frames = _frames(used, log, estimate, total, digest, on_progress)
     cut = add_history(workspace.lake, workspace.cuts, workspace.problem, frames, imported)
     return ImportReport(
         rows=total, observations=fitting, skipped=total - fitting, cut=cut.number, estimated=estimate is not None
@@ -103,21 +103,21 @@ def _rules(problem: Problem, schema: pl.Schema, columns: Columns, log: str) -> R
     """Rules that map rows of the log to rows of observations."""
     features = tables.feature_columns(problem, columns, schema.names())
     needed = [(f"--feature {feature}=", name) for feature, name in features.items() if name is not None]
-    tables.check_columns(schema.names(), columns, needed, log, InvalidObservation)
+    tables.check_columns(schema, columns, needed, log, InvalidObservation)
     return RowRules(tables.decision_rules(problem, columns, schema, log))
 
 
-def _estimated(table: pl.LazyFrame, problem: Problem) -> pl.Expr:
+def _estimated(table: pl.LazyFrame, problem: Problem, log: str) -> pl.Expr:
     """The share of each action in the log; of a number, the density by a histogram over its scale."""
     space = problem.actions
     if isinstance(space, Continuous):
         widths = np.diff(space.from_unit(np.arange(_BINS + 1) / _BINS))
         place = (_unit(space) * _BINS).floor().clip(0, _BINS - 1).cast(pl.Int32)
-        counts = _counts(table.select(place.alias("action")))
+        counts = _counts(table.select(place.alias("action")), log)
         densities = {each: n / sum(counts.values()) / widths[each] for each, n in counts.items()}
         return place.replace_strict(densities, return_dtype=pl.Float64)
     finite(space, "a warm start without --propensity")
-    counts = _counts(table)
+    counts = _counts(table, log)
     shares = {action: n / sum(counts.values()) for action, n in counts.items()}
     return pl.col("action").replace_strict(shares, return_dtype=pl.Float64)
 
@@ -130,12 +130,13 @@ def _unit(space: Continuous) -> pl.Expr:
     return (number - space.low) / (space.high - space.low)
 
 
-def _counts(table: pl.LazyFrame) -> dict[Any, int]:
-    return dict(table.group_by("action").len().collect(engine="streaming").rows())
+def _counts(table: pl.LazyFrame, log: str) -> dict[Any, int]:
+    return dict(tables.collected(table.group_by("action").len(), log).rows())
 
 
 def _frames(
     table: pl.LazyFrame,
+    log: str,
     estimate: pl.Expr | None,
     total: int,
     digest: str,
@@ -144,7 +145,7 @@ def _frames(
     """Rows of observations, `ROWS` of the log at a time."""
     imported = now()
     for at in range(0, total, ROWS):
-        part = table.filter(pl.col(ROW).is_between(at, at + ROWS, closed="left")).collect(engine="streaming")
+        part = tables.collected(table.filter(pl.col(ROW).is_between(at, at + ROWS, closed="left")), log)
         order = pl.col(ROW).cast(pl.Int64)
         if "time" not in part.columns:
             part = part.with_columns((order + imported).cast(TIME).alias("time"))

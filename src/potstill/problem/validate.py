@@ -7,6 +7,7 @@ module of its own because the policy and the event log run without Polars. The r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from potstill.errors import InvalidAction, InvalidObservation, PotstillError
 from potstill.spaces import Actions, ActionSpace, Continuous, FiniteSpace
+
+#: Characters that names in logs and requests cannot have: JSON would have to escape them.
+_NO_FIELD = re.compile(r'["\\\x00-\x1f]')
 
 if TYPE_CHECKING:
     from potstill.problem.problem import Problem
@@ -43,6 +47,11 @@ class Range(NamedTuple):
 
     low: float
     high: float
+
+
+def can_be_field(name: str) -> bool:
+    """Whether a feature of this name can be a field of logged events and of requests."""
+    return not _NO_FIELD.search(name)
 
 
 def reward_range(problem: Problem) -> Range:

@@ -18,17 +18,25 @@ from potstill.tables.csv import read_csv
 from potstill.tables.encode import checked_contexts, encode_contexts
 from potstill.tables.frames import observations_of, table_of
 from potstill.tables.history import History, read_history
-from potstill.tables.infer import actions_in, features_in, features_of, in_one_line, natural, number_in
+from potstill.tables.infer import actions_in, features_in, features_of, natural, number_in
 from potstill.tables.items import ItemRows, read_items
 from potstill.tables.policy_columns import PolicyColumns, carried
 from potstill.tables.query import run_query
-from potstill.tables.scan import UnreadableTable, has_parts, is_table_file, is_text, scan_table
+from potstill.tables.scan import (
+    ROW,
+    UnreadableTable,
+    collected,
+    has_parts,
+    in_one_line,
+    is_table_file,
+    is_text,
+    scan_table,
+)
 from potstill.tables.survey import SurveyedColumn, survey
 from potstill.tables.validate import (
     FITS,
     NAMED,
     REASON,
-    ROW,
     RowRules,
     action_rule,
     context_fits,
@@ -67,6 +75,7 @@ __all__ = [
     "check_context",
     "check_propensity",
     "checked_contexts",
+    "collected",
     "context_column",
     "context_fits",
     "context_rules",

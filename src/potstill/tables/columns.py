@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
 
-from potstill.errors import InvalidLog, PotstillError
+from potstill.errors import InvalidLog, InvalidOption, PotstillError, shown
 from potstill.problem import (
     ActionSpace,
     Continuous,
@@ -29,11 +31,48 @@ CONSTANT_LEVEL = 1e-6
 SECOND = 1_000_000
 #: Rounding of a density that a user states.
 _ROUNDING = 1e-2
+#: Columns that a message names, and characters of each.
+_LISTED, _LONGEST_NAME = 30, 40
 _TYPES: Mapping[Holds, pl.DataType] = {
     "number": pl.Float64(),
     "string": pl.String(),
     "boolean": pl.Boolean(),
     "numbers": pl.List(pl.Float64()),
+}
+
+
+def is_plain(dtype: pl.DataType) -> bool:
+    """Whether a type holds numbers, strings, booleans, or dates and times."""
+    if dtype.is_numeric() or dtype in (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null):
+        return True
+    return dtype == pl.Date or isinstance(dtype, pl.Datetime)
+
+
+def is_number(dtype: pl.DataType) -> bool:
+    """Whether a type can be read as numbers: text is parsed."""
+    return dtype.is_numeric() or dtype in (pl.Boolean, pl.String, pl.Null)
+
+
+def is_moment(dtype: pl.DataType) -> bool:
+    """Whether a type can be read as moments."""
+    return is_plain(dtype) and dtype != pl.Boolean
+
+
+class _Role(NamedTuple):
+    """What types a column can have."""
+
+    takes: Callable[[pl.DataType], bool]
+    must_be: str
+
+
+_ROLES = {
+    "--action": _Role(is_plain, "names or numbers"),
+    "--reward": _Role(is_number, "numbers"),
+    "--propensity": _Role(is_number, "numbers"),
+    "--density": _Role(is_number, "numbers"),
+    "--time": _Role(is_moment, "times"),
+    "weight": _Role(is_number, "numbers"),
+    "id": _Role(is_plain, "texts"),
 }
 
 
@@ -67,6 +106,17 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     weight: str | None = None
     id: str | None = None
 
+    def __post_init__(self) -> None:
+        for what, name in (("action", self.action), ("reward", self.reward)):
+            if not isinstance(name, str):
+                raise InvalidOption(f"{what} must be the name of a column, got {shown(name)}")
+        if self.propensity is not None and not isinstance(self.propensity, str):
+            if isinstance(self.propensity, bool) or not isinstance(self.propensity, (int, float)):
+                raise InvalidOption(
+                    f"the propensity must be the name of a column or one number, got {shown(self.propensity)}"
+                )
+            msgspec.structs.force_setattr(self, "propensity", float(self.propensity))
+
     @property
     def propensity_option(self) -> str:
         """Option of the command line that names the propensity."""
@@ -88,25 +138,48 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_columns(
-    present: Iterable[str],
+    schema: pl.Schema,
     columns: Columns,
     others: Iterable[tuple[str, str]],
     where: str,
     error: type[PotstillError] = InvalidLog,
 ) -> None:
-    """Raise if a table lacks a column, or one is stated twice; `others` are pairs of an option and its column."""
-    present = list(present)
+    """Raise if a table lacks a column, one is stated twice, or one has a type that its role cannot have.
+
+    Args:
+        schema: Names and types of the table's columns.
+        columns: Which column is what.
+        others: Pairs of an option and its column.
+        where: Name of the table.
+        error: What to raise.
+    """
     for option, name in [*columns.roles, *(("--context", name) for name in columns.context), *others]:
-        if name not in present:
+        if name not in schema:
+            near = difflib.get_close_matches(name, schema, 1)
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
             raise error(
-                f"{where}: there is no column {name!r}; name the right one with {option}. "
-                f"The columns are {', '.join(present)}"
+                f"{where}: there is no column {name!r}{meant}; name the right one with {option}. The columns are "
+                f"{listed(schema)}"
+            )
+    for option, name in columns.roles:
+        if option in _ROLES and not _ROLES[option].takes(schema[name]):
+            raise error(
+                f"{where}: column {name!r} holds {schema[name]}, and {option} must be {_ROLES[option].must_be}; "
+                "convert it, or name another column"
             )
     stated: dict[str, str] = {}
     for option, name in columns.roles:
         if name in stated:
             raise error(f"{where}: column {name!r} cannot be both {stated[name]} and {option}; name another one")
         stated[name] = option
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names of columns for a message: the first of many, and each in few characters."""
+    all_names = list(names)
+    short = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in all_names[:_LISTED]]
+    more = len(all_names) - len(short)
+    return ", ".join(short) + (f" and {more:,} more" if more else "")
 
 
 def feature_columns(problem: Problem, columns: Columns, present: Iterable[str]) -> dict[str, str | None]:

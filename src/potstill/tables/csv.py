@@ -7,8 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from potstill.tables.infer import in_one_line
-from potstill.tables.scan import UnreadableTable
+from potstill.tables.scan import UnreadableTable, why_not_text
 
 
 def read_csv(path: str | Path) -> pl.DataFrame:
@@ -16,10 +15,8 @@ def read_csv(path: str | Path) -> pl.DataFrame:
     try:
         names = _header(Path(path))
         return pl.read_csv(path, null_values=["NA", ""], infer_schema_length=None, new_columns=names)
-    except UnicodeDecodeError:
-        reason = "it is not UTF-8; convert it, for instance with iconv -f latin1 -t utf-8"
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
-        reason = _reason(Path(path), in_one_line(error))
+        reason = why_not_text(str(path), error)
     raise UnreadableTable(f"{path}: cannot be read as CSV: {reason}")
 
 
@@ -35,18 +32,3 @@ def _header(path: Path) -> list[str]:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"two columns are called {twice[0]!r}; rename one, or leave it out")
     return names
-
-
-def _reason(path: Path, error: str) -> str:
-    """A parser's message, with the line it is about where that can be found."""
-    if "utf-8" in error.lower():
-        return f"{error}; convert it to UTF-8, for instance with iconv -f latin1 -t utf-8"
-    if "more fields" not in error:
-        return error
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file)
-        fields = len(next(lines))
-        found = next(((lines.line_num, len(line)) for line in lines if len(line) > fields), None)
-    if found is None:
-        return error
-    return f"line {found[0]} has {found[1]} fields, and the header {fields}; fields with a comma in them need quotes"

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from potstill.errors import InvalidContext, PotstillError
 from potstill.problem import Categorical, Feature, Problem
 from potstill.tables.columns import Columns, context_column, context_type, feature_columns
-from potstill.tables.validate import ROW, RowRules, context_rules, refusal
+from potstill.tables.scan import ROW, collected
+from potstill.tables.validate import RowRules, context_rules, refusal
 
 #: Stands for unknown and missing values of a category; no category has this value.
 _UNSEEN = ""
@@ -77,7 +78,7 @@ def checked_contexts(
             raise error(f"{where}: there is no column {name!r}, which is a feature of the problem")
     rules = RowRules(context_rules(problem, columns, schema, text=text))
     rows = table.with_row_index(ROW, offset=first_row)
-    unfit = rules.unfit(rows).collect(engine="streaming")
+    unfit = collected(rules.unfit(rows), where)
     if len(unfit):
         raise error(f"{refusal(where, unfit.rows(), len(unfit))} Correct these rows, or remove them from the table")
-    return encode_contexts(rules.rows(rows).collect(engine="streaming"), problem)
+    return encode_contexts(collected(rules.rows(rows), where), problem)

@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from potstill.errors import InvalidLog
+from potstill.errors import InvalidLog, shown
 from potstill.problem import Continuous, Discrete, Problem, Reward, inferred_kind
 from potstill.tables.columns import Columns
 from potstill.tables.frames import table_of
 from potstill.tables.infer import actions_in, number_in
+from potstill.tables.scan import collected
 from potstill.tables.survey import SurveyedColumn, survey
 
 #: Numbers with more different values than this are amounts, not names of actions.
 _MOST_LEVELS = 50
+#: Columns that a message names.
+_NAMED = 5
 
 
 class History(NamedTuple):
@@ -68,21 +71,30 @@ def read_history(
         title: What it was made of, for people; its place if left out.
     """
     table, place = table_of(place)
-    shown = title or place
-    surveyed = survey(table, columns, shown, without=without)
+    called = title or place
+    surveyed = survey(table, columns, called, without=without)
     features = [column.feature for column in surveyed if column.feature is not None]
     if not features:
-        raise InvalidLog(f"{shown}: no column is a feature; name some with --context")
-    reward, found, rows = _reward(table, columns.reward, shown)
-    space = _actions(table, columns, shown) if actions is None else Discrete(actions)
+        why = "; ".join(f"{column.name!r} {column.note}" for column in surveyed[:_NAMED])
+        raise InvalidLog(f"{called}: no column is a feature{f': {why}' if why else ''}; name some with --context")
+    reward, found, rows = _reward(table, columns.reward, called)
+    space = _actions(table, columns, called) if actions is None else _named(actions, called)
     problem = Problem(name=name, context=features, actions=space, reward=reward)
     return History(place, table, columns, problem, surveyed, found, rows, title)
+
+
+def _named(actions: Sequence[str], place: str) -> Discrete:
+    if len(actions) < 2:
+        raise InvalidLog(
+            f"{place}: the only action is {', '.join(map(repr, actions))}; with one action there is nothing to compare"
+        )
+    return Discrete(actions)
 
 
 def _actions(table: pl.LazyFrame, columns: Columns, place: str) -> Discrete | Continuous:
     dtype = table.collect_schema()[columns.action]
     if not columns.is_density and dtype.is_float():
-        levels = table.select(pl.col(columns.action).n_unique()).collect(engine="streaming").item()
+        levels = collected(table.select(pl.col(columns.action).n_unique()), place).item()
         if levels > _MOST_LEVELS:
             return number_in(table, columns.action, (None, None), place)
     if columns.is_density:
@@ -96,9 +108,11 @@ def _reward(table: pl.LazyFrame, column: str, place: str) -> tuple[Reward, tuple
     value = value.filter(value.is_finite())
     few = value.unique().head(3).implode().alias("values")
     found = table.select(value.min().alias("low"), value.mean().alias("mean"), value.max().alias("high"), few, pl.len())
-    low, mean, high, values, rows = found.collect(engine="streaming").row(0)
+    low, mean, high, values, rows = collected(found, place).row(0)
     if low is None:
-        raise InvalidLog(f"{place}: column {column!r} holds no numbers; name the reward with --reward")
+        some = collected(table.select(pl.col(column).drop_nulls().head(1)), place).to_series()
+        instead = f", but {shown(some[0])}" if len(some) else ""
+        raise InvalidLog(f"{place}: column {column!r} holds no numbers{instead}; name the reward with --reward")
     if low == high:
         raise InvalidLog(f"{place}: column {column!r} is always {low:g}; with one reward there is nothing to learn")
     return Reward(kind=inferred_kind(np.array(values, np.float64))), (low, mean, high), rows

@@ -11,6 +11,7 @@ import polars as pl
 from potstill.errors import InvalidLog, InvalidProblem
 from potstill.problem import RFC_3339, Boolean, Categorical, Feature, Numeric, Part, Timestamp
 from potstill.spaces import Continuous
+from potstill.tables.scan import collected
 
 #: Strings with more different values than this are more likely identifiers than categories.
 MOST_VALUES = 64
@@ -69,7 +70,11 @@ def actions_in(table: pl.LazyFrame, names: Sequence[str], known: Iterable[str], 
     """The actions that columns name, and those that are known, in natural order."""
     found = set(known)
     for name in names:
-        values = table.select(pl.col(name).cast(pl.String)).unique().drop_nulls().collect(engine="streaming")
+        column = pl.col(name)
+        if table.collect_schema()[name].is_float():
+            column = column.fill_nan(None)  # a missing value as pandas has it
+        names_of = column.cast(pl.String)
+        values = collected(table.select(names_of.filter(names_of != "").unique()), where)
         if len(values) > MOST_ACTIONS:
             raise InvalidLog(
                 f"{where}: column {name!r} has {len(values):,} different values; does it name actions? If the action "
@@ -88,7 +93,7 @@ def number_in(table: pl.LazyFrame, name: str, interval: tuple[float | None, floa
     """The number that a column holds: from its smallest to its largest value, unless the interval states the end."""
     column = pl.col(name).cast(pl.Float64, strict=False)
     finite = column.filter(column.is_finite())  # rows with other values are refused one by one
-    ends = table.select(finite.min().alias("low"), finite.max().alias("high")).collect(engine="streaming").row(0)
+    ends = collected(table.select(finite.min().alias("low"), finite.max().alias("high")), where).row(0)
     if ends[0] is None and None in interval:
         raise InvalidLog(
             f"{where}: column {name!r} holds no numbers; name the action with --action, or leave out --density"
@@ -114,13 +119,8 @@ def features_in(table: pl.LazyFrame, names: Sequence[str], where: str) -> list[F
         return []
     schema = table.collect_schema()
     wanted = [_digest(name, schema[name]).alias(name) for name in names]
-    digests = table.select(wanted).collect(engine="streaming")
+    digests = collected(table.select(wanted), where)
     return [_feature(digests[name].explode(empty_as_null=True), where) for name in names]
-
-
-def in_one_line(error: Exception) -> str:
-    """The first line of a message."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _name(feature: str | Feature) -> str:

@@ -10,9 +10,8 @@ import polars as pl
 from potstill.errors import InvalidProblem
 from potstill.problem import Discrete, Feature, Problem
 from potstill.tables.columns import Columns, context_column, feature_columns
-from potstill.tables.infer import in_one_line
-from potstill.tables.scan import UnreadableTable, is_text, scan_table
-from potstill.tables.validate import FITS, NAMED, ROW, RowRules, context_rules, item_rule, refusal
+from potstill.tables.scan import ROW, UnreadableTable, in_one_line, is_text, scan_table
+from potstill.tables.validate import FITS, NAMED, RowRules, context_rules, item_rule, refusal
 
 #: Column of the ids.
 ID = "id"

@@ -10,6 +10,7 @@ import polars as pl
 from potstill.errors import InvalidLog
 from potstill.problem import SUM_TOLERANCE, Problem
 from potstill.spaces import finite
+from potstill.tables.columns import listed
 from potstill.tables.validate import ColumnRule, action_rule, probability_rule
 
 
@@ -31,7 +32,7 @@ class PolicyColumns:
     def action(cls, column: str, present: Sequence[str]) -> PolicyColumns:
         """A column that names the action of each row."""
         if column not in present:
-            raise InvalidLog(f"there is no column {column!r}; the columns are {', '.join(present)}")
+            raise InvalidLog(f"there is no column {column!r}; the columns are {listed(present)}")
         return cls(column, (column,))
 
     @classmethod
@@ -41,7 +42,7 @@ class PolicyColumns:
         if len(columns) < 2:
             raise InvalidLog(
                 f"there must be a column {prefix}ACTION for each action, with the probability that it would have had; "
-                f"the columns are {', '.join(present)}"
+                f"the columns are {listed(present)}"
             )
         return cls(prefix, columns, tuple(name.removeprefix(prefix) for name in columns))
 

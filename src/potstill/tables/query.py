@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from potstill.tables.infer import in_one_line
-from potstill.tables.scan import UnreadableTable
+from potstill.tables.scan import UnreadableTable, in_one_line
 
 
 def run_query(query: str, path: Path) -> None:
@@ -32,6 +31,12 @@ def run_query(query: str, path: Path) -> None:
                 raise UnreadableTable(
                     f"--sql gives no rows: {in_one_line(Exception(last.query))}; end it with a SELECT"
                 )
+            for name, kind in zip(found.columns, found.types, strict=True):
+                if "INTERVAL" in str(kind):
+                    raise UnreadableTable(
+                        f"--sql: column {name!r} holds {kind}, which is no column of a table; convert it, for instance "
+                        f"to seconds with epoch({name}), or leave it out"
+                    )
             found.write_parquet(str(path))
         except duckdb.Error as error:
             raise UnreadableTable(f"--sql: {in_one_line(error)}") from error

@@ -9,7 +9,7 @@ The rules are deliberately few, and each leaves a sentence that a person can ove
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -18,9 +18,20 @@ import polars as pl
 from numpy.typing import NDArray
 
 from potstill.errors import InvalidLog, InvalidProblem
-from potstill.problem import RFC_3339, Feature, Hashed, Numeric, Text, Timestamp, Vector
-from potstill.tables.columns import Columns, check_columns, check_context
+from potstill.problem import (
+    LARGEST_FLOAT32,
+    RFC_3339,
+    Feature,
+    Hashed,
+    Numeric,
+    Text,
+    Timestamp,
+    Vector,
+    can_be_field,
+)
+from potstill.tables.columns import Columns, check_columns, check_context, is_plain
 from potstill.tables.infer import MOST_VALUES, feature_of
+from potstill.tables.scan import collected
 
 #: Rows that a survey looks at: the latest ones.
 SURVEYED = 200_000
@@ -42,6 +53,8 @@ _LEAST_KNOTS = 3
 _SMALLEST_HASH, _LARGEST_HASH = 64, 1_024
 #: Words of a text, on average.
 _WORDS = 3
+#: Share of texts that may be longer than the feature takes; their rows do not fit.
+_TOO_LONG = 0.05
 #: Values that are shown of a column, and characters of each.
 _SHOWN, _LONGEST = 3, 20
 
@@ -84,17 +97,31 @@ def survey(
         where: Name of the table, for errors.
         without: Columns to leave out.
     """
-    present = table.collect_schema().names()
+    present = table.collect_schema()
     check_columns(present, columns, [("--without", name) for name in without], where)
     check_context(columns, (), where)
     roles = {name for _, name in columns.roles}
     named = [name for name in present if name not in roles and name not in without]
     chosen = [name for name in named if name in columns.context] if columns.context else named
-    rows = table.select([*chosen, columns.action, columns.reward]).tail(SURVEYED).collect(engine="streaming")
+    rows = collected(table.select([*chosen, columns.action, columns.reward]).tail(SURVEYED), where)
     if not len(rows):
         raise InvalidLog(f"{where}: it has no rows")
     facts = _Facts(rows, columns)
-    return [_surveyed(rows[name], facts, wanted=name in columns.context) for name in chosen]
+    return _without_twins([_surveyed(rows[name], facts, wanted=name in columns.context) for name in chosen])
+
+
+def _without_twins(found: Sequence[SurveyedColumn]) -> list[SurveyedColumn]:
+    """Leave out features that are called as an earlier one but for the case of letters: the lake cannot hold both."""
+    kept: dict[str, str] = {}
+    result: list[SurveyedColumn] = []
+    for column in found:
+        twin = column.feature and kept.setdefault(column.name.lower(), column.name)
+        if twin and twin != column.name:
+            note = f"called as {twin!r} but for upper and lower case: rename one"
+            result.append(msgspec.structs.replace(column, feature=None, note=note))
+        else:
+            result.append(column)
+    return result
 
 
 class _Facts:
@@ -125,7 +152,7 @@ class _Facts:
 
 def _surveyed(column: pl.Series, facts: _Facts, *, wanted: bool) -> SurveyedColumn:
     values = column.drop_nulls()
-    distinct = values.n_unique() if _is_plain(column.dtype) else len(values)
+    distinct = values.n_unique() if is_plain(column.dtype) else len(values)
     described: dict[str, Any] = {
         "name": column.name,
         "missing": 1 - len(values) / len(column),
@@ -148,9 +175,11 @@ def _why_not(column: pl.Series, values: pl.Series, distinct: int, facts: _Facts)
     """Why a column is no feature; empty if it is one."""
     if not column.name.strip():
         return "no name"
+    if not can_be_field(column.name):
+        return "its name has a quotation mark, a backslash or a control character: rename it"
     if distinct <= 1:
         return "no values" if not distinct else "always the same"
-    if not _is_plain(column.dtype):
+    if not is_plain(column.dtype):
         return ""
     if _identifies(values, distinct):
         return "nearly every row differs: an identifier?"
@@ -176,7 +205,7 @@ def _feature(column: pl.Series, values: pl.Series, distinct: int) -> Feature:
     missing: _Missing = "flag" if len(values) < len(column) else "error"
     if isinstance(column.dtype, (pl.List, pl.Array)):
         return _vector(column, values, missing)
-    if column.dtype.is_numeric() and not column.dtype.is_integer() and not values.is_finite().all():
+    if column.dtype.is_float() and not values.is_finite().all():
         raise InvalidProblem(f"column {column.name!r} holds NaN or an infinite number; write a missing value as null")
     if column.dtype.is_numeric() and distinct > MOST_VALUES:
         return _numeric(column.name, values.cast(pl.Float64).to_numpy(), missing)
@@ -200,15 +229,29 @@ def _strings(name: str, values: pl.Series, distinct: int, missing: _Missing) -> 
     if _is_moment(values):
         return Timestamp(name, ["day", "weekday", "year"], missing=missing)
     size = min(max(1 << (2 * distinct - 1).bit_length(), _SMALLEST_HASH), _LARGEST_HASH)
-    kind = Text if _words(values) >= _WORDS else Hashed
-    return kind(name, size=size, missing=missing)
+    if _words(values) < _WORDS:
+        return Hashed(name, size=size, missing=missing)
+    text = Text(name, size=size, missing=missing)
+    lengths = values.str.len_chars()
+    if _float((lengths > text.longest).mean()) > _TOO_LONG:
+        raise InvalidProblem(
+            f"column {name!r} holds texts of up to {_float(lengths.max()):,.0f} characters, and at most "
+            f"{text.longest:,} are read; cut them, or leave it out"
+        )
+    return text
 
 
 def _vector(column: pl.Series, values: pl.Series, missing: _Missing) -> Feature:
+    inner = getattr(column.dtype, "inner", None)
+    if inner is None or not inner.is_numeric():
+        raise InvalidProblem(f"column {column.name!r} holds {column.dtype}, not lists of numbers; leave it out")
     lists = values.cast(pl.List(pl.Float64), strict=False)
     lengths = lists.list.len()
-    if lengths.n_unique() != 1 or lists.null_count() or lists.list.eval(pl.element().is_null()).list.any().any():
-        raise InvalidProblem(f"column {column.name!r} holds lists that are not numbers of one length; leave it out")
+    fits = (pl.element().abs() <= LARGEST_FLOAT32).fill_null(value=False)
+    if lengths.n_unique() != 1 or not lists.list.eval(fits).list.all().all():
+        raise InvalidProblem(
+            f"column {column.name!r} holds lists that are not finite numbers of one length; leave it out"
+        )
     return Vector(column.name, size=int(lengths[0]), missing=missing)
 
 
@@ -225,7 +268,7 @@ def _found(values: pl.Series) -> str:
     if values.dtype.is_numeric() or values.dtype.is_temporal():
         low, high = values.min(), values.max()
         return f"{_short(low)} to {_short(high)}"
-    if not _is_plain(values.dtype):
+    if not is_plain(values.dtype):
         return str(values.dtype)
     common = values.cast(pl.String).value_counts(sort=True).head(_SHOWN)[values.name].to_list()
     return ", ".join(map(_short, common)) + (", …" if values.n_unique() > _SHOWN else "")
@@ -234,10 +277,6 @@ def _found(values: pl.Series) -> str:
 def _short(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _is_plain(dtype: pl.DataType) -> bool:
-    return not dtype.is_nested()
 
 
 def _is_moment(values: pl.Series) -> bool:

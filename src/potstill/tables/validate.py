@@ -61,11 +61,19 @@ from potstill.problem import (
     reward_range,
 )
 from potstill.spaces import ActionSpace, finite, lake_columns
-from potstill.tables.columns import TIME, Columns, context_column, context_type, feature_columns
-from potstill.tables.scan import is_text
+from potstill.tables.columns import (
+    TIME,
+    Columns,
+    check_propensity,
+    context_column,
+    context_type,
+    feature_columns,
+    is_plain,
+)
+from potstill.tables.scan import ROW, is_text
 
-#: Columns of checked rows, beside those of contexts: row number, whether a row fits, and why it does not.
-ROW, FITS, REASON = "number of the row", "fits", "reason"
+#: Columns of checked rows, beside those of contexts and `ROW`: whether a row fits, and why it does not.
+FITS, REASON = "fits", "reason"
 #: Rows that a message names.
 NAMED = 5
 _LIST = pl.List(pl.Float64)
@@ -182,6 +190,8 @@ def context_rules(
 
 def decision_rules(problem: Problem, columns: Columns, schema: pl.Schema, where: str) -> list[ColumnRule]:
     """Rules for rows of past decisions: action, reward, what else is known of them, and the features."""
+    if isinstance(columns.propensity, float):
+        check_propensity(columns, problem, where)
     rules = [action_rule(problem, columns.action), reward_rule(problem, columns.reward)]
     rules += [] if columns.propensity is None else [propensity_rule(problem, columns.propensity)]
     rules += [time_rule(columns.time, schema[columns.time])] if columns.time else []
@@ -237,7 +247,7 @@ def _eligible_rule(problem: Problem, column: str, action: str) -> ColumnRule:
     """Rule for a column of the actions that were allowed; null where all were."""
     value, names = pl.col(column), list(finite(problem.actions, "a column of eligible actions").labels)
     known = value.list.eval(pl.element().is_in(names)).list.all() & value.list.contains(pl.col(action))
-    shown = value.map_batches(_list_texts, return_dtype=pl.String)
+    shown = value.map_batches(_texts, return_dtype=pl.String)
     must = "null, or a list of actions with the one that was taken"
     return _rule("eligible", shown, column, value, value.is_null() | known, must)
 
@@ -272,12 +282,12 @@ def _feature_rule(feature: Feature, column: str, dtype: pl.DataType, *, text: bo
         value = pl.when(~absent).then(value)
     usable = _usable(feature, value)
     fits = usable.fill_null(value=False) | absent if feature.optional else usable
-    shown = found.map_batches(_list_texts, return_dtype=pl.String) if dtype.is_nested() else found
+    shown = found if is_plain(dtype) else found.map_batches(_texts, return_dtype=pl.String)
     return _rule(context_column(feature.name), shown, column, value, fits, _feature_must_be(feature))
 
 
-def _list_texts(values: pl.Series) -> pl.Series:
-    """Lists as text for messages, which Polars does not cast."""
+def _texts(values: pl.Series) -> pl.Series:
+    """Lists and whatever else Polars does not cast as text for messages."""
     texts = (None if value is None else str(value)[:MAX_SHOWN] for value in values.to_list())
     return pl.Series(values.name, texts, pl.String)
 

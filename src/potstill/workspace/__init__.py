@@ -45,6 +45,7 @@ from potstill.workspace.problem_edit import CannotEdit
 from potstill.workspace.problem_file import problem_text
 from potstill.workspace.problem_source import ITEMS, PROBLEM, ProblemSource, item_features, items_text, read_source
 from potstill.workspace.registry_access import RegistryAccess, open_registry
+from potstill.workspace.staging import recover, staging
 from potstill.workspace.teacher_code import (
     PROGRAM,
     check_code,
@@ -132,6 +133,7 @@ __all__ = [
     "read_config",
     "read_design",
     "read_source",
+    "recover",
     "remove_action",
     "remove_items",
     "restore",
@@ -139,6 +141,7 @@ __all__ = [
     "rules_of",
     "same_code",
     "source_of",
+    "staging",
     "states_prior",
     "sync_items",
     "template",

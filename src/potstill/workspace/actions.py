@@ -122,7 +122,9 @@ def retire_action(place: str, name: str, *, reason: str = "", by: str = "") -> A
     def edit(_: Workspace, space: Discrete, __: Policy | None) -> _Lists:
         _check_known(space, name)
         _check_enough(space, name, "retired")
-        return _Lists(tuple(space.names), tuple(one for one in space.names if one in space.retired or one == name))
+        # Behind those that are retired already, as in the text of the problem, whatever its place among the names.
+        retired = tuple(space.retired)
+        return _Lists(tuple(space.names), retired if name in retired else (*retired, name))
 
     return _change(place, "retire", name, edit, Change(reason, by))
 

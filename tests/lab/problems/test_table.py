@@ -119,9 +119,9 @@ def test_a_csv_file_will_do(tmp_path):
         ("x,label,label\n1,a,a\n", "two columns are called 'label'; rename one"),
         (",x,label\n0,1,a\n", r"column 1 has no name; .*index=False"),
         ("", "it is empty; the first line must name the columns"),
-        ('x,label\n1,a\n2,b,c\n3,"a,b"\n', "line 3 has 3 fields, and the header 2; fields with a comma"),
+        ('x,label\n1,a\n2,b,c\n3,"a,b"\n', "line 3 has 3 fields, and the header 2; fields with a separator"),
         ("größe,label\n1,a\n".encode("latin1"), "it is not UTF-8; convert it, for instance with iconv"),
-        (("x,label\n" + "1,a\n" * 5000 + "1,ä\n").encode("latin1"), "convert it to UTF-8, for instance with iconv"),
+        (("x,label\n" + "1,a\n" * 5000 + "1,ä\n").encode("latin1"), "convert it, for instance with iconv"),
     ],
     ids=["names twice", "index column", "empty", "too many fields", "latin header", "latin rows"],
 )

@@ -152,3 +152,13 @@ def test_labels_have_steps_only_with_a_forest():
 def test_options_are_checked(options, message):
     with pytest.raises(InvalidOption, match=message):
         AutoTS(**options)
+
+
+def test_rewards_that_grow_beyond_float32_are_learnt():
+    state = learnt(BOTH, lambda x, actions: straight(x, actions), batches=1)
+    state = BOTH.update(state, batch(200, 1, lambda x, actions: 1e90 * straight(x.astype(np.float64), actions)), Key(1))
+    contexts = batch(50, 2, straight).contexts
+    assert np.isfinite(BOTH.mean_rewards(state, contexts)).all()
+    shares = BOTH.propensities(state, contexts, Key(2))
+    assert np.isfinite(shares).all()
+    assert np.allclose(shares.sum(axis=1), 1)

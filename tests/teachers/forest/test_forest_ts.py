@@ -127,3 +127,14 @@ def test_a_window_forgets():
 def test_options_are_checked(options, message):
     with pytest.raises(InvalidOption, match=message):
         ForestTS(**options)
+
+
+@pytest.mark.parametrize("exponent", [120, 300])
+def test_rewards_beyond_float32_change_nothing_but_the_scale(exponent):
+    teacher, contexts = ForestTS(trees=20, group=5), observed(50, 3).contexts
+    state = learnt(teacher, observed(300, rewards=lambda rng, n: rng.normal(size=n)))
+    scaled = learnt(teacher, observed(300, rewards=lambda rng, n: np.ldexp(rng.normal(size=n), exponent)))
+    expected, found = teacher.propensities(state, contexts, KEY), teacher.propensities(scaled, contexts, KEY)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    for one, other in zip(teacher.marginals(state, contexts)[:2], teacher.marginals(scaled, contexts)[:2], strict=True):
+        np.testing.assert_allclose(np.ldexp(other, -exponent), one, rtol=1e-5, atol=1e-7)

@@ -112,7 +112,7 @@ class _Conversion:
         for number, rows in enumerate(self._parts()):
             _frame(rows, columns).write_parquet(folder / f"part-{number:06d}.parquet")
         if not self._counts["events"]:
-            raise InvalidLog(f"no line is an event that can be imported: {_reasons(self._left_out)}")
+            raise InvalidLog(f"no line is an event that can be imported: {self._reasons()}")
         table = folder / "events.parquet"
         actions = sorted(self._names, key=natural)
         everything = pl.col(ELIGIBLE).list.len() == len(actions)
@@ -126,6 +126,13 @@ class _Conversion:
             self._report(len(actions), restricted),
             frozenset(column.name for column in columns if column.indicator),
         )
+
+    def _reasons(self) -> str:
+        """Reasons and counts of lines that were left out."""
+        found = [f"{one.lines:,} × {reason} ({', '.join(one.places)})" for reason, one in self._left_out.items()]
+        if outcomes := self._counts["outcomes"]:
+            found.append(f"{outcomes:,} × an outcome of an event that is not in these logs")
+        return "; ".join(found) or "the logs are empty"
 
     def _roles(self) -> Columns:
         timed = self._counts["untimed"] < self._counts["events"]
@@ -246,9 +253,3 @@ def _frame(rows: Sequence[_Row], columns: Sequence[FeatureColumn]) -> pl.DataFra
     contexts = [event.context for event in events]
     series = [pl.Series(name, values, _COLUMNS[name]) for name, values in roles.items()]
     return pl.DataFrame([*series, *(pl.Series(one.name, one.values(contexts), one.dtype) for one in columns)])
-
-
-def _reasons(left_out: dict[str, LeftOut]) -> str:
-    """Reasons and counts of lines that were left out."""
-    found = [f"{one.lines:,} × {reason} ({', '.join(one.places)})" for reason, one in left_out.items()]
-    return "; ".join(found) or "the logs are empty"

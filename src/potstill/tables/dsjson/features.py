@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -9,6 +10,8 @@ from typing import Any, Literal
 import polars as pl
 
 from potstill.problem import Flat, as_text
+from potstill.tables.dsjson.line import as_float
+from potstill.tables.scan import can_be_column
 
 #: Most features that become columns: the most frequent ones.
 MOST_FEATURES = 1_000
@@ -62,7 +65,9 @@ class FeatureTypes:
 
     @property
     def left_out(self) -> int:
-        """Number of names that are no columns: others are more frequent, or the same but for the case of letters."""
+        """Number of names that are no columns: others are more frequent or the same but for the case of letters, or a
+        column cannot be called so.
+        """
         return len(self._kinds) - len(self._kept)
 
     @property
@@ -70,7 +75,7 @@ class FeatureTypes:
         """The most frequent names by their lower case, in which columns of the lake must differ."""
         found: dict[str, str] = {}
         for name, _ in self._counts.most_common():
-            if len(found) < MOST_FEATURES:
+            if len(found) < MOST_FEATURES and can_be_column(name):
                 found.setdefault(name.lower(), name)
         return found
 
@@ -110,7 +115,8 @@ class FeatureColumn:
         if self.kind == "text":
             return value if isinstance(value, str) else as_text(value)
         if self.kind == "number":
-            return float(value)
+            found = as_float(value)
+            return found if math.isfinite(found) else None
         return int(value) if self.kind == "integer" else value
 
 

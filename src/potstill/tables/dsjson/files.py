@@ -33,6 +33,8 @@ def check_files(places: Sequence[str]) -> list[Path]:
     """The files; `UnreadableTable` if one is missing or stated twice."""
     paths = [Path(place) for place in places]
     for path in paths:
+        if path.is_dir():
+            raise UnreadableTable(f"{path} is a folder: name its files, such as {path}/*.json")
         if not path.is_file():
             raise UnreadableTable(f"{path}: there is no such file")
     if len({path.resolve() for path in paths}) < len(paths):

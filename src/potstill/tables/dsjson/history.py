@@ -10,8 +10,8 @@ from potstill.errors import InvalidLog
 from potstill.problem import Feature
 from potstill.tables.dsjson.convert import Converted
 from potstill.tables.history import History, read_history
-from potstill.tables.scan import scan_table
-from potstill.tables.validate import ROW, RowRules, decision_rules
+from potstill.tables.scan import ROW, collected, scan_table
+from potstill.tables.validate import RowRules, decision_rules
 
 
 def dsjson_history(
@@ -48,7 +48,7 @@ def unfit_events(history: History) -> dict[str, int]:
     """
     table = scan_table(history.place).with_row_index(ROW)
     rules = RowRules(decision_rules(history.problem, history.columns, table.collect_schema(), history.place))
-    found = dict(rules.reasons(table).collect(engine="streaming").rows())
+    found = dict(collected(rules.reasons(table), history.place).rows())
     if sum(found.values()) == history.rows:
         raise InvalidLog(f"no event fits the problem that was inferred: {'; '.join(found)}")
     return found

@@ -228,9 +228,18 @@ def _number(value: object, default: float, reason: str) -> float:
 
 def _real(value: object) -> float | None:
     """A finite number; None if it is none."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value)
+    found = as_float(value)
+    return found if math.isfinite(found) else None
+
+
+def as_float(value: float) -> float:
+    """A number as a float; infinite if it is a whole number beyond floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _is_whole(value: object) -> bool:

@@ -24,6 +24,8 @@ from potstill.teachers.propensities import part_of, sample_rows
 
 #: Predictions of single trees per chunk of contexts: 32 MB.
 _CHUNK = 4_000_000
+#: Power of two within which predictions are as they are in float32: up to 1e30, and from 1e-30.
+_LARGEST_EXPONENT = 100
 
 
 class ForestState(NamedTuple):
@@ -145,20 +147,21 @@ class ForestTS(
         return sample_rows(self.propensities(state, contexts, key), n, key)
 
     def draws(self, state: ForestState, contexts: Float32) -> Float32:
-        """The equally likely posterior draws of each action's reward, float32[N, K, trees].
+        """The equally likely posterior draws of each action's reward, float32[N, K, trees], over 2 ** `_exponent`.
 
         Rounded to float32, so that sums of equal numbers in another order still tie.
         """
-        drawn: Float32 = (_predicted(state, contexts) @ _groups(self.trees, self.group)).astype(np.float32)
-        return drawn
+        drawn = _predicted(state, contexts) @ _groups(self.trees, self.group)
+        scaled: Float32 = np.ldexp(drawn, -_exponent(state)).astype(np.float32)
+        return scaled
 
     def marginals(self, state: ForestState, contexts: Float32) -> Marginals:
         """Mean and standard deviation of the draws of each action, without degrees of freedom."""
         parts = [self.draws(state, contexts[rows]) for rows in self._chunks(state, len(contexts))]
-        nothing = np.zeros((0, len(state.seen)))
+        nothing, exponent = np.zeros((0, len(state.seen))), _exponent(state)
         means = np.concatenate([nothing, *(part.mean(axis=2, dtype=np.float64) for part in parts)])
         scales = np.concatenate([nothing, *(part.std(axis=2, dtype=np.float64) for part in parts)])
-        return Marginals(means, scales, np.full(len(state.seen), np.inf))
+        return Marginals(np.ldexp(means, exponent), np.ldexp(scales, exponent), np.full(len(state.seen), np.inf))
 
     def mean_rewards(self, state: ForestState, contexts: Float32) -> Float64:
         """The mean prediction of all trees of each action, float64[N, K]. It is within the range of rewards."""
@@ -179,6 +182,12 @@ class ForestTS(
     def _chunks(self, state: ForestState, n: int) -> Iterator[slice]:
         rows = max(1, _CHUNK // state.trees.roots.size)
         return (slice(first, first + rows) for first in range(0, n, rows))
+
+
+def _exponent(state: ForestState) -> int:
+    """Power of two that predictions are divided by, to be float32; 0 for all but astronomic and minute rewards."""
+    exponent = int(np.frexp(np.abs(state.trees.mean).max(initial=0.0))[1])
+    return exponent if abs(exponent) > _LARGEST_EXPONENT else 0
 
 
 def _predicted(state: ForestState, contexts: Float32) -> Float64:

@@ -43,10 +43,7 @@ def _field(feature: Feature, name: str) -> Iterator[Html]:
     about: dict[str, Any] = {"id": name, "data_feature": feature.name, "data_holds": feature.holds}
     example: Any = feature.example
     if feature.holds == "number":
-        ends = {"data_low": known["low"], "data_high": known["high"], "data_log": known.get("scale") == "log"}
-        yield tag("input", type="number", step="any", value=f"{example:.6g}", **about, **ends)
-        slider = {"min": 0, "max": 1000, "step": 1}
-        yield tag("input", type="range", data_slides=name, aria_label=f"{feature.name}, as a slider", **slider)
+        yield from _number(feature, known, name, about)
     elif feature.holds == "boolean":
         yield _select(["true", "false"], "true" if example else "false", feature, about)
     elif "values" in known:
@@ -57,6 +54,21 @@ def _field(feature: Feature, name: str) -> Iterator[Html]:
     if feature.optional and feature.holds in ("number", "numbers"):
         box = tag("input", type="checkbox", data_missing=name)
         yield tag("label", box, " missing", class_="missing")
+
+
+def _number(feature: Feature, known: dict[str, Any], name: str, about: dict[str, Any]) -> Iterator[Html]:
+    """A number, with a slider if it has ends; that of a moment has none."""
+    if not _has_ends(feature):
+        yield tag("input", type="number", step="any", value=f"{feature.example:.15g}", **about)
+        return
+    ends = {"data_low": known["low"], "data_high": known["high"], "data_log": known.get("scale") == "log"}
+    yield tag("input", type="number", step="any", value=f"{feature.example:.6g}", **about, **ends)
+    slider = {"min": 0, "max": 1000, "step": 1}
+    yield tag("input", type="range", data_slides=name, aria_label=f"{feature.name}, as a slider", **slider)
+
+
+def _has_ends(feature: Feature) -> bool:
+    return feature.holds == "number" and feature.moment is None
 
 
 def _select(
@@ -80,7 +92,7 @@ def _result() -> Html:
 
 
 def _sweep(features: Sequence[Feature]) -> Html:
-    names = [feature.name for feature in features if feature.holds != "numbers" and feature.holds != "string"]
+    names = [feature.name for feature in features if feature.holds == "boolean" or _has_ends(feature)]
     names += [feature.name for feature in features if feature.holds == "string" and hasattr(feature, "values")]
     if not names:
         return join()

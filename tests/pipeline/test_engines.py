@@ -112,7 +112,7 @@ def test_teachers_that_learn_in_parts_learn_the_same_on_every_engine(ray_engine,
     parts = [observations[i : i + 90] for i in range(0, 400, 90)]
     states = []
     for engine in (LocalEngine(), ray_engine):
-        still = ps.Still(problem, TEACHERS[name](), student=ps.Student(hidden=(), steps=20))
+        still = ps.Still(problem, TEACHERS[name](), student=ps.Student(hidden=(4,), steps=20))
         assert isinstance(still.teacher, (Summarising, Rereading))
         still.update(parts[:3], earlier=[], each=engine.map)
         still.update(parts[3:], earlier=parts[:3], each=engine.map)

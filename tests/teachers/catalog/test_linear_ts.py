@@ -234,8 +234,11 @@ def test_states_survive_their_files_whatever_the_number_of_items():
 def test_it_is_the_default_of_catalogues_alone():
     assert default_teacher(problem().actions) == CatalogLinearTS()
     assert not isinstance(default_teacher(ps.Discrete(["a", "b"])), CatalogLinearTS)
+    names = ps.Problem(name="p", context=[], actions=ps.Discrete(["a", "b"]))
     with pytest.raises(UnsupportedSpace, match="needs items with features"):
-        check_support(CatalogLinearTS(), ps.Problem(name="p", context=[], actions=ps.Discrete(["a", "b"])))
+        check_support(CatalogLinearTS(), names)
+    with pytest.raises(UnsupportedSpace, match="needs items with features"):
+        CatalogLinearTS().init(names)
 
 
 @pytest.mark.parametrize("option", [{"precision": 0}, {"effect": -1}, {"discount": 1.5}, {"draws": 0}, {"alpha": 0}])

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidOption
+from potstill.errors import InvalidOption, UnsupportedSpace, shown
 from potstill.keys import Key
 from potstill.problem import Observations, Problem
 from potstill.spaces import ActionSpace, Catalog
@@ -197,7 +197,10 @@ class CatalogLinearTS(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 
 def _catalog(problem: Problem) -> Catalog:
     space: Any = problem.actions
-    assert isinstance(space, Catalog)
+    if not isinstance(space, Catalog):
+        raise UnsupportedSpace(
+            f"CatalogLinearTS does not support {shown(space)}: it needs items with features, a Catalog"
+        )
     return space
 
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from potstill.errors import InvalidContext, InvalidProblem, check_distinct, check_name, shown
+from potstill.errors import InvalidProblem, check_distinct, check_name, shown
 from potstill.features.contract import FeatureType, Float32, Holds, KernelFeature, Writer
 
 
@@ -86,17 +86,10 @@ class Categorical(FeatureType, frozen=True, tag="categorical"):
         places = {value: at + i for i, value in enumerate(self.values)}
         unseen = at + len(self.values)
 
-        def write(value: object, row: list[float]) -> None:
-            if isinstance(value, str):
-                row[places.get(value, unseen)] = 1.0
-            elif value is not None:
-                raise InvalidContext(f"feature {self.name!r}: expected a string, got {shown(value)}")
-            elif self.missing == "error":
-                raise self.missing_error()
-            else:
-                row[unseen] = 1.0
+        def put(value: str, row: list[float]) -> None:
+            row[places.get(value, unseen)] = 1.0
 
-        return write
+        return self.string_writer(put, unseen)
 
     def encode_column(self, column: NDArray[Any]) -> Float32 | None:
         """Encode a string array to float32[N, width]; None if it has to go value by value."""

@@ -126,6 +126,22 @@ class FeatureType(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
             listed = " or ".join(repr(one) for one in missing)
             raise InvalidProblem(f"feature {name!r}: missing must be {listed}, got {shown(stated)}")
 
+    def string_writer(self, put: Callable[[str, list[float]], None], absent: int) -> Writer:
+        """A writer of strings by `put`; a missing value, if the feature allows it, is 1 in the column `absent`."""
+
+        def write(value: object, row: list[float]) -> None:
+            if isinstance(value, str):
+                put(value, row)
+            elif value is not None:
+                name = self.name  # type: ignore[attr-defined]
+                raise InvalidContext(f"feature {name!r}: expected a string, got {shown(value)}")
+            elif self.missing == "error":  # type: ignore[attr-defined]
+                raise self.missing_error()
+            else:
+                row[absent] = 1.0
+
+        return write
+
     def missing_error(self) -> InvalidContext:
         """The error for a missing value of a feature that needs one."""
         name = self.name  # type: ignore[attr-defined]

@@ -84,17 +84,10 @@ class Hashed(FeatureType, frozen=True, tag="hashed"):
     def writer(self, at: int) -> Writer:
         """Encode one value at columns ``at`` to ``at + width`` of a row of zeros."""
 
-        def write(value: object, row: list[float]) -> None:
-            if isinstance(value, str):
-                row[at + self.column(value)] = 1.0
-            elif value is not None:
-                raise InvalidContext(f"feature {self.name!r}: expected a string, got {shown(value)}")
-            elif self.missing == "error":
-                raise self.missing_error()
-            else:
-                row[at + self.size] = 1.0
+        def put(value: str, row: list[float]) -> None:
+            row[at + self.column(value)] = 1.0
 
-        return write
+        return self.string_writer(put, at + self.size)
 
     def encode_column(self, column: NDArray[Any]) -> Float32 | None:
         """Encode an array of strings to float32[N, width], each value hashed once; None to go value by value.

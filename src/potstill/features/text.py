@@ -114,17 +114,10 @@ class Text(FeatureType, frozen=True, tag="text"):
     def writer(self, at: int) -> Writer:
         """Encode one value at columns ``at`` to ``at + width`` of a row of zeros."""
 
-        def write(value: object, row: list[float]) -> None:
-            if isinstance(value, str):
-                row[at : at + self.size] = self._columns(value)
-            elif value is not None:
-                raise InvalidContext(f"feature {self.name!r}: expected a string, got {shown(value)}")
-            elif self.missing == "error":
-                raise self.missing_error()
-            else:
-                row[at + self.size] = 1.0
+        def put(value: str, row: list[float]) -> None:
+            row[at : at + self.size] = self._columns(value)
 
-        return write
+        return self.string_writer(put, at + self.size)
 
     def _columns(self, text: str) -> list[float]:
         self._check(text)

@@ -81,7 +81,7 @@ def test_numbers_are_short_and_say_when_there_is_none():
 
 
 def test_intervals_have_the_digits_that_their_width_is_worth():
-    """Two digits of the half-width, whatever the unit of rewards: a click rate, a rating, a revenue."""
+    """Two digits of the half-width, in any unit of rewards: a click rate, a rating, a revenue."""
     assert interval(0.5, 0.25, 1) == "0.50 (0.25 to 1.00)"
     assert interval(0.00213, 0.00187, 0.00241) == "0.00213 (0.00187 to 0.00241)"
     assert interval(12345.6, 12011.1, 12680.1) == "12,346 (12,011 to 12,680)"

@@ -141,7 +141,7 @@ def why_not(place: str, error: Exception) -> str:
 
 
 def why_not_text(place: str, error: Exception) -> str:
-    """`why_not` for a file that is text whatever it is called."""
+    """`why_not` for a file that is known to be text, also without the suffix of one."""
     reason, is_local = in_one_line(error), _is_file(place)
     if is_local and (isinstance(error, UnicodeDecodeError) or "utf-8" in reason.lower()):
         return f"it is not UTF-8; convert it, for instance with iconv -f {_encoding(place)} -t utf-8"

@@ -287,7 +287,7 @@ def _feature_rule(feature: Feature, column: str, dtype: pl.DataType, *, text: bo
 
 
 def _texts(values: pl.Series) -> pl.Series:
-    """Lists and whatever else Polars does not cast as text for messages."""
+    """A column as text for messages, also of lists and other types that Polars does not cast."""
     texts = (None if value is None else str(value)[:MAX_SHOWN] for value in values.to_list())
     return pl.Series(values.name, texts, pl.String)
 

@@ -122,7 +122,7 @@ def retire_action(place: str, name: str, *, reason: str = "", by: str = "") -> A
     def edit(_: Workspace, space: Discrete, __: Policy | None) -> _Lists:
         _check_known(space, name)
         _check_enough(space, name, "retired")
-        # Behind those that are retired already, as in the text of the problem, whatever its place among the names.
+        # Behind those that are retired already, as problem.toml has them: `retired` has no order of its own.
         retired = tuple(space.retired)
         return _Lists(tuple(space.names), retired if name in retired else (*retired, name))
 
